@@ -1,0 +1,14 @@
+"""Reads traces of torch.profiler into columns, and answers questions about them.
+
+    trace = open_trace("trace.json.gz")
+    summary(trace)["gpu_busy_ns"]
+
+Free of torch and textual; useful as a library.
+"""
+
+from fusetui.trace.columns import Trace, Track
+from fusetui.trace.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.load import open_trace
+from fusetui.trace.summary import summary
+
+__all__ = ["CannotRead", "NotATrace", "Trace", "TraceError", "Track", "open_trace", "summary"]

@@ -1,0 +1,87 @@
+"""What a slice is, by its category. pid and tid do not tell: see the trace format notes in docs."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class Role(IntEnum):
+    """What kind of event a slice is."""
+
+    OTHER = 0
+    ANNOTATION = 1
+    PYTHON = 2
+    OP = 3
+    CALL = 4  # a runtime or driver call; some of them launch GPU work
+    KERNEL = 5
+    COPY = 6
+    SET = 7
+    GPU_ANNOTATION = 8
+    SYNC = 9
+    DEVICE = 10  # device work of other makers
+    SPAN = 11  # the profiler's own frame around the trace
+
+
+class Layer(StrEnum):
+    """Which of the lanes of a thread or stream a slice lies on."""
+
+    ANNOTATIONS = "annotations"
+    PYTHON = "python"
+    OPS = "ops"
+    STREAM = "stream"
+    GPU_ANNOTATIONS = "gpu_annotations"
+    SYNC = "gpu_sync"
+    DEVICE = "device"
+    OTHER = "other"
+
+
+GPU_ROLES = (Role.KERNEL, Role.COPY, Role.SET)
+
+ROLES = {
+    "user_annotation": Role.ANNOTATION,
+    "python_function": Role.PYTHON,
+    "cpu_op": Role.OP,
+    "operator": Role.OP,
+    "kernel": Role.KERNEL,
+    "gpu_memcpy": Role.COPY,
+    "memcpy": Role.COPY,
+    "gpu_memset": Role.SET,
+    "memset": Role.SET,
+    "gpu_user_annotation": Role.GPU_ANNOTATION,
+    "cuda_sync": Role.SYNC,
+    "xpu_sync": Role.SYNC,
+    "cuda_event": Role.SYNC,
+    "mtia_ccp_events": Role.DEVICE,
+    "cuda_profiler_range": Role.DEVICE,
+    "trace": Role.SPAN,
+}
+
+LAYERS = {
+    Role.ANNOTATION: Layer.ANNOTATIONS,
+    Role.PYTHON: Layer.PYTHON,
+    Role.OP: Layer.OPS,
+    Role.CALL: Layer.OPS,
+    Role.KERNEL: Layer.STREAM,
+    Role.COPY: Layer.STREAM,
+    Role.SET: Layer.STREAM,
+    Role.GPU_ANNOTATION: Layer.GPU_ANNOTATIONS,
+    Role.SYNC: Layer.SYNC,
+    Role.DEVICE: Layer.DEVICE,
+    Role.SPAN: Layer.OTHER,
+    Role.OTHER: Layer.OTHER,
+}
+
+CPU_LAYERS = (Layer.ANNOTATIONS, Layer.PYTHON, Layer.OPS)
+GPU_LAYERS = (Layer.GPU_ANNOTATIONS, Layer.STREAM, Layer.DEVICE, Layer.SYNC)
+LAYER_ORDER = (*CPU_LAYERS, *GPU_LAYERS, Layer.OTHER)
+
+
+STEP_PREFIX = "ProfilerStep#"
+
+
+def role(category: str) -> Role:
+    """Categories changed their case over the years; every *_runtime and *_driver is a call."""
+    lower = category.lower()
+    if lower.endswith(("runtime", "driver")):
+        return Role.CALL
+    return ROLES.get(lower, Role.OTHER)

@@ -1,0 +1,20 @@
+"""What can go wrong while reading a trace.
+
+TraceError
+    NotATrace       readable, but not a trace: wrong kind of file
+    CannotRead      missing, empty, no permission, cut so short that nothing is left
+"""
+
+from __future__ import annotations
+
+
+class TraceError(Exception):
+    """One plain sentence for the user: which file, what is wrong with it, what to do."""
+
+
+class NotATrace(TraceError):  # noqa: N818  (reads as a sentence at the raise)
+    """The file was read, but holds no trace events."""
+
+
+class CannotRead(TraceError):  # noqa: N818
+    """The file could not be read at all."""

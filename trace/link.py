@@ -1,0 +1,86 @@
+"""From a GPU event to the call that launched it, and to the CPU op around that call.
+
+A launch is found by correlation: one runtime, driver or graph call may launch many GPU events. The
+op is the innermost one around the call, else the one with the event's External id, unless the file
+writes the correlation there too (files before 2024-03), where it would name a wrong op.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.categories import GPU_ROLES, Role
+
+Rows = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+TELLTALE = 0.9
+"""From this share of GPU events on with External id == correlation, External id links nothing."""
+
+
+def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Rows:
+    """The launch call of every GPU row, -1 for all others; arrays and result of shape [slices].
+
+    When several calls share a correlation (merged ranks, wrapped counters), the last one that
+    starts before the GPU event is taken, else the first.
+    """
+    launch = np.full(len(role), -1, dtype=np.int32)
+    calls = np.flatnonzero((role == Role.CALL) & (correlation > 0))
+    events = np.flatnonzero(np.isin(role, GPU_ROLES) & (correlation > 0))
+    if not len(calls) or not len(events):
+        return launch
+    calls = calls[np.lexsort((start[calls], correlation[calls]))]
+    keys = correlation[calls]
+    first = np.searchsorted(keys, correlation[events], side="left")
+    last = np.searchsorted(keys, correlation[events], side="right") - 1
+    late = (last > first) & (start[calls[last]] > start[events])
+    while late.any():
+        last[late] -= 1
+        late = (last > first) & (start[calls[last]] > start[events])
+    found = last >= first
+    launch[events[found]] = calls[last[found]]
+    return launch
+
+
+def enclosing_ops(role: NDArray[np.uint8], parent: Rows, depth: NDArray[np.int16]) -> Rows:
+    """The innermost CPU op that is, or is around, each row on its own track; -1 for none."""
+    op = np.where(role == Role.OP, np.arange(len(role), dtype=np.int32), np.int32(-1))
+    by_depth = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
+    for level in range(1, len(bounds) - 1):
+        here = by_depth[bounds[level] : bounds[level + 1]]
+        here = here[op[here] < 0]
+        op[here] = op[parent[here]]
+    return op
+
+
+def gpu_ops(
+    role: NDArray[np.uint8], launch: Rows, op: Rows, correlation: Int64s, external_id: Int64s
+) -> Rows:
+    """`op` with the GPU rows filled in: through the launch call, else through External id."""
+    filled = op.copy()
+    events = np.flatnonzero(np.isin(role, GPU_ROLES))
+    launched = events[launch[events] >= 0]
+    filled[launched] = op[launch[launched]]
+    rest = events[filled[events] < 0]
+    if len(rest) and not _external_is_correlation(correlation[events], external_id[events]):
+        filled[rest] = _ops_by_id(role, external_id, rest)
+    return filled
+
+
+def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: NDArray[np.intp]) -> Rows:
+    ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
+    if not len(ops):
+        return np.full(len(rows), -1, dtype=np.int32)
+    ops = ops[np.argsort(external_id[ops], kind="stable")]
+    keys = external_id[ops]
+    place = np.minimum(np.searchsorted(keys, external_id[rows]), len(ops) - 1)
+    same = (keys[place] == external_id[rows]) & (external_id[rows] > 0)
+    return np.where(same, ops[place], -1).astype(np.int32)
+
+
+def _external_is_correlation(correlation: Int64s, external_id: Int64s) -> bool:
+    known = external_id > 0
+    if not known.any():
+        return False
+    return float(np.mean(correlation[known] == external_id[known])) > TELLTALE

@@ -1,0 +1,88 @@
+"""A file -> a Trace: read, lay out, nest, link."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fusetui.trace.columns import Report, Trace, Track
+from fusetui.trace.enclosing import adopt_overlapping
+from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
+from fusetui.trace.nest import nest
+from fusetui.trace.read import Raw, read
+from fusetui.trace.read.read import Progress
+from fusetui.trace.tracks import Lane, Layout, lay_out
+
+
+def open_trace(path: str, progress: Progress | None = None) -> Trace:
+    """Read a trace of any supported form. Raises TraceError with one plain sentence."""
+    return build(read(path, progress))
+
+
+def build(raw: Raw) -> Trace:
+    """Raw columns in file order -> the sorted, nested, linked Trace."""
+    layout = lay_out(raw)
+    order, role = layout.order, layout.role
+    start, dur = raw.start[order], raw.dur[order]
+    tracks = _tracks(layout)
+    parent = np.full(len(order), -1, dtype=np.int32)
+    end_row = np.arange(1, len(order) + 1, dtype=np.int32)
+    depth = np.zeros(len(order), dtype=np.int16)
+    for track in tracks:
+        nesting = nest(start[track.rows], start[track.rows] + dur[track.rows])
+        inside = nesting.parent >= 0
+        parent[track.rows] = np.where(inside, nesting.parent + track.first_row, -1)
+        end_row[track.rows] = nesting.end_row + track.first_row
+        depth[track.rows] = nesting.depth
+    correlation, external_id = raw.correlation[order], raw.external_id[order]
+    launch = launch_calls(role, correlation, start)
+    cpu_op = enclosing_ops(role, parent, depth)
+    adopt_overlapping(tracks, start, start + dur, parent, cpu_op)
+    op = gpu_ops(role, launch, cpu_op, correlation, external_id)
+    linked = launch >= 0
+    return Trace(
+        report=_report(raw, int((start[linked] < start[launch[linked]]).sum())),
+        keys=raw.keys,
+        names=raw.names,
+        categories=raw.categories,
+        tracks=tracks,
+        start=start,
+        dur=dur,
+        name=raw.name[order],
+        cat=raw.category[order],
+        role=role,
+        track=layout.track,
+        parent=parent,
+        end_row=end_row,
+        depth=depth,
+        correlation=correlation,
+        external_id=external_id,
+        launch=launch,
+        op=op,
+        order=raw.order[order],
+        elements=raw.elements,
+    )
+
+
+def _tracks(layout: Layout) -> tuple[Track, ...]:
+    lanes: Sequence[Lane] = layout.lanes
+    bounds = np.searchsorted(layout.track, np.arange(len(lanes) + 1)).tolist()
+    return tuple(
+        Track(lane.layer, lane.pid, lane.tid, lane.label, lane.subrow, first, last)
+        for lane, first, last in zip(lanes, bounds[:-1], bounds[1:], strict=True)
+    )
+
+
+def _report(raw: Raw, negative_delays: int) -> Report:
+    return Report(
+        path=raw.source.path,
+        bytes=raw.source.size,
+        events=raw.events,
+        phases=raw.phases,
+        skipped=raw.skipped,
+        complete=raw.complete,
+        cut=raw.source.cut,
+        negative_durations=raw.negative,
+        negative_delays=negative_delays,
+    )

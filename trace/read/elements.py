@@ -1,0 +1,66 @@
+"""One element of traceEvents by its place: parsed only when somebody looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.read.salvage import loads
+
+decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk."""
+
+    start: int
+    end: int
+    events: int
+    places: tuple[tuple[int, int], ...]
+
+
+class Elements:
+    """Looks elements up by decoding their stretch again, about 10 ms for 4 MB."""
+
+    def __init__(self, data: Any, stretches: Sequence[Stretch]) -> None:
+        self._data = data
+        self._stretches = tuple(stretches)
+        self._firsts = np.cumsum([0, *(s.events for s in stretches)])
+        self._texts = lru_cache(maxsize=4)(self._decode)
+
+    def element(self, order: int) -> dict[str, Any]:
+        """The event at this place as a dict; {} when it cannot be read.
+
+        Raises IndexError when there is no such place.
+        """
+        if not 0 <= order < int(self._firsts[-1]):
+            raise IndexError(order)
+        number = int(np.searchsorted(self._firsts, order, side="right")) - 1
+        try:
+            found = loads(self._texts(number)[order - int(self._firsts[number])])
+        except ValueError:
+            return {}
+        return _plain(found) if isinstance(found, dict) else {}
+
+    def _decode(self, number: int) -> list[bytes]:
+        stretch = self._stretches[number]
+        if stretch.places:
+            return [bytes(self._data[start:end]) for start, end in stretch.places]
+        text = bytes(self._data[stretch.start : stretch.end]).rstrip(b" \t\r\n,")
+        return [bytes(raw) for raw in decode_raw(b"[" + text + b"]")]
+
+
+def _plain(value: Any) -> Any:
+    """Decimals as floats, for display and JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return float(value) if isinstance(value, Decimal) else value
