@@ -1,0 +1,1 @@
+"""The Textual app: draws what fusetui.trace answers."""

@@ -34,10 +34,11 @@ def find_body(source: Source) -> Body:
     if opening == b"[":
         return Body(first + 1, bare=True, head={})
     if opening != b"{":
-        raise NotATrace(
-            f"{source.path} is no JSON: it begins with {_show(data[first : first + 12])}."
-        )
+        begin = _show(data[first : first + 12])
+        raise NotATrace(f"{source.path} is no JSON of a trace: it begins with {begin}.")
     found = EVENTS_KEY.search(data, first)
+    if found is None and source.cut:
+        raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
     if found is None:
         raise NotATrace(f"{source.path} has no traceEvents{_guess(data)}.")
     if found[1] != b"[":

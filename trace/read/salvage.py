@@ -107,7 +107,7 @@ def _element(data: Any, start: int) -> Element:
         try:
             return Element(start, end, parse(bytes(data[start:end])))
         except ValueError as error:
-            reason = str(error)
+            reason = getattr(error, "msg", "") or str(error)
     return Element(start, _next_start(data, start) or _stop(data, start), None, reason)
 
 

@@ -11,6 +11,7 @@ import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from isal import igzip_lib, isal_zlib
 
@@ -18,6 +19,7 @@ from fusetui.trace.errors import CannotRead, NotATrace
 
 GZIP = b"\x1f\x8b"
 PIECE = 1 << 22
+IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,7 @@ def gunzip(stored: bytes) -> tuple[bytes, str | None]:
                     break
             else:
                 return b"".join(pieces), f"the gzip data ends early, at byte {len(stored)}"
-        except igzip_lib.IsalError as error:
+        except IsalError as error:
             cut = f"the gzip data is damaged: {str(error).lower()}"
             break
     return b"".join(pieces), cut

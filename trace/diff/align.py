@@ -1,0 +1,112 @@
+"""Which piece of work of A is which of B: lanes are paired, then aligned, best keys first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.lcs import Pair, Stretch, gaps, match
+
+Int64s = NDArray[np.int64]
+
+NONE = 0
+"""The key of what cannot be paired by this key."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
+
+    Items are numbered as in Items; `a` and `b` are their ranges. A lane without a partner has an
+    empty range on the other side.
+    """
+
+    a: range
+    b: range
+    pairs: list[Pair]
+
+    def gaps(self) -> Iterator[tuple[range, range]]:
+        """The items between the pairs; one gap before, between and after."""
+        whole = (self.a.start, self.a.stop, self.b.start, self.b.stop)
+        for first_a, last_a, first_b, last_b in gaps(self.pairs, whole):
+            yield range(first_a, last_a), range(first_b, last_b)
+
+
+def align(a: Items, b: Items) -> list[Lanes]:
+    """Every lane of both sides once, in the order of A's lanes."""
+    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b)) for of_a, of_b in _partners(a, b)]
+
+
+def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
+    """Aligned by one key after the other, each inside the gaps that those before it left.
+
+    The same kernel under the same op comes first where most of what could be aligned by op is that;
+    else (other hardware, other library) the op comes first and chance hits on names do not mislead.
+    """
+    stretch = (of_a.start, of_a.stop, of_b.start, of_b.stop)
+    keys = [(a.exact, b.exact), (a.by_op, b.by_op)]
+    by_exact, by_op = (_in_common(x[_slice(of_a)], y[_slice(of_b)]) for x, y in keys)
+    if 2 * by_exact < by_op:
+        keys.reverse()
+    pairs: list[Pair] = []
+    for key_a, key_b in [*keys, (a.by_class, b.by_class)]:
+        for gap in list(gaps(pairs, stretch)):
+            pairs += _match(key_a, key_b, gap)
+        pairs.sort()
+    return pairs
+
+
+def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
+    """The pairs in a gap, items without a key left aside."""
+    first_a, last_a, first_b, last_b = gap
+    if first_a == last_a or first_b == last_b:
+        return []
+    keyed_a = np.flatnonzero(key_a[first_a:last_a] != NONE) + first_a
+    keyed_b = np.flatnonzero(key_b[first_b:last_b] != NONE) + first_b
+    found = match(key_a[keyed_a], key_b[keyed_b])
+    return [(int(keyed_a[i]), int(keyed_b[j])) for i, j in found]
+
+
+def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
+    """Lanes with the most work in common first; of the rest, the busiest with the busiest."""
+    of_a, of_b = _lanes(a), _lanes(b)
+    if len(of_a) == len(of_b) == 1:
+        return [(of_a[0], of_b[0])]
+    common = {
+        (i, j): _in_common(a.by_op[_slice(x)], b.by_op[_slice(y)])
+        + _in_common(a.exact[_slice(x)], b.exact[_slice(y)])
+        for i, x in enumerate(of_a)
+        for j, y in enumerate(of_b)
+    }
+    sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
+    ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
+    partner: dict[int, int] = {}
+    for i, j in ranked:
+        if i not in partner and j not in partner.values():
+            partner[i] = j
+    found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
+    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in partner.values()]
+    return found + alone
+
+
+def _lanes(items: Items) -> list[range]:
+    """The range of items of each lane."""
+    cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
+    bounds = [0, *cuts, len(items)]
+    return [range(first, last) for first, last in zip(bounds, bounds[1:], strict=False)]
+
+
+def _in_common(a: Int64s, b: Int64s) -> int:
+    """How many numbers two multisets share."""
+    values_a, count_a = np.unique(a, return_counts=True)
+    values_b, count_b = np.unique(b, return_counts=True)
+    _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)
+    return int(np.minimum(count_a[at_a], count_b[at_b]).sum())
+
+
+def _slice(items: range) -> slice:
+    return slice(items.start, items.stop)

@@ -1,0 +1,160 @@
+"""Finds what a fused kernel stands for: evidence from its name, then from what surrounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fusetui.trace.diff.collectors import Collector, collector, words_of
+from fusetui.trace.diff.groups import REACH, Board
+from fusetui.trace.diff.names import stem, work_class
+from fusetui.trace.diff.ops import known_as
+
+Claims = dict[int, list[int]]  # the fused item -> the items it stands for
+
+_WIDE = 64
+"""Gaps with more open items than this are divided among fused kernels greedily."""
+
+
+def by_name(board: Board, side: int) -> None:
+    """Items of `side` that a kernel of the other side names, in its own gap and then near it."""
+    found: dict[int, tuple[int, Collector]] = {}
+    claims: Claims = {}
+    taken: set[int] = set()
+    for gap in range(len(board.gaps)):
+        here = _collectors(board, side, gap)
+        found |= {one: (gap, kind) for one, kind in here}
+        claims |= _divide(board, side, board.gaps[gap][side], here)
+        taken.update(item for one, _ in here for item in claims[one])
+    for one, (gap, kind) in found.items():
+        near = _reach(board, side, one, gap, kind, claims[one], taken)
+        claims[one] += near
+        taken.update(near)
+    for one, (gap, kind) in found.items():
+        known = [known_as(board.items[side], item) & kind.ops for item in claims[one]]
+        enough = len(known) >= kind.least and any(names & kind.core for names in known)
+        if enough:
+            board.claim(side, claims[one], one, gap, kind.says(_shortest(known)))
+
+
+def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]]:
+    """The open items of the other side in a gap whose names say what they collect."""
+    other = board.items[1 - side]
+    found = []
+    for one in board.gaps[gap][1 - side]:
+        if board.is_compute(1 - side, one):
+            kind = (
+                collector(other.name(one))
+                or collector(other.op_name(one))
+                or words_of(other.name(one), _stems_near(board, side, gap))
+            )
+            found += [(one, kind)] if kind is not None else []
+    return found
+
+
+def _stems_near(board: Board, side: int, gap: int) -> frozenset[str]:
+    items = board.items[side]
+    near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
+    return frozenset(stem(items.op_name(item)) for pair in near for item in pair[side][:_WIDE])
+
+
+def _divide(
+    board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]
+) -> Claims:
+    """The open items of a gap among its fused kernels, in order: each gets one stretch of them.
+
+    Of all ways the one that explains most, counting an item once and each op named once more.
+    """
+    claims: Claims = {one: [] for one, _ in ones}
+    if not ones or not many:
+        return claims
+    covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
+    cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
+    for (one, _), names, first, last in zip(ones, covers, cuts, cuts[1:], strict=False):
+        claims[one] = [many[n] for n in range(first, last) if names[n]]
+    return claims
+
+
+def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
+    """Where to cut so that most is explained: dynamic programming over the last cut."""
+    size = len(covers[0])
+    best = [(0, [0, end]) if not end else (_worth(covers[0][:end]), [0, end])
+            for end in range(size + 1)]
+    for names in covers[1:]:
+        best = [
+            max(
+                ((best[cut][0] + _worth(names[cut:end]), [*best[cut][1], end])
+                 for cut in range(end + 1)),
+                key=lambda choice: choice[0],
+            )
+            for end in range(size + 1)
+        ]
+    return best[-1][1]
+
+
+def _worth(names: list[frozenset[str]]) -> int:
+    return sum(map(bool, names)) + len(frozenset().union(*names))
+
+
+def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
+    """Each fused kernel takes all up to the first item that only a later one names."""
+    size = len(covers[0])
+    cuts = [0]
+    for number, names in enumerate(covers):
+        later = covers[number + 1 :]
+        cuts.append(
+            next(
+                (n for n in range(cuts[-1], size) if not names[n] and any(c[n] for c in later)),
+                size,
+            )
+        )
+    return cuts
+
+
+def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
+    """The ops on a collector's list that this item is known as; none when it cannot be part."""
+    items = board.items[side]
+    if not board.is_compute(side, item):
+        return frozenset()
+    if not kind.gemms and work_class(items.op_name(item), items.name(item)):
+        return frozenset()
+    return known_as(items, item) & kind.ops
+
+
+def _reach(
+    board: Board,
+    side: int,
+    one: int,
+    gap: int,
+    kind: Collector,
+    claimed: list[int],
+    taken: set[int],
+) -> list[int]:
+    """For each op on the list that is still missing, the nearest open item in gaps around."""
+    named = [_covers(board, side, item, kind) for item in claimed]
+    missing = set(kind.core).difference(*named)
+    found: list[int] = []
+    for near in _outwards(gap, len(board.gaps)):
+        for item in _ordered(board.gaps[near][side], near < gap):
+            names = _covers(board, side, item, kind) & missing if item not in taken else frozenset()
+            if names:
+                found.append(item)
+                missing -= names
+    return found
+
+
+def _outwards(gap: int, size: int) -> Iterable[int]:
+    """The gaps before, nearest first, then those after."""
+    yield from range(gap - 1, max(-1, gap - REACH - 1), -1)
+    yield from range(gap + 1, min(size, gap + REACH + 1))
+
+
+def _ordered(items: list[int], backwards: bool) -> list[int]:
+    return items[::-1] if backwards else items
+
+
+def _shortest(known: Iterable[frozenset[str]]) -> list[str]:
+    """One name for each item: of its aliases the one that reads best."""
+    return [min(names, key=lambda name: (name.startswith("_"), len(name), name)) for names in known]
+
+
+Rule = Callable[[Board, int], None]

@@ -1,0 +1,70 @@
+"""Pieces of work that belong together, and what is still open while rules look for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fusetui.trace.categories import Role
+from fusetui.trace.diff.align import Lanes
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.lcs import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Items of A whose work the items of B do; one side is empty when nothing does it.
+
+    `why` is the evidence where the names alone do not give it.
+    """
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    why: str = ""
+
+
+class Board:
+    """Two aligned lanes: pairs, what is open in the gaps between them, and the groups found so far.
+
+    Sides are 0 for A and 1 for B, so that a rule for fusions finds splits when it is turned round.
+    Pair n lies between the gaps n and n + 1.
+    """
+
+    def __init__(self, a: Items, b: Items, lanes: Lanes) -> None:
+        self.items = (a, b)
+        self.ranges = (lanes.a, lanes.b)
+        self.pairs: list[Pair | None] = list(lanes.pairs)
+        self.gaps: list[tuple[list[int], list[int]]] = [
+            (list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()
+        ]
+        self.groups: list[Group] = []
+
+    def claim(self, side: int, many: Iterable[int], one: int, gap: int, why: str) -> None:
+        """Groups open items of `side` (in gaps near `gap`) with one open item of the other."""
+        many = tuple(sorted(many))
+        self.add(side, many, one, why)
+        self.gaps[gap][1 - side].remove(one)
+        wanted = set(many)
+        for near in range(max(0, gap - REACH), min(len(self.gaps), gap + REACH + 1)):
+            open_items = self.gaps[near][side]
+            if not wanted.isdisjoint(open_items):
+                open_items[:] = [item for item in open_items if item not in wanted]
+
+    def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
+        self.groups.append(Group(many, (one,), why) if side == 0 else Group((one,), many, why))
+
+    def is_compute(self, side: int, item: int) -> bool:
+        """Neither a copy nor a set."""
+        items = self.items[side]
+        return int(items.trace.role[items.row[item]]) in (Role.KERNEL, Role.OP)
+
+    def finish(self) -> list[Group]:
+        """All groups: those found, the pairs left, and each open item by itself."""
+        self.groups += [Group((pair[0],), (pair[1],)) for pair in self.pairs if pair is not None]
+        self.groups += [Group((i,), ()) for of_a, _ in self.gaps for i in of_a]
+        self.groups += [Group((), (j,)) for _, of_b in self.gaps for j in of_b]
+        return self.groups
+
+
+REACH = 4
+"""How many gaps before and after its own a fused kernel looks for the ops its name lists."""

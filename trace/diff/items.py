@@ -1,0 +1,169 @@
+"""One representative step of each side, as numbers that can be compared between the two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.categories import Role
+from fusetui.trace.columns import Trace
+from fusetui.trace.diff.names import identity, is_compiler, stem, work_class
+from fusetui.trace.diff.statistics import median
+from fusetui.trace.diff.work import Work
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+CROWD = 8
+"""An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
+
+
+class Vocabulary:
+    """Numbers for words, the same for both sides; 0 is the empty word."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+
+    def number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
+
+    Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
+    the same op, `by_op` for the same place under the same op, `by_class` for the same kind of work
+    (0: of no kind that says enough). `samples` is [steps alike, items] in ns.
+    """
+
+    work: Work
+    row: Rows
+    op: Rows
+    lane: Rows
+    exact: Int64s
+    by_op: Int64s
+    by_class: Int64s
+    samples: Int64s
+    ns: Int64s
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def trace(self) -> Trace:
+        return self.work.trace
+
+    def name(self, item: int) -> str:
+        return self.trace.name_of(int(self.row[item]))
+
+    def op_name(self, item: int) -> str:
+        """Of the innermost op; "" when unknown."""
+        row = int(self.op[item])
+        return self.trace.name_of(row) if row >= 0 else ""
+
+
+def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
+    """The representative step: the median one of those with the most common sequence of work."""
+    kernel, op = _word_numbers(work, words)
+    exact = kernel + (op << 32)
+    alike = _alike(work, exact)
+    chosen = work.of_window(_representative(work, alike))
+    samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
+    samples = samples.reshape(max(1, len(alike)), chosen.stop - chosen.start)
+    found = Items(
+        work=work,
+        row=work.row[chosen],
+        op=work.op[chosen],
+        lane=work.lane[chosen],
+        exact=exact[chosen],
+        by_op=_by_op(work, chosen, kernel[chosen], op[chosen]),
+        by_class=_classes(work, chosen, words),
+        samples=samples,
+        ns=median(samples) if len(alike) else samples[0],
+    )
+    return found, _notes(work, alike)
+
+
+def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
+    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper is no op."""
+    trace = work.trace
+    names = trace.name[work.row]
+    ops = np.where(work.op >= 0, trace.name[work.op], -1)
+    kernel = _table(trace, np.unique(names), words, identity)[names]
+    op = _table(trace, np.unique(ops[ops >= 0]), words, _op_word)[ops]
+    return kernel, np.where(ops >= 0, op, 0)
+
+
+def _op_word(name: str) -> str:
+    return "" if is_compiler(name) else stem(name)
+
+
+def _table(trace: Trace, used: Rows, words: Vocabulary, word: object) -> Int64s:
+    """Word numbers by name id, filled in for the ids used."""
+    assert callable(word)
+    table = np.zeros(len(trace.names) + 1, dtype=np.int64)
+    for number in used.tolist():
+        table[number] = words.number(word(trace.names[number]))
+    return table
+
+
+def _alike(work: Work, exact: Int64s) -> list[int]:
+    """The windows that hold the most common sequence of work; the first found, on a tie."""
+    spans = [work.of_window(w) for w in range(len(work.windows))]
+    texts = [exact[s].tobytes() + work.lane[s].tobytes() for s in spans]
+    if not texts:
+        return []
+    ((common, _),) = Counter(texts).most_common(1)
+    return [w for w, text in enumerate(texts) if text == common]
+
+
+def _representative(work: Work, alike: list[int]) -> int:
+    """The window of the median duration, the lower one of two."""
+    by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
+    return by_duration[(len(by_duration) - 1) // 2] if by_duration else 0
+
+
+def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s) -> Int64s:
+    """The op, what kind of event, and the how-manieth of that kind under this very op.
+
+    Without an op, or under one that launches a crowd, the kernel itself.
+    """
+    rows, owners = work.row[chosen], work.op[chosen]
+    role = work.trace.role[rows].astype(np.int64)
+    group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
+    place = np.empty(len(rows), dtype=np.int64)
+    place[order] = np.arange(len(rows)) - first[group[order]]
+    crowd = np.bincount(group, minlength=len(first))[group] > CROWD
+    known = (op > 0) & ~crowd
+    return np.where(known, (op << 32) + (role << 16) + place, -kernel - 1)
+
+
+def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
+    trace = work.trace
+    kernels = trace.name[work.row[chosen]].tolist()
+    ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1).tolist()
+    plain = trace.role[work.row[chosen]]
+    found = [
+        words.number(_class(trace, op, kernel) if role in (Role.KERNEL, Role.OP) else "")
+        for op, kernel, role in zip(ops, kernels, plain.tolist(), strict=True)
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _class(trace: Trace, op: int, kernel: int) -> str:
+    return work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
+
+
+def _notes(work: Work, alike: list[int]) -> tuple[str, ...]:
+    if len(alike) == len(work.windows):
+        return ()
+    return (
+        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
+        f" {len(work.windows)} steps that are alike",
+    )

@@ -1,0 +1,152 @@
+"""The longest common subsequence of two sequences of numbers, near-linear for long ones.
+
+Short stretches are solved exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation
+revisited, 2004): each row of the table is one Python integer. Longer ones are first cut at anchors:
+numbers that occur once on both sides (the patience diff), else equal occurrences of a number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Pair = tuple[int, int]
+Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
+
+MAX_CELLS = 1 << 28
+"""The largest table that is solved exactly: 32 MB of bits."""
+
+MAX_CUTS = 40
+"""Stretches that are still too long after so many cuts in a row stay unmatched."""
+
+
+def match(a: Int64s, b: Int64s) -> list[Pair]:
+    """Positions (i, j) with a[i] == b[j], ascending on both sides."""
+    pairs: list[Pair] = []
+    todo: list[tuple[Stretch, int]] = [((0, len(a), 0, len(b)), 0)]
+    while todo:
+        stretch, cuts = todo.pop()
+        inner, ends = _trim(a, b, stretch)
+        pairs += ends
+        first_a, last_a, first_b, last_b = inner
+        if first_a == last_a or first_b == last_b:
+            continue
+        if (last_a - first_a) * (last_b - first_b) <= MAX_CELLS:
+            found = exact(a[first_a:last_a].tolist(), b[first_b:last_b].tolist())
+            pairs += [(i + first_a, j + first_b) for i, j in found]
+        elif cuts < MAX_CUTS:
+            anchors = _anchors(a, b, inner)
+            pairs += anchors
+            todo += [(gap, cuts + 1) for gap in gaps(anchors, inner)] if anchors else []
+    return sorted(pairs)
+
+
+def gaps(pairs: list[Pair], stretch: Stretch) -> Iterator[Stretch]:
+    """What lies between ascending pairs, empty stretches included."""
+    first_a, last_a, first_b, last_b = stretch
+    for i, j in pairs:
+        yield first_a, i, first_b, j
+        first_a, first_b = i + 1, j + 1
+    yield first_a, last_a, first_b, last_b
+
+
+def exact(a: list[int], b: list[int]) -> list[Pair]:
+    """One longest common subsequence, in time len(a) * len(b) / 64."""
+    rows = _table(a, b)
+    pairs: list[Pair] = []
+    i, j = len(a), len(b)
+    while i and j:
+        if rows[i - 1] >> (j - 1) & 1:
+            j -= 1
+            continue
+        i -= 1
+        if not i or rows[i - 1] >> (j - 1) & 1:
+            j -= 1
+            pairs.append((i, j))
+    return pairs[::-1]
+
+
+def _table(a: list[int], b: list[int]) -> list[int]:
+    """Bit j of row i is 0 where one more of b (j + 1 instead of j) lengthens the LCS with a[:i]."""
+    places: dict[int, int] = {}
+    for j, number in enumerate(b):
+        places[number] = places.get(number, 0) | 1 << j
+    full = (1 << len(b)) - 1
+    row = full
+    rows: list[int] = []
+    for number in a:
+        hits = row & places.get(number, 0)
+        row = ((row + hits) | (row - hits)) & full
+        rows.append(row)
+    return rows
+
+
+def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
+    """Pairs up what both begin and end with."""
+    first_a, last_a, first_b, last_b = stretch
+    size = min(last_a - first_a, last_b - first_b)
+    head = _equal_run(a[first_a : first_a + size] == b[first_b : first_b + size])
+    size -= head
+    tail = _equal_run((a[last_a - size : last_a] == b[last_b - size : last_b])[::-1])
+    pairs = [(first_a + n, first_b + n) for n in range(head)]
+    pairs += [(last_a - n, last_b - n) for n in range(tail, 0, -1)]
+    return (first_a + head, last_a - tail, first_b + head, last_b - tail), pairs
+
+
+def _equal_run(equal: NDArray[np.bool_]) -> int:
+    different = np.flatnonzero(~equal)
+    return int(different[0]) if len(different) else len(equal)
+
+
+def _anchors(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
+    """Ascending pairs of numbers that are unique on both sides, else of equal occurrences."""
+    first_a, last_a, first_b, last_b = stretch
+    part_a, part_b = a[first_a:last_a], b[first_b:last_b]
+    found = _common(_unique(part_a), _unique(part_b)) or _common(_nth(part_a), _nth(part_b))
+    return [(i + first_a, j + first_b) for i, j in _ascending(found)]
+
+
+def _unique(numbers: Int64s) -> dict[object, int]:
+    values, first, count = np.unique(numbers, return_index=True, return_counts=True)
+    once = count == 1
+    return dict(zip(values[once].tolist(), first[once].tolist(), strict=True))
+
+
+def _nth(numbers: Int64s) -> dict[object, int]:
+    """(number, how many of it came before) -> place."""
+    seen: dict[int, int] = {}
+    found: dict[object, int] = {}
+    for place, number in enumerate(numbers.tolist()):
+        nth = seen.get(number, 0)
+        seen[number] = nth + 1
+        found[number, nth] = place
+    return found
+
+
+def _common(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
+    return sorted((place, b[key]) for key, place in a.items() if key in b)
+
+
+def _ascending(pairs: list[Pair]) -> list[Pair]:
+    """The longest run of pairs whose second places ascend too, in n log n."""
+    tops: list[int] = []
+    top_index: list[int] = []
+    before: list[int] = []
+    for index, (_, j) in enumerate(pairs):
+        length = bisect_left(tops, j)
+        before.append(top_index[length - 1] if length else -1)
+        if length == len(tops):
+            tops.append(j)
+            top_index.append(index)
+        else:
+            tops[length], top_index[length] = j, index
+    index = top_index[-1] if top_index else -1
+    chain: list[Pair] = []
+    while index >= 0:
+        chain.append(pairs[index])
+        index = before[index]
+    return chain[::-1]

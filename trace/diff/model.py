@@ -1,0 +1,171 @@
+"""What a diff says: rows, the change of the step, and a sum that closes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What happened to a piece of work between A and B."""
+
+    SAME = "same"  # the same kernel, its time within noise
+    FASTER = "faster"  # the same kernel, beyond noise
+    SLOWER = "slower"
+    REPLACED = "replaced"  # another kernel does the work of one
+    FUSED = "fused"  # one kernel does the work of several
+    SPLIT = "split"  # several kernels do the work of one
+    ADDED = "added"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """Median time of a step on each side (ns); None for a side that holds no work at all.
+
+    `ratio` is b / a: below 1 means that B is faster. [low, high] holds 95 % of its bootstrap
+    resamples over steps; None with fewer than two steps on a side.
+    """
+
+    a_ns: int | None
+    b_ns: int | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def change_ns(self) -> int:
+        return (self.b_ns or 0) - (self.a_ns or 0)
+
+    @property
+    def shown(self) -> bool:
+        """Is the difference more than noise: an interval that leaves out 1."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One piece of work on both sides; times are ns per step, counts are events per step.
+
+    `a_rows` and `b_rows` are rows of the traces, in the representative step of each side. Only
+    rows that `counts` are part of the sum that explains the step: dispatch on the CPU beside a GPU
+    is shown, but overlaps the GPU's work.
+    """
+
+    kind: Kind
+    op: str  # what the program called it; "" when unknown; dispatch starts with "CPU: "
+    a: tuple[str, ...]  # names of kernels, or of ops in traces without a GPU
+    b: tuple[str, ...]
+    a_ns: int
+    b_ns: int
+    a_count: int
+    b_count: int
+    why: str
+    a_rows: tuple[int, ...] = ()
+    b_rows: tuple[int, ...] = ()
+    where: str = ""  # the module or annotation around it
+    counts: bool = True
+
+    @property
+    def change_ns(self) -> int:
+        return self.b_ns - self.a_ns
+
+    @property
+    def on_cpu(self) -> bool:
+        """Is it dispatch: CPU time around the work, not the work itself."""
+        return self.op.startswith(CPU)
+
+
+CPU = "CPU: "
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One trace of the two; times are medians over its steps, in ns."""
+
+    label: str
+    gpu: bool  # its work is GPU events; else CPU ops
+    steps: int  # that were used
+    items: int  # pieces of work in a step
+    work_ns: int  # the sum of the pieces
+    busy_ns: int  # the part of the step during which any of this trace's work ran
+    idle_ns: int  # the rest of the step
+    cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """step_ns = rows_ns + idle_ns + not_explained_ns, exactly; all are changes, B less A, in ns.
+
+    What the rows do not explain is mostly `overlap_ns`: work that ran at the same time as other
+    work, or outside the step that launched it. The rest is medians that do not add up.
+    """
+
+    step_ns: int
+    rows_ns: int
+    idle_ns: int
+    not_explained_ns: int
+    overlap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """B compared with A."""
+
+    a: str
+    b: str
+    step: StepChange
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+    accounting: Accounting
+    side_a: Side
+    side_b: Side
+
+    def to_json(self) -> dict[str, Any]:
+        """The `diff --json` contract; durations are integers in ns."""
+        step = self.step
+        return {
+            "a": self.a,
+            "b": self.b,
+            "step_ns": {
+                "a": step.a_ns,
+                "b": step.b_ns,
+                "ratio": step.ratio,
+                "low": step.low,
+                "high": step.high,
+            },
+            "steps": {"a": self.side_a.steps, "b": self.side_b.steps},
+            "rows": [_row(row) for row in self.rows],
+            "accounting": _fields(self.accounting),
+            "sides": {"a": _fields(self.side_a), "b": _fields(self.side_b)},
+            "notes": list(self.notes),
+        }
+
+
+def by_effect(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """The largest change first, whatever its direction; rows of the sum before the others."""
+    return tuple(sorted(rows, key=lambda row: (not row.counts, -abs(row.change_ns))))
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "kind": str(row.kind),
+        "op": row.op,
+        "a": list(row.a),
+        "b": list(row.b),
+        "a_ns": row.a_ns,
+        "b_ns": row.b_ns,
+        "a_count": row.a_count,
+        "b_count": row.b_count,
+        "why": row.why,
+        "where": row.where,
+        "counts": row.counts,
+        "a_rows": list(row.a_rows),
+        "b_rows": list(row.b_rows),
+    }
+
+
+def _fields(value: Side | Accounting) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}

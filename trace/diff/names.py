@@ -1,0 +1,110 @@
+"""What names have in common from run to run, and what an op is by its name."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names.model import KernelName
+
+_COUNTER = re.compile(r"_\d+(?:_\d+d[\dcde]*)?\Z")
+_NUMBERED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused")
+_GRAPH = re.compile(r"\Agraph_\d+_")
+_REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
+_CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
+
+COMPILER: Final = (
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "Pregraph bytecode",
+    "AOTDispatcher",
+    "CompiledFunction",
+    "CompiledFxGraph",
+    "## Call CompiledFxGraph",
+)
+"""How the ops begin that torch.compile puts around the program's own."""
+
+METADATA: Final = frozenset(
+    """_reshape_alias _unsafe_view alias as_strided broadcast_to can_cast chunk detach empty
+    empty_like empty_strided expand expand_as flatten is_nonzero item lift_fresh movedim narrow
+    new_empty new_empty_strided numpy_T permute resolve_conj resolve_neg reshape resize result_type
+    select set slice split split_with_sizes squeeze swapaxes t tensor_split transpose unbind
+    unflatten unsafe_split unsqueeze unsqueeze view view_as _local_scalar_dense
+    _has_compatible_shallow_copy_type is_pinned""".split()
+)
+"""Ops that describe or allocate tensors but compute nothing."""
+
+_CLASSES: Final = {
+    "gemm": """mm addmm bmm baddbmm addbmm matmul linear _scaled_mm _int_mm _addmm_activation
+        _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm gemm gemv""",
+    "conv": """convolution _convolution conv1d conv2d conv3d cudnn_convolution miopen_convolution
+        mkldnn_convolution _convolution_pointwise convolution_overrideable""",
+    "conv backward": "convolution_backward mkldnn_convolution_backward",
+    "attention": """scaled_dot_product_attention _flash_attention_forward _flash_attn_forward
+        _efficient_attention_forward _scaled_dot_product_flash_attention
+        _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
+        _scaled_dot_product_flash_attention_for_cpu""",
+}
+_BY_STEM: Final = {stem: found for found, stems in _CLASSES.items() for stem in stems.split()}
+_BY_KERNEL: Final = {"gemm": "gemm", "gemv": "gemm", "conv": "conv", "attention": "attention"}
+_KERNEL_CLASSES: Final = frozenset(("norm", "softmax", "comm", "moe", "rope", "quant", "embedding"))
+
+
+@cache
+def identity(name: str) -> str:
+    """A kernel's name less what changes when the same program is compiled or profiled again.
+
+    >>> identity("triton_poi_fused_gelu_mul_3")
+    'triton_poi_fused_gelu_mul'
+    """
+    name = name.removesuffix(".kd")
+    if _NUMBERED.match(name):
+        return _GRAPH.sub("", _COUNTER.sub("", name))
+    return name
+
+
+@cache
+def stem(op: str) -> str:
+    """An op's name less its namespace and the mark of in-place twins: `aten::add_` -> `add`."""
+    last = op.rpartition("::")[2]
+    return last.rstrip("_") or last
+
+
+@cache
+def dispatch_name(name: str) -> str:
+    """A CPU slice's name less frame numbers and graph hashes."""
+    name = _REGION.sub(r"\1", name)
+    return _CALL.sub("## Call CompiledFxGraph ##", name)
+
+
+@cache
+def is_compiler(name: str) -> bool:
+    """Is this a wrapper of torch.compile, which stands for no op of the program."""
+    return name.startswith(COMPILER)
+
+
+@cache
+def is_metadata(op: str) -> bool:
+    return stem(op) in METADATA
+
+
+@cache
+def decoded(name: str) -> KernelName | None:
+    """`decode`, once per name."""
+    return decode(name)
+
+
+@cache
+def work_class(op: str, kernel: str) -> str:
+    """Which kind of work it is, where that says enough to pair two kernels: else ""."""
+    known = decoded(kernel)
+    found = known.op if known is not None else None
+    if known is not None and known.role == "splitk_reduce":
+        return ""
+    if found in _BY_KERNEL:
+        return _BY_STEM.get(stem(op), _BY_KERNEL[found])
+    if found in _KERNEL_CLASSES:
+        return str(found)
+    return _BY_STEM.get(stem(op), "") if found is None else ""

@@ -1,0 +1,148 @@
+"""The stretches of time of a trace that are compared: its steps, or all of it as one step."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.categories import Role
+from fusetui.trace.columns import Trace
+from fusetui.trace.diff.names import is_compiler
+from fusetui.trace.format import plural
+from fusetui.trace.intervals import covered_until, union
+from fusetui.trace.steps import steps
+
+Rows = NDArray[np.intp]
+
+COLD = 1.5
+"""A first step longer than this times the median of the others is a warm-up."""
+
+MOST = 0.8
+"""An annotation that repeats stands for steps when it holds at least this share of the work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    whole: bool = False  # the trace has no steps: one window holds all of its work
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def dur(self) -> NDArray[np.int64]:
+        return self.end - self.start
+
+    def only(self, keep: NDArray[np.integer], note: str) -> Windows:
+        return Windows(self.start[keep], self.end[keep], self.whole, (*self.notes, note))
+
+    def index_of(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The window that each time lies in, -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.intp)
+        found = np.searchsorted(self.start, times, side="right") - 1
+        return np.where((found >= 0) & (times < self.end[found]), found, -1)
+
+
+def windows(trace: Trace, label: str) -> Windows:
+    """ProfilerSteps, else an annotation that repeats around most of the work, else everything."""
+    profiled = steps(trace)
+    if profiled:
+        start = np.array([step.start_ns for step in profiled], dtype=np.int64)
+        return Windows(start, start + np.array([step.dur_ns for step in profiled], dtype=np.int64))
+    repeated = _repeated_annotation(trace)
+    if repeated is not None:
+        name = trace.name_of(int(repeated[0]))
+        note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
+        return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
+    return _whole(trace, label)
+
+
+def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows:
+    """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
+
+    Cut off: less than half as many items as the median step. Cold: the first of at least three
+    steps, when it took more than 1.5 times the median of the others.
+    """
+    full = np.flatnonzero(2 * items >= np.median(items)) if len(items) else np.arange(0)
+    if 0 < len(full) < len(found):
+        cut = plural(len(found) - len(full), "step")
+        found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
+    while len(found) >= 3:
+        usual = float(np.median(found.dur[1:]))
+        if found.dur[0] <= COLD * usual:
+            break
+        times = f"{found.dur[0] / usual:.1f} times"
+        found = found.only(
+            np.arange(1, len(found)),
+            f"{label}: first step left out as cold, {times} as long as the median of the others",
+        )
+    return found
+
+
+def _whole(trace: Trace, label: str) -> Windows:
+    rows = trace.gpu_rows if len(trace.gpu_rows) else trace.rows_of(Role.OP)
+    note = (f"{label}: no steps found; the whole trace is taken as one step",)
+    if not len(rows):
+        nothing = np.zeros(0, dtype=np.int64)
+        return Windows(nothing, nothing, True, (f"{label}: holds neither GPU events nor CPU ops",))
+    start, end = trace.start[rows].min(), trace.end[rows].max()
+    return Windows(np.array([start]), np.array([max(end, start + 1)]), True, note)
+
+
+def _repeated_annotation(trace: Trace) -> Rows | None:
+    """Annotations of one name, numbers aside, on one thread: those that hold the most work."""
+    groups: defaultdict[tuple[str, object, object], list[int]] = defaultdict(list)
+    rows = trace.rows_of(Role.ANNOTATION)
+    for row in rows[trace.parent[rows] < 0].tolist():
+        name, track = trace.name_of(row), trace.track_of(row)
+        if not is_compiler(name):
+            groups[re.sub(r"\d+", "#", name), track.pid, track.tid].append(row)
+    work_start, work_dur = _work(trace)
+    best, best_share = None, MOST
+    for group in groups.values():
+        found = np.array(group)[np.argsort(trace.start[group], kind="stable")]
+        share = _share_inside(trace.start[found], trace.end[found], work_start, work_dur)
+        if len(group) > 1 and share >= best_share:
+            best, best_share = found, share
+    return best
+
+
+def _work(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """When each piece of work was asked for, and how much time it took."""
+    gpu = trace.gpu_rows
+    if len(gpu):
+        gpu = gpu[trace.launch[gpu] >= 0]
+        return trace.start[trace.launch[gpu]], trace.dur[gpu]
+    ops = trace.rows_of(Role.OP)
+    ops = ops[trace.parent[ops] < 0]
+    return trace.start[ops], trace.dur[ops]
+
+
+def _share_inside(
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    times: NDArray[np.int64],
+    amount: NDArray[np.int64],
+) -> float:
+    """The share of the amounts whose times lie in disjoint intervals; 0 when these overlap."""
+    total = int(amount.sum())
+    if not total or (start[1:] < end[:-1]).any():
+        return 0.0
+    inside = Windows(start, end).index_of(times) >= 0
+    return float(amount[inside].sum()) / total
+
+
+def covered(found: Windows, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How much of each window (ns) the union of these intervals covers."""
+    starts, ends = union(start, end)
+    until: NDArray[np.int64] = covered_until(starts, ends, found.end)
+    return until - covered_until(starts, ends, found.start)

@@ -1,0 +1,110 @@
+"""What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an unknown name.
+
+One module for each naming family; each is a pure function of the name. docs/kernel-names.md has the
+vocabulary of the fields and how to add a family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from fusetui.trace.kernel_names import (
+    aten_elementwise,
+    aten_other,
+    aten_reduce,
+    attention,
+    ck,
+    copies,
+    cub,
+    cublas,
+    cublas_aux,
+    cudnn,
+    cutlass2,
+    cutlass3,
+    cutlass3_cxx,
+    deep_gemm,
+    libraries,
+    miopen,
+    nccl,
+    nvjet,
+    other,
+    tensile,
+    triton_inductor,
+    triton_kernels,
+    trtllm_gen,
+    xmma,
+    xpu,
+)
+from fusetui.trace.kernel_names.model import KernelName, Part
+from fusetui.trace.kernel_names.unknown import base_text
+
+__all__ = ["KernelName", "Part", "decode", "short_name"]
+
+Family = Callable[[str], KernelName | None]
+
+# The first family that knows a name decides. Families with a fixed beginning come first, then those
+# that read C++ scopes, last the ones that look at single words. A family is asked only about names
+# with one of its beginnings; none given means any name.
+_FAMILIES: Final[tuple[tuple[tuple[str, ...], Family], ...]] = (
+    (("void at::", "at::"), aten_elementwise.decode),
+    (("triton_", "cpp_", "graph_"), triton_inductor.decode),
+    (("Mem",), copies.decode),
+    (("nccl", "void nccl"), nccl.decode),
+    ((), cublas.decode),
+    (("sm",), xmma.decode),
+    (("cutlass", "void cutlass"), cutlass2.decode),
+    (("nvjet_",), nvjet.decode),
+    (("cutlass3x_",), cutlass3.decode),
+    (("Cijk_", "Custom_Cijk_"), tensile.decode),
+    (("void at::", "at::"), aten_reduce.decode),
+    (("bmm_", "gemm_"), trtllm_gen.decode),
+    ((), miopen.decode),
+    ((), attention.decode),
+    (("cutlass", "void cutlass"), cutlass3_cxx.decode),
+    ((), cudnn.decode),
+    ((), cub.decode),
+    ((), ck.decode),
+    ((), xpu.decode),
+    ((), aten_other.decode),
+    ((), deep_gemm.decode),
+    ((), libraries.decode),
+    ((), cublas_aux.decode),
+    ((), triton_kernels.decode),
+    ((), other.decode),
+)
+
+
+@lru_cache(maxsize=16_384)
+def decode(name: str) -> KernelName | None:
+    """What the name settles, or None when no family knows it.
+
+    >>> decode("ampere_sgemm_128x64_tn").tile_m
+    128
+    """
+    body = _without_suffix(name)
+    for beginnings, family in _FAMILIES:
+        if beginnings and not body.startswith(beginnings):
+            continue
+        found = family(body)
+        if found is not None:
+            return found if body is name else replace(found, name=name)
+    return None
+
+
+def _without_suffix(name: str) -> str:
+    """ROCm's tools append `.kd` (kernel descriptor), also as `[clone .kd]`."""
+    return name.removesuffix(" [clone .kd]").removesuffix(".kd")
+
+
+@lru_cache(maxsize=16_384)
+def short_name(name: str) -> str:
+    """A short readable text for any name at all: at most 48 characters, none of them a control.
+
+    >>> short_name("void my::kernel<int, 4>(int*)")
+    'my::kernel'
+    """
+    found = decode(name)
+    return found.short if found is not None and found.short else base_text(name)

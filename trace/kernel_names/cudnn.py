@@ -1,0 +1,163 @@
+"""cuDNN kernels: convolutions, normalisation, attention and layout copies.
+
+Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
+`cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN also
+bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass2.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fusetui.trace.kernel_names import arch, cutlass2
+from fusetui.trace.kernel_names.callee import callee_text
+from fusetui.trace.kernel_names.cxx import signature
+from fusetui.trace.kernel_names.dtypes import MMA_SHAPES
+from fusetui.trace.kernel_names.model import KernelName
+from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
+from fusetui.trace.kernel_names.text import gemm_label
+
+_TUNED = re.compile(
+    rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{arch.WORD_PATTERN})_"
+    r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d+)?cudnn"
+    r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<m>\d{1,4})x(?P<n>\d{1,4})"
+    r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
+)
+_SDPA = re.compile(
+    r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)"
+)
+_CLUSTER = re.compile(r"_cga(?P<cluster>\d+x\d+x\d+)")
+_CUTLASS = re.compile(r"(?:void )?cutlass_\w*cudnn\w*::Kernel2?<")
+_MEANINGS: Final = {
+    "arch": "built for the {} generation",
+    "acc": "{}: the type of the sums (s fp32, h fp16)",
+    "m": "output tile of one block: {} rows",
+    "n": "output tile of one block: {} columns",
+}
+_WORDS: Final = {
+    "relu": "probably can apply a ReLU when it stores",
+    "winograd": "the Winograd algorithm: fewer multiplications for small filters",
+    "splitK": "the sum is split over blocks",
+    "stridedB": "probably reads the second operand with strides",
+}
+
+# What the base name of a C++ kernel says: (a piece of it, op, pass).
+_OPERATIONS: Final = (
+    ("bn_fw", "norm", "fwd"),
+    ("bn_bw", "norm", "bwd"),
+    ("ToNhwcKernel", "copy", None),
+    ("ToNchwKernel", "copy", None),
+    ("wgrad_alg", "conv", "wgrad"),
+    ("wgrad2d_", "conv", "wgrad"),
+    ("dgrad_alg", "conv", "dgrad"),
+    ("dgrad_engine", "conv", "dgrad"),
+    ("dgrad2d_", "conv", "dgrad"),
+    ("convolve_sgemm", "conv", None),
+    ("pooling_fw", "pool", "fwd"),
+    ("pooling_bw", "pool", "bwd"),
+    ("softmax_fw", "softmax", "fwd"),
+    ("softmax_bw", "softmax", "bwd"),
+)
+_OWN_BASES: Final = (
+    "fft2d_",
+    "nchwTo",
+    "nhwcTo",
+    "wgrad_alg",
+    "wgrad2d_",
+    "dgrad",
+    "bn_fw",
+    "bn_bw",
+)
+
+
+def decode(name: str) -> KernelName | None:
+    """The record of a cuDNN kernel that is not an xmma one."""
+    if "cudnn" in name[:40]:
+        found = _decode_tuned(name) or _decode_attention(name) or _decode_cutlass(name)
+        if found is not None:
+            return found
+    return _decode_cxx(name)
+
+
+def _decode_tuned(name: str) -> KernelName | None:
+    match = _TUNED.fullmatch(name)
+    if match is None:
+        return None
+    fields = _tuned_fields(match)
+    parts = explain(match, _MEANINGS)
+    for group in ("mid", "rest"):
+        parts += explain_tokens(name, *match.span(group), _WORDS.get)
+    words = [word for word in match["rest"].split("_") if word in _VARIANTS]
+    return build(name, "cudnn", gemm_label("conv", fields, fields["algo"], *words), parts, **fields)
+
+
+_VARIANTS: Final = frozenset(
+    {"splitK", "stridedB", "small", "medium", "large", "interior", "xregs", "nhwc"}
+)
+
+
+def _tuned_fields(match: re.Match[str]) -> dict[str, Any]:
+    words = {*match["mid"].split("_"), *match["rest"].split("_")}
+    plain = match["acc"] == "s" and not (match["out"] or match["a"] or match["mma"])
+    return {
+        "op": "conv",
+        **arch.from_word(match["arch"]),
+        "mma": MMA_SHAPES.get(match["mma"] or ""),
+        "tile_m": int(match["m"]),
+        "tile_n": int(match["n"]),
+        "dtype_a": "fp32" if plain else None,
+        "dtype_acc": "fp32" if plain else None,
+        "algo": "winograd" if "winograd" in words else None,
+        "split_k": True if "splitK" in words else None,
+        "epilogue": "relu" if "relu" in words else None,
+    }
+
+
+def _decode_attention(name: str) -> KernelName | None:
+    match = _SDPA.fullmatch(name)
+    if match is None:
+        return None
+    cluster = _CLUSTER.search(match["rest"])
+    direction = "fwd" if match["pass"] == "fprop" else "bwd"
+    parts = explain(match, {"cc": "built for compute capability {}", "pass": "{}: the pass"})
+    fields = {"pass_": direction, "cluster": cluster["cluster"] if cluster else None}
+    short = f"attention {direction} cudnn sm{match['cc']} {match['rest'].rpartition('knob_')[2]}"
+    return build(
+        name, "cudnn", short, parts, op="attention", **arch.from_capability(match["cc"]), **fields
+    )
+
+
+def _decode_cutlass(name: str) -> KernelName | None:
+    match = _CUTLASS.match(name)
+    if match is None:
+        return None
+    found = cutlass2.decode_at(name, match.end(), "cudnn")
+    if found is not None:
+        return found
+    if "reduction::kernel::ReduceSplitK<" in name[match.end() : match.end() + 80]:
+        fields = {"op": "reduction", "role": "splitk_reduce"}
+        return build(name, "cudnn", "splitk-reduce of conv", [], **fields)
+    return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", [])
+
+
+def _decode_cxx(name: str) -> KernelName | None:
+    sign = signature(name)
+    if sign is None:
+        return None
+    inside = sign.scope.startswith(("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x"))
+    if not inside and not (sign.base.startswith(_OWN_BASES) or "convolve_sgemm" in sign.base):
+        return None
+    op, direction = _operation(sign.base)
+    if sign.mangled and "ImplicitGemmConvolution" in name[:160]:
+        op = "conv"
+    fields: dict[str, Any] = {"op": op, "pass_": direction}
+    if "winograd" in sign.scope.lower() or "winograd" in sign.base.lower():
+        fields |= {"op": "conv", "algo": "winograd"}
+    parts = [(sign.start, sign.end, "a kernel of cuDNN")]
+    short = callee_text(name, sign, sign.base.replace("_kernel", "").removesuffix("Kernel"))
+    return build(name, "cudnn", short, parts, **fields)
+
+
+def _operation(base: str) -> tuple[str | None, str | None]:
+    return next(((op, way) for piece, op, way in _OPERATIONS if piece in base), (None, None))

@@ -1,0 +1,130 @@
+"""Reading C++ names just far enough: the scope, the base name and the template arguments.
+
+Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys does
+(`<unnamed>`, `(int)4`). Of mangled names (Itanium C++ ABI, `_ZN...`) only the leading identifiers
+are read: Kineto leaves a name mangled when its demangler gives up (libkineto/src/Demangle.cpp).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+Span = tuple[int, int]
+
+_ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
+SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
+"""Any number of namespaces, for use inside other patterns."""
+
+_HEAD = re.compile(rf"({SCOPE})(\w+)(<?)")
+_BASE = re.compile(rf"{SCOPE}(\w+)")
+_RETURN = re.compile(r"(?:void|int|float|bool|auto) +")
+_PAIRS = re.compile(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
+_IDENTIFIER = re.compile(r"(\d{1,4})")
+_PREFIX_LIMIT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Where the parts of a function name lie; `args` is just after `<`, or -1 without arguments."""
+
+    scope: str
+    base: str
+    start: int
+    end: int
+    args: int
+    mangled: bool = False
+
+
+@lru_cache(maxsize=256)
+def signature(name: str) -> Signature | None:
+    """The head of a C++ function name, after a return type.
+
+    >>> signature("void at::native::reduce_kernel<512, 1>(int)").base
+    'reduce_kernel'
+    """
+    if name.startswith("_Z"):
+        return _mangled(name)
+    match = _HEAD.match(name, _skip_return(name))
+    if match is None:
+        return None
+    args = match.end() if match[3] else -1
+    return Signature(match[1], match[2], *match.span(2), args)
+
+
+def _skip_return(name: str) -> int:
+    if name.startswith("std::enable_if<"):
+        _, end = split_args(name, len("std::enable_if<"))
+        type_end = name.find("::type ", end, end + 20)
+        return type_end + len("::type ") if type_end >= 0 else 0
+    match = _RETURN.match(name)
+    return match.end() if match else 0
+
+
+def _mangled(name: str) -> Signature | None:
+    """Identifiers are written as their length and then their letters: `_ZN2at6native...`."""
+    at = 3 if name.startswith("_ZN") else 2
+    words: list[str] = []
+    start = at
+    while match := _IDENTIFIER.match(name, at):
+        start, at = match.end(), match.end() + int(match[1])
+        words.append(name[start:at])
+        if name[2] != "N" or len(words) == 16:
+            break
+    if not words or at > len(name):
+        return None
+    scopes = ["(anonymous namespace)" if w.startswith("_GLOBAL__N_") else w for w in words[:-1]]
+    args = at + 1 if name[at : at + 1] == "I" else -1
+    return Signature("".join(f"{w}::" for w in scopes), words[-1], start, at, args, mangled=True)
+
+
+def cute_tuple(*groups: str) -> str:
+    """A pattern for a CuTe shape, one group for each size: `cute::tuple<cute::C<128>, ...>`."""
+    items = ", ".join(rf"cute::(?:C<(?:\(int\))?|_)(?P<{group}>\d{{1,4}})>?" for group in groups)
+    return rf"cute::tuple<{items} ?>"
+
+
+def base_of(text: str, start: int = 0) -> str | None:
+    """The last word of a qualified name at `start`: `at::native::add<int>` gives `add`."""
+    match = _BASE.match(text, start)
+    return match[1] if match else None
+
+
+def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]:
+    """The spans of the template arguments that begin at `start` and where the list ends.
+
+    Reads at most `limit` arguments; angle brackets inside parentheses are comparisons or belong to
+    the types of a function, so only parentheses are balanced there.
+
+    >>> split_args("f<a, b<c, d> >(x)", 2)
+    ([(2, 3), (5, 12)], 14)
+    """
+    spans: list[Span] = []
+    angle = paren = 0
+    for match in _PAIRS.finditer(text, start, min(len(text), start + _PREFIX_LIMIT)):
+        char = match[0]
+        if char in "({":
+            paren += 1
+        elif char in ")}":
+            paren -= 1
+        elif paren:
+            continue
+        elif char == "<":
+            angle += 1
+        elif (char == "," and not angle) or (char == ">" and not angle):
+            spans.append(_trimmed(text, start, match.start()))
+            start = match.end()
+            if char == ">" or len(spans) == limit:
+                return spans, start
+        elif char == ">":
+            angle -= 1
+    return spans, start
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    while start < end and text[start] == " ":
+        start += 1
+    while end > start and text[end - 1] == " ":
+        end -= 1
+    return start, end

@@ -1,0 +1,88 @@
+"""DeepGEMM, DeepSeek's fp8 matrix products: `void deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`.
+
+Documented by deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls/. The places of the template
+arguments change between releases: they are read only where the first argument has the type and the
+list the length of a known form, and otherwise left open.
+
+    sm90_fp8_gemm_1d2d_impl<major, M, N, K, groups, BM, BN, BK, swizzle x3, stages, ...>
+    sm100_fp8_fp4_gemm_1d1d_impl<majA, majB, granA, granB, M, N, K, BM, BN, BK, groups,
+        swizzle x3, stages, ...>
+    fp8_gemm_kernel<N, K, BM, BN, BK, ..., stages, ...>
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from fusetui.trace.kernel_names import arch
+from fusetui.trace.kernel_names.cxx import Span, signature, split_args
+from fusetui.trace.kernel_names.model import KernelName, Part
+from fusetui.trace.kernel_names.parts import build
+from fusetui.trace.kernel_names.text import gemm_label
+
+
+class _Form(NamedTuple):
+    """Where the tile and the stages stand, how the first argument looks, the shortest list."""
+
+    first: re.Pattern[str]
+    tile: int
+    stages: int
+    least: int
+    both_fp8: bool
+
+
+_MAJOR: Final = re.compile(r"\(cute::UMMA::Major\)\d")
+_NUMBER: Final = re.compile(r"\d+u?")
+_FORMS: Final = {
+    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, 5, 11, 18, True),
+    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, 7, 14, 18, False),
+    "fp8_gemm_kernel": _Form(_NUMBER, 2, 8, 13, True),
+}
+_CAPABILITY: Final = re.compile(r"sm(\d{2,3})_")
+
+
+def decode(name: str) -> KernelName | None:
+    """The record of a DeepGEMM kernel."""
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith("deep_gemm::"):
+        return None
+    spans = split_args(name, sign.args)[0] if sign.args > 0 else []
+    capability = _CAPABILITY.match(sign.base)
+    fields: dict[str, Any] = {
+        "op": "gemm" if "gemm" in sign.base else None,
+        **arch.from_capability(capability[1] if capability else None),
+    }
+    parts: list[Part] = [(sign.start, sign.end, "a matrix product of DeepGEMM")]
+    form = _FORMS.get(sign.base)
+    if form is not None and _fits(name, spans, form):
+        fields |= _tile_fields(name, spans, form)
+        parts += _tile_parts(spans, form)
+        if form.both_fp8:
+            fields |= {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
+            fields |= {"dtype_acc": "fp32"} if capability else {}
+    tail = sign.base.removesuffix("_impl").removesuffix("_kernel")
+    return build(name, "deep-gemm", gemm_label("gemm", fields, tail), parts, **fields)
+
+
+def _fits(name: str, spans: list[Span], form: _Form) -> bool:
+    if len(spans) < form.least or not form.first.fullmatch(name, *spans[0]):
+        return False
+    needed = (*range(form.tile, form.tile + 3), form.stages)
+    return all(_NUMBER.fullmatch(name, *spans[place]) for place in needed)
+
+
+def _number(name: str, span: Span) -> int | None:
+    value = int(name[slice(*span)].rstrip("u")[:6])
+    return value or None
+
+
+def _tile_fields(name: str, spans: list[Span], form: _Form) -> dict[str, int | None]:
+    m, n, k = (_number(name, spans[form.tile + place]) for place in range(3))
+    return {"tile_m": m, "tile_n": n, "tile_k": k, "stages": _number(name, spans[form.stages])}
+
+
+def _tile_parts(spans: list[Span], form: _Form) -> list[Part]:
+    meanings = ("output tile: rows", "output tile: columns", "each step takes this much of K")
+    parts = [(*spans[form.tile + place], text) for place, text in enumerate(meanings)]
+    return [*parts, (*spans[form.stages], "pipeline stages in flight")]

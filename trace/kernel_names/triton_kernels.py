@@ -1,0 +1,110 @@
+"""Hand-written Triton kernels: the name is the Python function's.
+
+Some carry more by convention: `_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu` (triton-lang
+triton_kernels, make_matmul_repr) and AITER's `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain
+function name does not tell Triton from other Python compilers, so only the naming habits of public
+Triton libraries count (Liger, flash-linear-attention, triton_kernels, AITER).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fusetui.trace.kernel_names.model import KernelName
+from fusetui.trace.kernel_names.parts import build, explain
+from fusetui.trace.kernel_names.text import gemm_label
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_OGS_TYPE = r"(?:mx)?[a-wyz]+\d+(?:e\d[a-wyz0-9]*)?"
+_OGS = re.compile(
+    rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<out>{_OGS_TYPE})x(?P<a>{_OGS_TYPE})x"
+    rf"(?P<b>{_OGS_TYPE})"
+    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
+)
+_OGS_TYPES: Final = {
+    "fp32": "fp32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "fp8e4nv": "fp8_e4m3",
+    "fp8e4b8": "fp8_e4m3fnuz",
+    "fp8e5": "fp8_e5m2",
+    "fp8e5b16": "fp8_e5m2fnuz",
+    "mxfp4": "mxfp4_e2m1",
+}
+_BLOCKS: Final = tuple(re.compile(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
+_HABITS = re.compile(
+    r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|_fwd_kernel\w*"
+    r"|_bwd_kernel\w*|_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|_?matmul_kernel\w*|\w*_matmul|triton_\w+"
+    r"|(?:chunk|fused_recurrent|fused_chunk|recompute|prepare)_\w*(?:fwd|bwd)_kernel\w*"
+    r"|merge_\d+x\d+_to_\w+|sage_\w+|_(?:p_)?matmul_ogs\w*|_combined_routing\w*|_sum_bitmatrix\w*"
+    r"|_topk_(?:forward|backward)\w*|\w+_kernel_triton|\w*BLOCK_SIZE_[MN]_\d+\w*|kernel_unified_attention_\w+"
+)
+_OPERATIONS: Final = (
+    (re.compile(r"matmul|gemm|_mm_"), "gemm"),
+    (re.compile(r"attn_(?:fwd|bwd)|attention"), "attention"),
+    (re.compile(r"cross_entropy|_jsd_|_kldiv_"), "loss"),
+    (re.compile(r"swiglu|geglu|silu_and_mul|gelu_and_mul"), "elementwise"),
+    (re.compile(r"layer_?norm|rms_?norm|group_norm"), "norm"),
+)
+_WITH_PASS: Final = ("attention", "elementwise", "norm")
+_MEANINGS: Final = {
+    "layouts": "layouts of the result, A and B",
+    "out": "type of the result: {}",
+    "a": "type of A: {}",
+    "b": "type of B: {}",
+    "m": "output tile: {} rows",
+    "n": "output tile: {} columns",
+    "k": "each step takes {} of K",
+    "split": "K is split {} ways (1: not split)",
+    "epilogue": "{}: fused into the store",
+}
+
+
+def decode(name: str) -> KernelName | None:
+    """The record of a hand-written Triton kernel with a habit of a public library."""
+    if _IDENTIFIER.fullmatch(name) is None:
+        return None
+    match = _OGS.fullmatch(name)
+    if match is not None:
+        return _decode_ogs(name, match)
+    if _HABITS.fullmatch(name) is None:
+        return None
+    return _decode_plain(name)
+
+
+def _decode_ogs(name: str, match: re.Match[str]) -> KernelName:
+    fields: dict[str, Any] = {
+        "op": "gemm",
+        "dtype_out": _OGS_TYPES.get(match["out"]),
+        "dtype_a": _OGS_TYPES.get(match["a"]),
+        "dtype_b": _OGS_TYPES.get(match["b"]),
+        "tile_m": int(match["m"]),
+        "tile_n": int(match["n"]),
+        "tile_k": int(match["k"]),
+        "split_k": int(match["split"]) if int(match["split"]) > 1 else None,
+        "epilogue": match["epilogue"],
+    }
+    short = gemm_label("gemm", fields, "ogs", match["layouts"])
+    return build(name, "triton", short, explain(match, _MEANINGS), **fields)
+
+
+def _decode_plain(name: str) -> KernelName:
+    stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
+    op = next((op for pattern, op in _OPERATIONS if pattern.search(stem)), None)
+    fields: dict[str, Any] = {"op": op}
+    sizes = [pattern.search(name) for pattern in _BLOCKS]
+    if op == "gemm" and all(sizes):
+        tile = [int(size[1]) for size in sizes if size]
+        fields |= dict(zip(("tile_m", "tile_n", "tile_k"), tile, strict=True))
+    if op in _WITH_PASS:
+        fields["pass_"] = _direction(stem)
+    parts = [(*size.span(1), "tile size of one block") for size in sizes if size]
+    short = gemm_label("gemm", fields, stem.strip("_")) if parts else stem.strip("_")
+    return build(name, "triton", short, parts or [(0, len(stem), "a Triton function")], **fields)
+
+
+def _direction(stem: str) -> str | None:
+    if "fwd" in stem or "forward" in stem:
+        return "fwd"
+    return "bwd" if "bwd" in stem or "backward" in stem else None

@@ -1,0 +1,294 @@
+"""The app: holds the session and passes messages between the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+from textual.widgets import Input
+from textual.worker import get_current_worker
+
+from fusetui.trace.format import count, printable
+from fusetui.trace.search import find
+from fusetui.tui.commands import COMMANDS, HINTS, commands_of
+from fusetui.tui.details import Said, all_details
+from fusetui.tui.diff_page import DiffPage, ShowPair
+from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
+from fusetui.tui.list_pages import KernelsPage, Show, TreePage
+from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
+from fusetui.tui.pane import Pane
+from fusetui.tui.screens import Page, key_lines
+from fusetui.tui.session import History, Hits, Views, first_views, heading, linked, selected
+from fusetui.tui.timeline import Timeline
+from fusetui.tui.timeline_page import TimelinePage
+from fusetui.tui.view import Side
+
+BAR = 30  # cells of the progress bar
+
+
+class SearchBox(Input):
+    """One line at the bottom; Escape closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.close_search", "Close", show=False)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the app opens, and how it draws."""
+
+    paths: tuple[str, ...]
+    ascii_only: bool = False
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return ASCII if self.ascii_only else UNICODE
+
+
+class FusetuiApp(App[int]):
+    """Four pages over one session: timeline, op tree, kernels, diff."""
+
+    TITLE = "fusetui"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(c.keys), c.action, c.title, show=False, id=c.id)
+        for c in commands_of("app")
+    ]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self._options = options
+        self._sides: tuple[Side, ...] = ()
+        self._views: Views = ()
+        self._marked: tuple[frozenset[int], ...] = ()
+        self._history = History()
+        self._hits: Hits | None = None
+        self._mode = "timeline"
+
+    def compose(self) -> ComposeResult:
+        yield Pane(name="head")
+        yield Container(id="body")
+        yield SearchBox(placeholder="search names", id="search")
+        yield Pane(name="hints")
+
+    # Loading
+
+    def on_mount(self) -> None:
+        self.query_one(SearchBox).display = False
+        self._say("head", f"reading {printable(' and '.join(self._options.paths))}")
+        self._load()
+
+    @work(thread=True, exclusive=True, group="load", exit_on_error=True)
+    def _load(self) -> None:
+        worker = get_current_worker()
+        load(self._options.paths, self.post_message, lambda: worker.is_cancelled)
+
+    @work(thread=True, exclusive=True, group="diff", exit_on_error=True)
+    def _compare(self) -> None:
+        compare(*self._sides, self.post_message)
+
+    def on_loading(self, message: Loading) -> None:
+        full = BAR * message.done // max(1, message.total)
+        bar = self._options.glyphs.full * full + "." * (BAR - full)
+        self._say("head", f"reading {printable(message.path)}  {bar}  {message.total / 1e6:.0f} MB")
+
+    def on_failed(self, message: Failed) -> None:
+        self.exit(2, message=message.sentence)
+
+    async def on_loaded(self, message: Loaded) -> None:
+        self._sides, self._views = message.sides, first_views(message.sides)
+        self._marked = tuple(frozenset[int]() for _ in self._sides)
+        glyphs, body = self._options.glyphs, self.query_one("#body")
+        timelines = TimelinePage(self._sides, self._views, glyphs)
+        await body.mount(timelines, TreePage(glyphs), KernelsPage(glyphs))
+        self._headline()
+        if len(self._sides) == 2:
+            await body.mount(DiffPage(self._sides, self._views, glyphs))
+            self._compare()
+        self.action_show("diff" if len(self._sides) == 2 else "timeline")
+
+    def on_compared(self, message: Compared) -> None:
+        self.query_one(DiffPage).fill(message.result)
+
+    # Movements
+
+    def on_timeline_moved(self, message: Timeline.Moved) -> None:
+        name = message.timeline.id or ""
+        index = int(name.rsplit("-", 1)[-1])
+        if name.startswith("diff-"):  # its lanes are others: only the window counts
+            window = message.view
+            shown = replace(self._views[index], begin=window.begin, end=window.end)
+            self._go(linked(self._views, index, shown), index)
+            self.query_one(DiffPage).show_window(window)
+        else:
+            self._go(linked(self._views, index, message.view), index)
+
+    def action_undo(self) -> None:
+        self._travel(*self._history.undo(self._views))
+
+    def action_redo(self) -> None:
+        self._travel(*self._history.redo(self._views))
+
+    def _go(self, views: Views, index: int) -> None:
+        """Other views, with a way back."""
+        if views != self._views:
+            self._history = self._history.moved(self._views)
+            self._views = views
+            self.query_one(TimelinePage).show(views, index, self._marked)
+
+    def _travel(self, views: Views, history: History) -> None:
+        self._views, self._history = views, history
+        if views:
+            self.query_one(TimelinePage).show(views, self._active, self._marked)
+
+    # Pages
+
+    @property
+    def _active(self) -> int:
+        return self.query_one(TimelinePage).active
+
+    def action_show(self, mode: str) -> None:
+        """Bring a page to the front, at the slice that is selected."""
+        if not self._sides:
+            return
+        if mode == "diff" and len(self._sides) < 2:
+            self._say("hints", "a diff needs two traces: fusetui open A B")
+            return
+        index, self._mode = self._active, mode
+        for page in self.query("#body > *"):
+            page.display = page.id == mode
+        self._open(mode, index)
+        self._say("hints", HINTS[mode])
+
+    def _open(self, mode: str, index: int) -> None:
+        side, view = self._sides[index], self._views[index]
+        if mode == "timeline":
+            self.query_one(TimelinePage).open(self._views, index, self._marked)
+        elif mode == "tree":
+            self.query_one(TreePage).open(side, index, view.selected)
+        elif mode == "kernels":
+            self.query_one(KernelsPage).open(side, index)
+        else:
+            self.query_one(DiffPage).open(view)
+
+    def on_show(self, message: Show) -> None:
+        """A row chosen in a list: the first of its kind in the timeline, the others by n and N."""
+        self._hits = message.hits.step(1)
+        self._show_hit()
+
+    def on_show_pair(self, message: ShowPair) -> None:
+        """A row of the diff: both sides' work, marked in both timelines."""
+        pair = (message.row.a_rows, message.row.b_rows)
+        self._marked = tuple(frozenset(rows) for rows in pair)
+        views = self._views
+        for index, rows in enumerate(pair):
+            if rows:
+                views = selected(self._sides, views, index, rows[0])
+        self._go(views, 0)
+        self.action_show("timeline")
+
+    # Search
+
+    def action_search(self) -> None:
+        if self._sides:
+            box = self.query_one(SearchBox)
+            box.display, box.value = True, ""
+            box.focus()
+
+    def action_close_search(self) -> None:
+        self.query_one(SearchBox).display = False
+        self.action_show(self._mode)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        index = self._active
+        side, view = self._sides[index], self._views[index]
+        rows = find(side.trace, message.value)
+        self.action_close_search()
+        if not len(rows):
+            self._say("hints", f"no name contains {printable(message.value)}")
+            return
+        self._hits = Hits(message.value, index, rows).nearest(side.trace, view.begin + side.origin)
+        self._show_hit()
+
+    def action_hit(self, by: int) -> None:
+        if self._hits is not None:
+            self._hits = self._hits.step(by)
+            self._show_hit()
+
+    def _show_hit(self) -> None:
+        hits = self._hits
+        if hits is None or not len(hits.rows):
+            return
+        self._go(selected(self._sides, self._views, hits.side, hits.row), hits.side)
+        self.query_one(TimelinePage).focus_timeline(hits.side)
+        self.action_show("timeline")
+        place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
+        self._say("hints", f"{place}: {printable(hits.what)}   n next  N previous")
+
+    # The rest
+
+    def action_swap(self) -> None:
+        """A becomes B, and B becomes A."""
+        if len(self._sides) != 2:
+            return
+        self._sides, self._views = self._sides[::-1], self._views[::-1]
+        self._history, self._hits, self._marked = History(), None, self._marked[::-1]
+        self.query_one(TimelinePage).show_sides(self._sides, self._views)
+        self.query_one(DiffPage).show_sides(self._sides, self._views)
+        self._compare()
+        self._headline()
+
+    def action_details(self) -> None:
+        if not self._sides:
+            return
+        side, row = self._sides[self._active], self._views[self._active].selected
+        if row >= 0:
+            width = self.size.width * 9 // 10 - 4
+            lines = all_details(side.trace, row, width, self._options.glyphs)
+            self.push_screen(Page("everything about this slice; Esc closes", lines))
+
+    def action_help(self) -> None:
+        self.push_screen(Page("keys; Esc closes", key_lines()))
+
+    def action_close(self) -> None:
+        self.exit(0)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette holds what the registry holds."""
+        for command in COMMANDS:
+            yield SystemCommand(command.title, command.help, self._caller(command.action))
+
+    def _caller(self, action: str) -> Any:
+        async def call() -> None:
+            on_timeline = bool(self._sides) and self._mode == "timeline"
+            page = self.query_one(TimelinePage) if on_timeline else None
+            await self.run_action(action, page.timelines[page.active] if page else self)
+
+        return call
+
+    def _headline(self) -> None:
+        marks = ("A ", "B ") if len(self._sides) == 2 else ("",)
+        lines = [
+            Said(f" {mark}{heading(side)}", "title")
+            for mark, side in zip(marks, self._sides, strict=True)
+        ]
+        self.query_one("#head").styles.height = len(lines)
+        self.query_one("#head", Pane).say(lines)
+
+    def _say(self, pane: str, text: str) -> None:
+        self.query_one(f"#{pane}", Pane).say([Said(" " + text)])
+
+
+def run(paths: Sequence[str], *, ascii_only: bool = False, mouse: bool = True) -> int:
+    """Open traces in the app; returns the exit code: 2 for a trace that cannot be read."""
+    app = FusetuiApp(Options(tuple(paths), ascii_only))
+    result = app.run(mouse=mouse)
+    return result if result is not None else 0

@@ -1,0 +1,144 @@
+"""What is said about one slice: a fixed number of lines, so that nothing jumps while stepping."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fusetui.trace.annotate import annotate
+from fusetui.trace.categories import Role
+from fusetui.trace.chain import (
+    is_gpu,
+    launch_chain,
+    launch_latency_ns,
+    launched_under,
+    queue_delay_ns,
+)
+from fusetui.trace.columns import Trace
+from fusetui.trace.format import clip, duration, plural, printable
+from fusetui.trace.kernel_names import decode
+from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.kinds import label_of, narrow
+
+SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
+LAUNCH_ARGS = (
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "est. achieved occupancy %",
+)
+LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One line and how it is drawn: title, name, marks (beneath a name) or plain."""
+
+    text: str
+    look: str = "plain"
+
+
+def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
+    """At most `height` lines about a row; the same facts are always on the same line."""
+    lines = [title(trace, row, width), *_name(trace, row, width, glyphs)]
+    lines += [Said(text) for text in (_origin(trace, row, glyphs), _args_line(trace, row)) if text]
+    return [Said(clip(line.text, width), line.look) for line in lines][:height]
+
+
+def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """Everything about a row, for a page of its own."""
+    lines = [title(trace, row, width), Said("")]
+    lines += _annotated(trace, row, width, glyphs, most=10_000)
+    lines += [Said(""), Said(_origin(trace, row, glyphs))]
+    for over in launch_chain(trace, row):
+        lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(""), Said("args", "title")]
+    for key, value in trace.args_of(row).items():
+        lines.append(Said(f"  {narrow(str(key))}: {_value(value)}"))
+    return lines
+
+
+def title(trace: Trace, row: int, width: int) -> Said:
+    """Short name, duration, place."""
+    label = label_of(int(trace.role[row]), trace.name_of(row))
+    rest = f"   {duration(int(trace.dur[row]))}   {narrow(trace.track_of(row).label)}"
+    return Said(clip(label, max(8, width - len(rest))) + rest, "title")
+
+
+def _name(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """Three lines: the name, the marks beneath it, what they mean."""
+    lines = _annotated(trace, row, width, glyphs, most=1)[:3]
+    return lines + [Said("")] * (3 - len(lines))
+
+
+def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs, most: int) -> list[Said]:
+    """The name in at most `most` lines, its decoded parts underlined and explained."""
+    name = trace.name_of(row)
+    decoded = decode(name) if trace.role[row] == Role.KERNEL else None
+    found = annotate(name, decoded.parts if decoded else (), width, glyphs.underline)
+    lines: list[Said] = []
+    for text, under in found.lines[:most]:
+        lines.append(Said(narrow(text), "name"))
+        if under:
+            lines.append(Said(under, "marks"))
+    if most == 1:
+        return [*lines, Said("   ".join(found.legend))]
+    return [*lines, *(Said("  " + line) for line in found.legend)]
+
+
+def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
+    """Where a GPU event was launched, or what a CPU slice launched."""
+    names = [narrow(trace.name_of(over)) for over in launch_chain(trace, row)]
+    chain = f" {glyphs.chain} ".join(names)
+    if not is_gpu(trace, row):
+        parts = (_launched(trace, row), f"in {chain}" if chain else "")
+        return "   ".join(part for part in parts if part)
+    if trace.launch[row] < 0:
+        return f"in {chain}" if chain else "its launch is not recorded in this trace"
+    return f"launched by {chain}   {_waits(trace, row)}"
+
+
+def _waits(trace: Trace, row: int) -> str:
+    latency, queued = launch_latency_ns(trace, row), queue_delay_ns(trace, row)
+    parts = [f"started {duration(latency)} after the call began"] if latency is not None else []
+    if queued:
+        parts.append(f"{duration(queued)} of it behind earlier work of the stream")
+    return ", ".join(parts)
+
+
+def _launched(trace: Trace, row: int) -> str:
+    rows = launched_under(trace, row)
+    if not len(rows):
+        return ""
+    return f"launched {plural(len(rows), 'GPU event')}, {duration(int(trace.dur[rows].sum()))}"
+
+
+def _args_line(trace: Trace, row: int) -> str:
+    """The args that say most, in one line."""
+    args = _args(trace, row)
+    parts = [_shapes(args)] + [f"{key} {_value(args[key])}" for key in LAUNCH_ARGS if key in args]
+    skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
+    parts += [f"{narrow(str(k))} {_value(v)}" for k, v in args.items() if k not in skip]
+    return "   ".join(part for part in parts if part)
+
+
+@lru_cache(maxsize=256)
+def _args(trace: Trace, row: int) -> dict[str, Any]:
+    return trace.args_of(row)
+
+
+def _shapes(args: dict[str, Any]) -> str:
+    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
+    dims = args.get("Input Dims")
+    if not isinstance(dims, Sequence) or isinstance(dims, str):
+        return ""
+    return " x ".join(_value(dim) for dim in dims if dim)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return narrow(printable(text))

@@ -1,0 +1,117 @@
+"""What the kernels table shows: kernels by total time, or CPU ops where no GPU worked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.aggregates import kernel_totals, op_totals
+from fusetui.trace.categories import Role
+from fusetui.trace.columns import Trace
+from fusetui.trace.format import count, duration, percent
+from fusetui.trace.kernel_names import decode
+from fusetui.tui import palette
+from fusetui.tui.cells import Column, fit
+from fusetui.tui.kinds import kind_of, label_of
+from fusetui.tui.rowlist import Cell
+
+KERNEL_COLUMNS = (
+    Column("total", 9),
+    Column("share", 6),
+    Column("count", 6),
+    Column("median", 9),
+    Column("min", 9, from_width=110),
+    Column("max", 9, from_width=110),
+    Column("op", 11, left=True, from_width=150),
+    Column("tile", 11, left=True, from_width=150),
+    Column("dtype", 5, left=True, from_width=150),
+    Column("arch", 6, left=True, from_width=150),
+    Column("kernel", 0, left=True),
+)
+OP_COLUMNS = (
+    Column("self", 9),
+    Column("share", 6),
+    Column("total", 9),
+    Column("count", 6),
+    Column("CPU op", 0, left=True),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One line of the table; `rows` are its slices in order of time."""
+
+    texts: tuple[str, ...]
+    role: Role
+    name: str
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    columns: Sequence[Column]
+    entries: Sequence[Entry]
+
+    def format_row(self, index: int, width: int) -> list[Cell]:
+        entry = self.entries[index]
+        texts = fit(self.columns, entry.texts, width)
+        kind = kind_of(int(entry.role), entry.name)
+        *figures, name = [(text, palette.PLAIN) for text in texts]
+        return [*figures, (name[0], palette.swatch(kind))]
+
+
+def table_of(trace: Trace) -> Table:
+    """Kernels; on a trace without any: CPU ops by self time."""
+    kernels = _kernels(trace)
+    return Table(KERNEL_COLUMNS, kernels) if kernels else Table(OP_COLUMNS, _ops(trace))
+
+
+def _kernels(trace: Trace) -> list[Entry]:
+    totals = kernel_totals(trace)
+    whole = sum(total.total_ns for total in totals)
+    entries: list[Entry] = []
+    for total in totals:
+        texts = (
+            duration(total.total_ns),
+            percent(total.total_ns, whole),
+            count(total.count),
+            duration(total.median_ns),
+            duration(total.min_ns),
+            duration(total.max_ns),
+            *_decoded(total.name),
+            label_of(int(Role.KERNEL), total.name),
+        )
+        entries.append(Entry(texts, Role.KERNEL, total.name, total.rows))
+    return entries
+
+
+def _decoded(name: str) -> tuple[str, str, str, str]:
+    """Op, tile, dtype and architecture; blank when the name does not say."""
+    found = decode(name)
+    if found is None:
+        return "", "", "", ""
+    sides = [str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None]
+    return found.op or "", "x".join(sides), found.dtype_a or found.dtype or "", found.arch or ""
+
+
+def _ops(trace: Trace) -> list[Entry]:
+    totals = sorted(op_totals(trace), key=lambda op: (-op.self_ns, op.name))
+    whole = sum(total.self_ns for total in totals)
+    names = {name: number for number, name in enumerate(trace.names)}
+    rows = trace.rows_of(Role.OP)
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    entries: list[Entry] = []
+    for total in totals:
+        texts = (
+            duration(total.self_ns),
+            percent(total.self_ns, whole),
+            duration(total.total_ns),
+            count(total.count),
+            label_of(int(Role.OP), total.name),
+        )
+        own = rows[trace.name[rows] == names[total.name]]
+        entries.append(Entry(texts, Role.OP, total.name, own))
+    return entries

@@ -1,0 +1,105 @@
+"""Which lanes a timeline shows, and the lines of each: one per depth, more where slices overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from fusetui.trace.categories import CPU_LAYERS, GPU_LAYERS, Layer
+from fusetui.trace.columns import Id, Trace, Track
+from fusetui.trace.raster import Line, lines_of
+
+LAYER_LABELS = {
+    Layer.ANNOTATIONS: "notes",
+    Layer.PYTHON: "python",
+    Layer.OPS: "ops",
+    Layer.STREAM: "stream",
+    Layer.GPU_ANNOTATIONS: "gpu notes",
+    Layer.SYNC: "sync",
+    Layer.DEVICE: "device",
+    Layer.OTHER: "other",
+}
+NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
+
+
+class Fold(IntEnum):
+    """How much of a lane is shown."""
+
+    FOLDED = 0  # one line
+    NORMAL = 1  # the first few depths
+    OPEN = 2  # everything
+
+
+@dataclass(frozen=True, eq=False)
+class Lane:
+    """All tracks of one layer of one thread or stream."""
+
+    trace: Trace
+    group: str  # the thread or device it belongs to
+    label: str
+    layer: Layer
+    tracks: tuple[Track, ...]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Computed when the lane is first shown."""
+        return tuple(line for track in self.tracks for line in lines_of(self.trace, track))
+
+    @property
+    def first_fold(self) -> Fold:
+        return Fold.FOLDED if self.layer in (Layer.PYTHON, Layer.OTHER) else Fold.NORMAL
+
+    def shown(self, fold: Fold) -> int:
+        """How many lines the lane has on the screen when folded like this."""
+        if fold is Fold.FOLDED:
+            return 1
+        limit = NORMAL_LINES.get(self.layer, 2) if fold is Fold.NORMAL else len(self.lines)
+        return max(1, min(limit, len(self.lines)))
+
+
+def lanes_of(trace: Trace) -> tuple[Lane, ...]:
+    """Lanes in the order of the tracks; sub-rows join the lane that they overlap."""
+    grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
+    for track in trace.tracks:
+        grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
+    return tuple(_lane(trace, tracks) for tracks in grouped.values())
+
+
+def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
+    """The lanes that a comparison needs: the streams, else the ops of the busiest thread."""
+    streams = tuple(lane for lane in lanes if lane.layer is Layer.STREAM)
+    if streams:
+        return streams
+    ops = [lane for lane in lanes if lane.layer is Layer.OPS]
+    return (max(ops, key=_slices),) if ops else tuple(lanes[:1])
+
+
+def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
+    """Neighbouring lanes of one thread or device, as (group, indices into lanes)."""
+    for index, lane in enumerate(lanes):
+        if index and lanes[index - 1].group == lane.group:
+            continue
+        same = index
+        while same < len(lanes) and lanes[same].group == lane.group:
+            same += 1
+        yield lane.group, list(range(index, same))
+
+
+def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
+    first = tracks[0]
+    group, label = first.label, LAYER_LABELS[first.layer]
+    if first.layer in GPU_LAYERS:
+        group, _, stream = first.label.partition(" stream ")
+        label = f"stream {stream}" if stream else label
+        if first.layer is not Layer.STREAM:
+            label = LAYER_LABELS[first.layer] + (f" {stream}" if stream else "")
+    elif first.layer not in CPU_LAYERS:
+        label = first.label
+        group = "other"
+    return Lane(trace, group, label, first.layer, tuple(tracks))
+
+
+def _slices(lane: Lane) -> int:
+    return sum(len(track) for track in lane.tracks)

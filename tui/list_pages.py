@@ -1,0 +1,155 @@
+"""The pages that are lists: the kernels table and the op tree."""
+
+from __future__ import annotations
+
+import numpy as np
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.message import Message
+
+from fusetui.trace.columns import Trace
+from fusetui.tui.cells import heading
+from fusetui.tui.details import Said, details
+from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.kernel_rows import Table, table_of
+from fusetui.tui.pane import Pane
+from fusetui.tui.rowlist import RowList
+from fusetui.tui.session import Hits
+from fusetui.tui.tree import COLUMNS, OpTree, format_node, node_of, op_tree, open_to, visible
+from fusetui.tui.view import Side
+
+
+class Show(Message):
+    """Show these rows in the timeline."""
+
+    def __init__(self, hits: Hits) -> None:
+        super().__init__()
+        self.hits = hits
+
+
+class KernelsPage(Vertical):
+    """Kernels by total time; Enter shows the first of a kind, n and N the others."""
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(id="kernels")
+        self._glyphs = glyphs
+        self._list = RowList(name="kernel-list")
+        self._details = Pane(name="kernel-details")
+        self._table = Table((), ())
+        self._trace: Trace | None = None
+        self._number = 0
+
+    def compose(self) -> ComposeResult:
+        yield self._list
+        yield self._details
+
+    def open(self, side: Side, number: int) -> None:
+        """Fill the table the first time that the page is shown, and for another trace."""
+        self._number = number
+        if side.trace is not self._trace:
+            self._trace = side.trace
+            self._table = table_of(side.trace)
+            columns = self._table.columns
+            self._list.fill(
+                len(self._table.entries), lambda w: heading(columns, w), self._table.format_row
+            )
+        self._list.focus()
+        self.call_after_refresh(self._describe)
+
+    def on_row_list_highlighted(self) -> None:
+        self._describe()
+
+    def on_row_list_chosen(self, message: RowList.Chosen) -> None:
+        entry = self._table.entries[message.index]
+        self.post_message(Show(Hits(entry.name, self._number, entry.rows)))
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._describe)
+
+    def _describe(self) -> None:
+        if self._trace is None or not self._table.entries:
+            self._details.say([Said("this trace has neither kernels nor CPU ops")])
+            return
+        rows = self._table.entries[self._list.cursor].rows
+        longest = int(rows[np.argmax(self._trace.dur[rows])])
+        width, height = self._details.size
+        said = details(self._trace, longest, width, max(0, height - 1), self._glyphs)
+        text = f"{self._glyphs.rule * 3} the longest of them "
+        rule = Said(text.ljust(width, self._glyphs.rule), "rule")
+        self._details.say([rule, *said])
+
+
+class TreePage(Vertical):
+    """CPU ops of every thread; space opens and closes, Enter shows the op in the timeline."""
+
+    BINDINGS = [  # noqa: RUF012
+        Binding("space,right,l", "toggle(1)", "Open", show=False, id="tree.open"),
+        Binding("left,h", "toggle(-1)", "Close", show=False, id="tree.close"),
+    ]
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__(id="tree")
+        self._glyphs = glyphs
+        self._list = RowList(name="tree-list")
+        self._tree: OpTree | None = None
+        self._opened = np.zeros(0, dtype=np.bool_)
+        self._shown = np.zeros(0, dtype=np.intp)
+        self._number = 0
+
+    def compose(self) -> ComposeResult:
+        yield self._list
+
+    def open(self, side: Side, number: int, row: int) -> None:
+        """Show the tree of a trace with a row in sight, when it is in the tree."""
+        self._number = number
+        if self._tree is None or self._tree.trace is not side.trace:
+            self._tree = op_tree(side.trace)
+            self._opened = self._tree.row < 0
+        node = node_of(self._tree, row) if row >= 0 else -1
+        if node >= 0:
+            self._opened = open_to(self._tree, self._opened, node)
+        self._refill()
+        if node >= 0:
+            self._list.move_to(int(np.searchsorted(self._shown, node)))
+        self._list.focus()
+
+    def action_toggle(self, direction: int) -> None:
+        """Open or close the node under the cursor; closing a leaf goes to what is around it."""
+        if self._tree is None or not len(self._shown):
+            return
+        node = int(self._shown[self._list.cursor])
+        has_children = int(self._tree.end[node]) > node + 1
+        if direction < 0 and not (has_children and self._opened[node]):
+            self._list.move_to(self._index_around(node))
+            return
+        self._opened = self._opened.copy()
+        self._opened[node] = direction > 0 and not self._opened[node]
+        self._refill()
+
+    def on_row_list_chosen(self, message: RowList.Chosen) -> None:
+        assert self._tree is not None
+        row = int(self._tree.row[self._shown[message.index]])
+        if row < 0:
+            self.action_toggle(1)
+            return
+        trace = self._tree.trace
+        self.post_message(Show(Hits(trace.name_of(row), self._number, np.array([row]))))
+
+    def _index_around(self, node: int) -> int:
+        assert self._tree is not None
+        before = self._shown[: int(np.searchsorted(self._shown, node))]
+        around = before[self._tree.end[before] > node]
+        return int(np.searchsorted(self._shown, around[-1])) if len(around) else 0
+
+    def _refill(self) -> None:
+        tree = self._tree
+        assert tree is not None
+        self._shown = visible(tree, self._opened)
+        shown, opened = self._shown, self._opened
+
+        def row(index: int, width: int) -> list[tuple[str, object]]:
+            node = int(shown[index])
+            return format_node(tree, node, bool(opened[node]), self._glyphs, width)  # type: ignore[return-value]
+
+        self._list.fill(len(shown), lambda w: heading(COLUMNS, w), row)  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""Reads traces and compares them in threads; what comes of it arrives as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from textual.message import Message
+
+from fusetui.trace.columns import Trace
+from fusetui.trace.diff.model import Diff
+from fusetui.trace.errors import TraceError
+from fusetui.trace.load import open_trace
+from fusetui.tui.session import make_sides, short_label
+from fusetui.tui.view import Side
+
+Post = Callable[[Message], object]
+Cancelled = Callable[[], bool]
+
+
+class Loading(Message):
+    """So many bytes of a file were read."""
+
+    def __init__(self, path: str, done: int, total: int) -> None:
+        super().__init__()
+        self.path, self.done, self.total = path, done, total
+
+
+class Loaded(Message):
+    """All traces are there."""
+
+    def __init__(self, sides: tuple[Side, ...]) -> None:
+        super().__init__()
+        self.sides = sides
+
+
+class Failed(Message):
+    """A trace could not be read; the sentence says why."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+
+class Compared(Message):
+    """The diff is there."""
+
+    def __init__(self, result: Diff) -> None:
+        super().__init__()
+        self.result = result
+
+
+def load(paths: Sequence[str], post: Post, cancelled: Cancelled) -> None:
+    """Read every path; posts Loading while it reads, then Loaded or Failed."""
+    traces: list[Trace] = []
+    for path in paths:
+        try:
+            traces.append(open_trace(path, _reporter(path, post)))
+        except TraceError as error:
+            post(Failed(str(error)))
+            return
+        if cancelled():
+            return
+    post(Loaded(make_sides(traces, [short_label(path) for path in paths])))
+
+
+def compare(a: Side, b: Side, post: Post) -> None:
+    """Posts Compared."""
+    from fusetui.trace.diff import diff
+
+    post(Compared(diff(a.trace, b.trace)))
+
+
+def _reporter(path: str, post: Post) -> Callable[[int, int], None]:
+    def report(done: int, total: int) -> None:
+        post(Loading(path, done, total))
+
+    return report

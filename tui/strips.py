@@ -1,0 +1,70 @@
+"""Spans and texts -> styled strips of the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from fusetui.tui import palette
+from fusetui.tui.draw import Span
+from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.view import Place, Side
+
+
+def labelled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
+    """A line with a label at its left."""
+    text = Segment(label[: gutter - 1].ljust(gutter), palette.DIM)
+    return Strip([text, *segments]).adjust_cell_length(width)
+
+
+def heading(text: str, width: int) -> Strip:
+    """A line that names a thread or a device."""
+    return Strip([Segment(text[:width], palette.HEADING)]).adjust_cell_length(width)
+
+
+def plain(text: str) -> Segment:
+    return Segment(text, palette.DIM)
+
+
+def minimap_segments(text: str, window: range) -> list[Segment]:
+    """The busy levels, those inside the window brighter."""
+    return [
+        Segment(text[: window.start], palette.BUSY),
+        Segment(text[window.start : window.stop], palette.WINDOW),
+        Segment(text[window.stop :], palette.BUSY),
+    ]
+
+
+def lane_segments(spans: Sequence[Span]) -> list[Segment]:
+    """Neighbouring blocks alternate between two tints, so that their border shows."""
+    segments: list[Segment] = []
+    tint = False
+    for span in spans:
+        tint = span.look == "block" and not tint
+        segments.append(Segment(span.text, _style(span, tint)))
+    return segments
+
+
+def gutter_text(
+    side: Side, places: Sequence[Place], index: int, gutter: int, glyphs: Glyphs
+) -> str:
+    """The label of a line; the last line of a lane that hides some says how many."""
+    place = places[index]
+    last = index + 1 == len(places) or places[index + 1].lane != place.lane
+    hidden = len(side.lanes[place.lane].lines) - place.depth - 1
+    more = f"{glyphs.folded}{hidden}" if last and hidden > 0 else ""
+    room = gutter - 2 - len(more)
+    return f"{place.label[:room].ljust(room)} {more}" if more else place.label
+
+
+def _style(span: Span, tint: bool) -> Style:
+    if span.look == "selected":
+        return palette.SELECTED
+    if span.look == "marked":
+        return palette.MARKED
+    if span.look == "block":
+        return palette.tinted(span.kind) if tint else palette.block(span.kind)
+    return palette.bar(span.kind) if span.look == "bar" else palette.PLAIN

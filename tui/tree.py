@@ -1,0 +1,128 @@
+"""The op tree of a trace as preorder arrays; which nodes are in sight is one numpy pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.aggregates import gpu_under, self_ns
+from fusetui.trace.categories import Layer
+from fusetui.trace.columns import Trace
+from fusetui.trace.format import count, duration
+from fusetui.tui import palette
+from fusetui.tui.cells import Column, fit
+from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.kinds import kind_of, label_of
+from fusetui.tui.rowlist import Cell
+
+COLUMNS = (
+    Column("total", 9),
+    Column("self", 9),
+    Column("GPU", 9),
+    Column("kernels", 7),
+    Column("op", 0, left=True),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class OpTree:
+    """Nodes in preorder, shape [nodes]: one per thread (row -1), then its ops and calls.
+
+    `end` is one past the last node of the subtree.
+    """
+
+    trace: Trace
+    row: NDArray[np.int64]
+    depth: NDArray[np.int64]
+    end: NDArray[np.int64]
+    track: NDArray[np.int64]
+    own_ns: NDArray[np.int64]
+    gpu_ns: NDArray[np.int64]
+    kernels: NDArray[np.int64]
+
+
+def op_tree(trace: Trace) -> OpTree:
+    """All ops layers of a trace, one thread after the other."""
+    rows: list[NDArray[np.int64]] = []
+    depth: list[NDArray[np.int64]] = []
+    end: list[NDArray[np.int64]] = []
+    track: list[NDArray[np.int64]] = []
+    before = 0
+    for number, lane in enumerate(trace.tracks):
+        if lane.layer is not Layer.OPS:
+            continue
+        size = len(lane) + 1
+        rows.append(np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))))
+        depth.append(np.concatenate(([0], trace.depth[lane.rows].astype(np.int64) + 1)))
+        inner = trace.end_row[lane.rows].astype(np.int64) - lane.first_row + 1
+        end.append(np.concatenate(([size], inner)) + before)
+        track.append(np.full(size, number))
+        before += size
+    gpu_ns, kernels = gpu_under(trace)
+    return OpTree(
+        trace,
+        _joined(rows),
+        _joined(depth),
+        _joined(end),
+        _joined(track),
+        self_ns(trace),
+        gpu_ns,
+        kernels,
+    )
+
+
+def visible(tree: OpTree, opened: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Nodes of which every node around them is open; `opened` has shape [nodes]."""
+    nodes = len(tree.row)
+    hiding = np.flatnonzero(~opened & (tree.end > np.arange(nodes) + 1))
+    delta = np.zeros(nodes + 1, dtype=np.int64)
+    np.add.at(delta, hiding + 1, 1)
+    np.add.at(delta, tree.end[hiding], -1)
+    return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
+
+
+def open_to(tree: OpTree, opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
+    """Everything around a node opened too."""
+    before = np.arange(node)
+    around = before[tree.end[:node] > node]
+    changed = opened.copy()
+    changed[around] = True
+    return changed
+
+
+def node_of(tree: OpTree, row: int) -> int:
+    """The node of a row of the trace, or -1."""
+    found = np.flatnonzero(tree.row == row)
+    return int(found[0]) if len(found) else -1
+
+
+def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: int) -> list[Cell]:
+    """One line of the tree."""
+    row = int(tree.row[node])
+    has_children = int(tree.end[node]) > node + 1
+    mark = (glyphs.unfolded if is_open else glyphs.folded) if has_children else glyphs.leaf
+    indent = "  " * int(tree.depth[node]) + mark + " "
+    if row < 0:
+        label = tree.trace.tracks[int(tree.track[node])].label
+        return [
+            (text, palette.HEADING)
+            for text in fit(COLUMNS, ["", "", "", "", mark + " " + label], width)
+        ]
+    trace = tree.trace
+    gpu, kernels = int(tree.gpu_ns[row]), int(tree.kernels[row])
+    texts = [
+        duration(int(trace.dur[row])),
+        duration(int(tree.own_ns[row])),
+        duration(gpu) if gpu else "",
+        count(kernels) if kernels else "",
+        indent + label_of(int(trace.role[row]), trace.name_of(row)),
+    ]
+    *figures, name = fit(COLUMNS, texts, width)
+    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    return [*((text, palette.PLAIN) for text in figures), (name, palette.swatch(kind))]
+
+
+def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
