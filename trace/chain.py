@@ -57,11 +57,27 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
 
 
 def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
-    """GPU rows launched by the calls in the subtree of a CPU row, in order of time."""
+    """GPU rows launched by the calls under a CPU row, in order of time.
+
+    Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
+    thread, while it lasted.
+    """
     gpu = trace.gpu_rows
     host = np.where(trace.launch[gpu] >= 0, trace.launch[gpu], trace.op[gpu])
-    found = gpu[(host >= row) & (host < trace.end_row[row])]
+    if trace.track_of(row).layer is Layer.OPS:
+        under = (host >= row) & (host < trace.end_row[row])
+    else:
+        called = trace.start[host]
+        under = (called >= trace.start[row]) & (called < trace.end[row])
+        under &= (host >= 0) & _on_thread_of(trace, row)[trace.track[host]]
+    found = gpu[under]
     return found[np.argsort(trace.start[found], kind="stable")]
+
+
+def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
+    """Per track: does it belong to the thread of this row."""
+    own = trace.track_of(row)
+    return np.array([(t.pid, t.tid) == (own.pid, own.tid) for t in trace.tracks])
 
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:

@@ -24,10 +24,19 @@ from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
 from fusetui.tui.pane import Pane
 from fusetui.tui.screens import Page, key_lines
-from fusetui.tui.session import History, Hits, Views, first_views, heading, linked, selected
+from fusetui.tui.session import (
+    History,
+    Hits,
+    Views,
+    aligned,
+    first_views,
+    heading,
+    linked,
+    selected,
+)
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.timeline_page import TimelinePage
-from fusetui.tui.view import Side
+from fusetui.tui.view import Side, deselect
 
 BAR = 30  # cells of the progress bar
 
@@ -93,7 +102,8 @@ class FusetuiApp(App[int]):
 
     @work(thread=True, exclusive=True, group="diff", exit_on_error=True)
     def _compare(self) -> None:
-        compare(*self._sides, self.post_message)
+        a, b = self._sides
+        compare(a, b, self.post_message)
 
     def on_loading(self, message: Loading) -> None:
         full = BAR * message.done // max(1, message.total)
@@ -116,6 +126,11 @@ class FusetuiApp(App[int]):
         self.action_show("diff" if len(self._sides) == 2 else "timeline")
 
     def on_compared(self, message: Compared) -> None:
+        """The rows are there: align both sides at the steps that were compared."""
+        self._sides = aligned(self._sides, message.result)
+        self._views = first_views(self._sides)
+        self._history = History()
+        self._show_sides()
         self.query_one(DiffPage).fill(message.result)
 
     # Movements
@@ -136,6 +151,14 @@ class FusetuiApp(App[int]):
 
     def action_redo(self) -> None:
         self._travel(*self._history.redo(self._views))
+
+    def action_clear(self) -> None:
+        """Nothing selected and nothing marked, on any side."""
+        self._marked = tuple(frozenset[int]() for _ in self._sides)
+        self._travel(
+            tuple(deselect(s, v) for s, v in zip(self._sides, self._views, strict=True)),
+            self._history.moved(self._views),
+        )
 
     def _go(self, views: Views, index: int) -> None:
         """Other views, with a way back."""
@@ -241,10 +264,13 @@ class FusetuiApp(App[int]):
             return
         self._sides, self._views = self._sides[::-1], self._views[::-1]
         self._history, self._hits, self._marked = History(), None, self._marked[::-1]
-        self.query_one(TimelinePage).show_sides(self._sides, self._views)
-        self.query_one(DiffPage).show_sides(self._sides, self._views)
+        self._show_sides()
         self._compare()
         self._headline()
+
+    def _show_sides(self) -> None:
+        self.query_one(TimelinePage).show_sides(self._sides, self._views)
+        self.query_one(DiffPage).show_sides(self._sides, self._views)
 
     def action_details(self) -> None:
         if not self._sides:

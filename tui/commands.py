@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Where = Literal["timeline", "list", "app"]
+Where = Literal["timeline", "app"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,85 +18,84 @@ class Command:
     action: str
     where: Where
     help: str
-    hint: str = ""  # for the line at the bottom; empty: not shown there
 
 
-def _timeline(name: str, title: str, keys: str, action: str, text: str, hint: str = "") -> Command:
-    return Command(f"timeline.{name}", title, tuple(keys.split()), action, "timeline", text, hint)
+Entry = tuple[str, str, str, str, str]  # id, title, keys, action, help
 
-
-def _app(name: str, title: str, keys: str, action: str, text: str, hint: str = "") -> Command:
-    return Command(f"app.{name}", title, tuple(keys.split()), action, "app", text, hint)
-
-
-COMMANDS: tuple[Command, ...] = (
-    _timeline(
-        "zoom-in", "Zoom in", "w plus equals_sign", "move('zoom', 1, 2)", "about the selected slice"
+TIMELINE: tuple[Entry, ...] = (
+    (
+        "zoom-in",
+        "Zoom in",
+        "w plus equals_sign",
+        "move('zoom', (1, 2))",
+        "about the selection",
     ),
-    _timeline("zoom-out", "Zoom out", "s minus", "move('zoom', 2, 1)", "about the selected slice"),
-    _timeline("left", "Pan left", "a h left", "move('pan', -10)", "a tenth of the window"),
-    _timeline("right", "Pan right", "d l right", "move('pan', 10)", "a tenth of the window"),
-    _timeline(
-        "screen-left", "Screen left", "A H shift+left", "move('pan', -90)", "most of a window"
-    ),
-    _timeline(
-        "screen-right", "Screen right", "D L shift+right", "move('pan', 90)", "most of a window"
-    ),
-    _timeline(
-        "down", "Line down", "j down", "move('next_line', 1)", "the slice below, at the same time"
-    ),
-    _timeline(
-        "up", "Line up", "k up", "move('next_line', -1)", "the slice above, at the same time"
-    ),
-    _timeline(
-        "lane-down", "Next lane", "J", "move('next_lane', 1)", "the first line of the next lane"
-    ),
-    _timeline(
+    ("zoom-out", "Zoom out", "s minus", "move('zoom', (2, 1))", "about the selection"),
+    ("left", "Pan left", "a h left", "move('pan', (-10,))", "a tenth of the window"),
+    ("right", "Pan right", "d l right", "move('pan', (10,))", "a tenth of the window"),
+    ("screen-left", "Screen left", "A H shift+left", "move('pan', (-90,))", "most of a window"),
+    ("screen-right", "Screen right", "D L shift+right", "move('pan', (90,))", "most of a window"),
+    ("down", "Line down", "j down", "move('next_line', (1,))", "the slice below, at the same time"),
+    ("up", "Line up", "k up", "move('next_line', (-1,))", "the slice above, at the same time"),
+    ("lane-down", "Next lane", "J", "move('next_lane', (1,))", "the first line of the next lane"),
+    (
         "lane-up",
         "Previous lane",
         "K",
-        "move('next_lane', -1)",
-        "the first line of the lane before",
+        "move('next_lane', (-1,))",
+        "the first line of the one before",
     ),
-    _timeline("page-down", "Page of lanes down", "pagedown", "scroll_lanes(1)", "scroll the lanes"),
-    _timeline("page-up", "Page of lanes up", "pageup", "scroll_lanes(-1)", "scroll the lanes"),
-    _timeline("next", "Next slice", "full_stop", "move('next_slice', 1)", "on the same line"),
-    _timeline("previous", "Previous slice", "comma", "move('next_slice', -1)", "on the same line"),
-    _timeline(
+    ("page-down", "Page of lanes down", "pagedown", "scroll_lanes(1)", "scroll the lanes"),
+    ("page-up", "Page of lanes up", "pageup", "scroll_lanes(-1)", "scroll the lanes"),
+    ("next", "Next slice", "full_stop", "move('next_slice', (1,))", "on the same line"),
+    ("previous", "Previous slice", "comma", "move('next_slice', (-1,))", "on the same line"),
+    (
         "to-kernel",
         "To the kernel",
         "right_square_bracket",
         "move('to_kernel')",
-        "from launch or op",
+        "from a launch or op",
     ),
-    _timeline(
+    (
         "to-launch",
         "To the launch",
         "left_square_bracket",
         "move('to_launch')",
-        "then to the ops around it",
+        "then the ops around",
     ),
-    _timeline("zoom-to", "Zoom to the slice", "enter z", "move('zoom_to')", "half of the width"),
-    _timeline("focus", "Centre the slice", "f", "move('centre')", "without changing the zoom"),
-    _timeline("fit", "Whole trace", "0", "fit", "show everything"),
-    _timeline("start", "Start of the trace", "g home", "move('edge', -1)", "keep the zoom"),
-    _timeline("end", "End of the trace", "G end", "move('edge', 1)", "keep the zoom"),
-    _timeline("fold", "Fold the lane", "space", "fold", "one line, some lines, all lines"),
-    _timeline("undo", "Undo the movement", "u", "undo", "back to the view before"),
-    _timeline("redo", "Redo the movement", "ctrl+r", "redo", "forward again"),
-    _timeline("deselect", "Clear the selection", "escape", "deselect", "and the marks"),
-    _app("timeline", "Timeline", "1", "show('timeline')", "lanes of CPU threads and GPU streams"),
-    _app("tree", "Op tree", "2", "show('tree')", "CPU ops with total, self and GPU time"),
-    _app("kernels", "Kernels", "3", "show('kernels')", "by total time"),
-    _app("diff", "Diff", "4", "show('diff')", "what changed from A to B"),
-    _app("search", "Search", "slash", "search", "names that contain a text"),
-    _app("next-hit", "Next hit", "n", "hit(1)", "of the search, in order of time"),
-    _app("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
-    _app("details", "All details", "i", "details", "the whole name and every arg"),
-    _app("swap", "Swap the sides", "x", "swap", "A becomes B"),
-    _app("help", "Keys", "question_mark", "help", "this page"),
-    _app("quit", "Quit", "q", "close", "close what is open, else quit"),
+    ("zoom-to", "Zoom to the slice", "enter z", "move('zoom_to')", "half of the width"),
+    ("focus", "Centre the slice", "f", "move('centre')", "without changing the zoom"),
+    ("fit", "Whole trace", "0", "fit", "show everything"),
+    ("start", "Start of the trace", "g home", "move('edge', (-1,))", "keep the zoom"),
+    ("end", "End of the trace", "G end", "move('edge', (1,))", "keep the zoom"),
+    ("fold", "Fold the lane", "space", "fold", "one line, some lines, all lines"),
+    ("undo", "Undo the movement", "u", "app.undo", "back to the view before"),
+    ("redo", "Redo the movement", "ctrl+r", "app.redo", "forward again"),
+    ("deselect", "Clear the selection", "escape", "app.clear", "and the marks"),
 )
+APP: tuple[Entry, ...] = (
+    ("timeline", "Timeline", "1", "show('timeline')", "lanes of CPU threads and GPU streams"),
+    ("tree", "Op tree", "2", "show('tree')", "CPU ops with total, self and GPU time"),
+    ("kernels", "Kernels", "3", "show('kernels')", "by total time"),
+    ("diff", "Diff", "4", "show('diff')", "what changed from A to B"),
+    ("search", "Search", "slash", "search", "names that contain a text"),
+    ("next-hit", "Next hit", "n", "hit(1)", "of the search, in order of time"),
+    ("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
+    ("details", "All details", "i", "details", "the whole name and every arg"),
+    ("swap", "Swap the sides", "x", "swap", "A becomes B"),
+    ("help", "Keys", "question_mark", "help", "this page"),
+    ("quit", "Quit", "q", "close", "close what is open, else quit"),
+)
+
+
+def _commands(where: Where, entries: tuple[Entry, ...]) -> tuple[Command, ...]:
+    return tuple(
+        Command(f"{where}.{name}", title, tuple(keys.split()), action, where, text)
+        for name, title, keys, action, text in entries
+    )
+
+
+COMMANDS = (*_commands("timeline", TIMELINE), *_commands("app", APP))
 
 SYMBOLS = {
     "plus": "+",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fusetui.trace.annotate import annotate
+from fusetui.trace.annotate import Annotated, annotate
 from fusetui.trace.categories import Role
 from fusetui.trace.chain import (
     is_gpu,
@@ -44,15 +44,23 @@ class Said:
 
 def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines about a row; the same facts are always on the same line."""
-    lines = [title(trace, row, width), *_name(trace, row, width, glyphs)]
+    lines = [title(trace, row, width), *_name(trace, row, width, glyphs, max(1, height - 5))]
     lines += [Said(text) for text in (_origin(trace, row, glyphs), _args_line(trace, row)) if text]
     return [Said(clip(line.text, width), line.look) for line in lines][:height]
+
+
+def details_height(lines: int) -> int:
+    """How many lines of a page of so many are for the details, the rule included."""
+    return 7 if lines < 34 else 10
 
 
 def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     """Everything about a row, for a page of its own."""
     lines = [title(trace, row, width), Said("")]
-    lines += _annotated(trace, row, width, glyphs, most=10_000)
+    found = _annotated(trace, row, width, glyphs)
+    for text, under in found.lines:
+        lines += [Said(narrow(text), "name"), Said(under, "marks")]
+    lines += [Said("  " + meaning) for meaning in found.legend]
     lines += [Said(""), Said(_origin(trace, row, glyphs))]
     for over in launch_chain(trace, row):
         lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
@@ -69,25 +77,30 @@ def title(trace: Trace, row: int, width: int) -> Said:
     return Said(clip(label, max(8, width - len(rest))) + rest, "title")
 
 
-def _name(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """Three lines: the name, the marks beneath it, what they mean."""
-    lines = _annotated(trace, row, width, glyphs, most=1)[:3]
-    return lines + [Said("")] * (3 - len(lines))
+def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> list[Said]:
+    """The name, the marks beneath it, and `legend` lines of what they mean."""
+    found = _annotated(trace, row, width, glyphs)
+    text, under = found.lines[0]
+    meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
+    blanks = [Said("")] * (legend - len(meanings))
+    return [Said(narrow(text), "name"), Said(under, "marks"), *meanings, *blanks]
 
 
-def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs, most: int) -> list[Said]:
-    """The name in at most `most` lines, its decoded parts underlined and explained."""
+def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
-    found = annotate(name, decoded.parts if decoded else (), width, glyphs.underline)
-    lines: list[Said] = []
-    for text, under in found.lines[:most]:
-        lines.append(Said(narrow(text), "name"))
-        if under:
-            lines.append(Said(under, "marks"))
-    if most == 1:
-        return [*lines, Said("   ".join(found.legend))]
-    return [*lines, *(Said("  " + line) for line in found.legend)]
+    return annotate(name, decoded.parts if decoded else (), max(1, width), glyphs.underline)
+
+
+def flow(pieces: Sequence[str], width: int) -> list[str]:
+    """As many pieces on each line as fit."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + 3 + len(piece) <= width:
+            lines[-1] += "   " + piece
+        else:
+            lines.append(piece)
+    return lines
 
 
 def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
@@ -99,15 +112,16 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
         return f"in {chain}" if chain else "its launch is not recorded in this trace"
-    return f"launched by {chain}   {_waits(trace, row)}"
+    return f"launched {_waited(trace, row)} by {chain}"
 
 
-def _waits(trace: Trace, row: int) -> str:
-    latency, queued = launch_latency_ns(trace, row), queue_delay_ns(trace, row)
-    parts = [f"started {duration(latency)} after the call began"] if latency is not None else []
-    if queued:
-        parts.append(f"{duration(queued)} of it behind earlier work of the stream")
-    return ", ".join(parts)
+def _waited(trace: Trace, row: int) -> str:
+    """How long before its start a GPU event was launched, and why it waited if that is known."""
+    latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
+    if latency < 0:
+        return f"{duration(-latency)} later (the clocks differ)"
+    behind = f" (for {duration(queued)} the stream was busy)" if queued else ""
+    return f"{duration(latency)} earlier{behind}"
 
 
 def _launched(trace: Trace, row: int) -> str:

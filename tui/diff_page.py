@@ -9,11 +9,12 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
-from fusetui.trace.diff.model import Diff, Row, by_effect
-from fusetui.trace.format import clip, duration, plural
+from fusetui.trace.diff.model import CPU, Diff, Row, by_effect
+from fusetui.trace.format import duration, plural
+from fusetui.trace.kernel_names import short_name
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit, heading
-from fusetui.tui.details import Said
+from fusetui.tui.details import Said, flow
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import narrow
 from fusetui.tui.lanes import key_lanes
@@ -41,6 +42,9 @@ COLUMNS = (
     Column("what", 8, left=True),
     Column("of", 0, left=True),
 )
+
+
+LONGEST = 70  # a name of more characters is shown short
 
 
 class ShowPair(Message):
@@ -88,7 +92,7 @@ class DiffPage(Vertical):
 
     def fill(self, diff: Diff) -> None:
         self._rows = by_effect(diff.rows)
-        self._verdict.say(verdict(diff))
+        self._verdict.say(verdict(diff, self.size.width))
         self._list.cursor = 0
         self._list.fill(len(self._rows), lambda w: heading(COLUMNS, w), self._format)
         self._describe()
@@ -101,6 +105,9 @@ class DiffPage(Vertical):
     def on_row_list_highlighted(self) -> None:
         self._describe()
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._describe)
+
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         self.post_message(ShowPair(self._rows[message.index]))
 
@@ -110,14 +117,24 @@ class DiffPage(Vertical):
             return
         row = self._rows[self._list.cursor]
         text = f"{row.where}  {row.why}".strip()
-        width = max(20, self._why.size.width or self.size.width)
+        width = self._why.size.width
+        if not width:  # not laid out yet; a resize follows
+            return
         lines = [narrow(text[at : at + width]) for at in range(0, len(text), width)] or [""]
         self._why.say([Said(self._glyphs.rule * width, "rule"), *(Said(line) for line in lines)])
-        for timeline, rows in zip(self.timelines, (row.a_rows, row.b_rows), strict=True):
+        self._mark((row.a_rows, row.b_rows))
+
+    def _mark(self, pair: Sequence[Sequence[int]]) -> None:
+        """Mark the work of both sides; the window moves only to keep the first in sight."""
+        window: View | None = None
+        for timeline, rows in zip(self.timelines, pair, strict=True):
             side = timeline.side
-            drawn = [r for r in rows if int(side.trace.track[r]) in side.lane_of_track]
+            drawn = [row for row in rows if int(side.trace.track[row]) in side.lane_of_track]
             view = select(side, timeline.view, drawn[0] if drawn else -1)
+            window = window or (view if drawn else None)
             timeline.show(view, frozenset(drawn))
+        if window:
+            self.show_window(window)
 
     def _format(self, index: int, width: int) -> list[Cell]:
         row = self._rows[index]
@@ -138,13 +155,15 @@ class DiffPage(Vertical):
 def described(row: Row) -> str:
     """`aten::gelu + aten::mul -> triton_poi_fused_gelu_mul_0`, or the op and its kernel."""
     names_a, names_b = (" + ".join(map(_short, side)) for side in (row.a, row.b))
-    if not names_a or not names_b or names_a == names_b:
-        names = names_a or names_b
-        return narrow(names if row.op in ("", names) else f"{row.op}  {names}")
-    return narrow(f"{row.op}  {names_a} -> {names_b}".strip())
+    one = not names_a or not names_b or names_a == names_b
+    names = (names_a or names_b) if one else f"{names_a} -> {names_b}"
+    bare = row.op.removeprefix(CPU)
+    if bare in (names_a, names_b, ""):
+        return narrow(f"{CPU if row.on_cpu else ''}{names}")
+    return narrow(f"{row.op}  {names}")
 
 
-def verdict(diff: Diff) -> list[Said]:
+def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer first: both steps, the ratio with its uncertainty; then what else to know."""
     step = diff.step
     first = f"A {diff.a}   {_time(step.a_ns)}      B {diff.b}   {_time(step.b_ns)}      "
@@ -164,7 +183,8 @@ def verdict(diff: Diff) -> list[Said]:
         f"   idle {_signed(sums.idle_ns)}   not explained {_signed(sums.not_explained_ns)}"
         f"   = step {_signed(sums.step_ns)}"
     )
-    return [Said(narrow(first + answer), look), Said(second), Said(narrow("   ".join(diff.notes)))]
+    notes = [Said(narrow(line)) for line in flow(diff.notes, width)]
+    return [Said(narrow(first + answer), look), Said(second), *notes]
 
 
 def _key_side(side: Side) -> Side:
@@ -172,9 +192,8 @@ def _key_side(side: Side) -> Side:
 
 
 def _short(name: str) -> str:
-    from fusetui.trace.kernel_names import short_name
-
-    return clip(name if "::" in name and "<" not in name else short_name(name), 60)
+    """A name that is no C++ template stands for itself."""
+    return name if len(name) <= LONGEST and "<" not in name else short_name(name)
 
 
 def _time(ns: int | None) -> str:

@@ -95,9 +95,14 @@ def _block(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
+    """The label, or its first words, or its beginning; nothing when that would be nonsense."""
     if len(label) <= width:
         return label
-    return clip(label, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
+    bare = label.removeprefix("aten::")
+    words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
+    if words:
+        return words
+    return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
 def _level(covered: int, cell_ns: int, count: int, glyphs: Glyphs) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fusetui.trace.categories import GPU_ROLES, Role
 from fusetui.trace.intervals import covered_until, union
 from fusetui.trace.raster import cells, edges
 from fusetui.tui.draw import Names, Span, draw
@@ -27,7 +28,7 @@ class Busy:
 
 def busy_of(side: Side) -> Busy:
     trace = side.trace
-    rows = trace.gpu_rows
+    rows = np.flatnonzero(np.isin(trace.role, (*GPU_ROLES, Role.DEVICE)))
     label = "GPU busy"
     if not len(rows):
         rows = np.flatnonzero((trace.op >= 0) & (trace.depth == 0))

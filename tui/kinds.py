@@ -32,21 +32,21 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-COLORS: dict[Kind, tuple[str, str]] = {  # background, text; all in the 256-colour cube
-    Kind.GEMM: ("#5f87d7", "#000000"),
-    Kind.ATTENTION: ("#af87d7", "#000000"),
-    Kind.POINTWISE: ("#87af5f", "#000000"),
-    Kind.FUSED: ("#5fd7af", "#000000"),
-    Kind.REDUCTION: ("#d7af5f", "#000000"),
-    Kind.COPY: ("#9e9e9e", "#000000"),
-    Kind.COMM: ("#d75f5f", "#000000"),
-    Kind.GPU_OTHER: ("#87afaf", "#000000"),
-    Kind.OP: ("#5f5f87", "#ffffff"),
-    Kind.CALL: ("#875f5f", "#ffffff"),
-    Kind.ANNOTATION: ("#5f875f", "#ffffff"),
-    Kind.PYTHON: ("#585858", "#ffffff"),
-    Kind.COMPILED: ("#5f8787", "#ffffff"),
-    Kind.OTHER: ("#6c6c6c", "#ffffff"),
+COLORS: dict[Kind, tuple[str, str, str]] = {  # block, its neighbour, text; all of the 256
+    Kind.GEMM: ("#5f87d7", "#5f87ff", "#000000"),
+    Kind.ATTENTION: ("#af87d7", "#af87ff", "#000000"),
+    Kind.POINTWISE: ("#87af5f", "#87d75f", "#000000"),
+    Kind.FUSED: ("#5fd7af", "#5fd787", "#000000"),
+    Kind.REDUCTION: ("#d7af5f", "#ffaf5f", "#000000"),
+    Kind.COPY: ("#9e9e9e", "#8a8a8a", "#000000"),
+    Kind.COMM: ("#d75f5f", "#ff5f5f", "#000000"),
+    Kind.GPU_OTHER: ("#87afaf", "#87afd7", "#000000"),
+    Kind.OP: ("#5f5f87", "#5f5faf", "#ffffff"),
+    Kind.CALL: ("#875f5f", "#af5f5f", "#ffffff"),
+    Kind.ANNOTATION: ("#5f875f", "#5f8700", "#ffffff"),
+    Kind.PYTHON: ("#585858", "#4e4e4e", "#ffffff"),
+    Kind.COMPILED: ("#5f8787", "#008787", "#ffffff"),
+    Kind.OTHER: ("#6c6c6c", "#626262", "#ffffff"),
 }
 
 BY_ROLE = {

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from fusetui.trace.columns import Trace
 from fusetui.tui.cells import heading
-from fusetui.tui.details import Said, details
+from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kernel_rows import Table, table_of
 from fusetui.tui.pane import Pane
@@ -65,16 +65,19 @@ class KernelsPage(Vertical):
         self.post_message(Show(Hits(entry.name, self._number, entry.rows)))
 
     def on_resize(self) -> None:
+        self._details.styles.height = details_height(self.size.height)
         self.call_after_refresh(self._describe)
 
     def _describe(self) -> None:
-        if self._trace is None or not self._table.entries:
+        width, height = self._details.size.width, details_height(self.size.height)
+        if self._trace is None or not width:  # not laid out yet; a resize follows
+            return
+        if not self._table.entries:
             self._details.say([Said("this trace has neither kernels nor CPU ops")])
             return
         rows = self._table.entries[self._list.cursor].rows
         longest = int(rows[np.argmax(self._trace.dur[rows])])
-        width, height = self._details.size
-        said = details(self._trace, longest, width, max(0, height - 1), self._glyphs)
+        said = details(self._trace, longest, width, height - 1, self._glyphs)
         text = f"{self._glyphs.rule * 3} the longest of them "
         rule = Said(text.ljust(width, self._glyphs.rule), "rule")
         self._details.say([rule, *said])
@@ -84,8 +87,8 @@ class TreePage(Vertical):
     """CPU ops of every thread; space opens and closes, Enter shows the op in the timeline."""
 
     BINDINGS = [  # noqa: RUF012
-        Binding("space,right,l", "toggle(1)", "Open", show=False, id="tree.open"),
-        Binding("left,h", "toggle(-1)", "Close", show=False, id="tree.close"),
+        Binding("space,right,l", "fold(1)", "Open", show=False, id="tree.open"),
+        Binding("left,h", "fold(-1)", "Close", show=False, id="tree.close"),
     ]
 
     def __init__(self, glyphs: Glyphs) -> None:
@@ -114,7 +117,7 @@ class TreePage(Vertical):
             self._list.move_to(int(np.searchsorted(self._shown, node)))
         self._list.focus()
 
-    def action_toggle(self, direction: int) -> None:
+    def action_fold(self, direction: int) -> None:
         """Open or close the node under the cursor; closing a leaf goes to what is around it."""
         if self._tree is None or not len(self._shown):
             return
@@ -131,7 +134,7 @@ class TreePage(Vertical):
         assert self._tree is not None
         row = int(self._tree.row[self._shown[message.index]])
         if row < 0:
-            self.action_toggle(1)
+            self.action_fold(1)
             return
         trace = self._tree.trace
         self.post_message(Show(Hits(trace.name_of(row), self._number, np.array([row]))))

@@ -23,18 +23,10 @@ CURSOR = Style(bgcolor="#3a3a3a", bold=True)
 
 
 @cache
-def block(kind: Kind) -> Style:
-    """A slice wide enough for a text."""
-    background, text = COLORS[kind]
-    return Style(color=text, bgcolor=background)
-
-
-@cache
-def tinted(kind: Kind) -> Style:
-    """The same a little darker, for every other of two neighbours."""
-    background, text = COLORS[kind]
-    channels = (int(background[n : n + 2], 16) * 4 // 5 for n in (1, 3, 5))
-    return Style(color=text, bgcolor="#" + "".join(f"{c:02x}" for c in channels))
+def block(kind: Kind, second: bool = False) -> Style:
+    """A slice wide enough for a text; the second tint for every other of two neighbours."""
+    first, neighbour, text = COLORS[kind]
+    return Style(color=text, bgcolor=neighbour if second else first)
 
 
 @cache
@@ -45,5 +37,9 @@ def bar(kind: Kind) -> Style:
 
 @cache
 def swatch(kind: Kind) -> Style:
-    """Text in the colour of a kind, for tables."""
-    return Style(color=COLORS[kind][0])
+    """Text in the colour of a kind, for tables; the darker ones half way to white."""
+    color, _, text = COLORS[kind]
+    if text == "#ffffff":
+        channels = ((int(color[n : n + 2], 16) + 255) // 2 for n in (1, 3, 5))
+        color = "#" + "".join(f"{c:02x}" for c in channels)
+    return Style(color=color)

@@ -10,12 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from fusetui.tui import palette
-from fusetui.tui.commands import COMMANDS, key_text
+from fusetui.tui.commands import Where, commands_of, key_text
 from fusetui.tui.details import Said
 from fusetui.tui.pane import LOOKS
 from fusetui.tui.rowlist import Cell, RowList
 
-HEADINGS = {"timeline": "In the timeline", "app": "Everywhere", "list": "In a list"}
+HEADINGS: dict[Where, str] = {"timeline": "In the timeline", "app": "Everywhere"}
 
 
 class Page(ModalScreen[None]):
@@ -47,10 +47,8 @@ def key_lines() -> list[Said]:
     """All commands with their keys, as the registry has them."""
     lines: list[Said] = []
     for where, title in HEADINGS.items():
-        commands = [command for command in COMMANDS if command.where == where]
-        if commands:
-            lines += [Said(""), Said(title, "title")]
-        for command in commands:
+        lines += [Said(""), Said(title, "title")]
+        for command in commands_of(where):
             keys = "  ".join(key_text(key) for key in command.keys)
             lines.append(Said(f"  {keys:<18}{command.title:<22}{command.help}", "name"))
     return lines

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
+from fusetui.trace.diff.model import Diff, Row
 from fusetui.trace.format import count, duration, percent, plural, printable
 from fusetui.trace.steps import steps
 from fusetui.trace.summary import gpu_times
@@ -76,6 +77,12 @@ def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ..
     )
 
 
+def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
+    """The sides with zero at the start of the steps that the diff compares."""
+    pairs = ([row for r in diff.rows for row in rows(r)] for rows in (_rows_a, _rows_b))
+    return tuple(_aligned(side, rows) for side, rows in zip(sides, pairs, strict=True))
+
+
 def first_views(sides: Sequence[Side]) -> Views:
     """The whole trace; of several: the length of the longest first step, from a little before."""
     if len(sides) == 1:
@@ -136,6 +143,25 @@ def short_label(path: str) -> str:
     for suffix in (".gz", ".zst", ".json", ".trace", ".pt"):
         name = name.removesuffix(suffix)
     return name
+
+
+def _rows_a(row: Row) -> Sequence[int]:
+    return row.a_rows
+
+
+def _rows_b(row: Row) -> Sequence[int]:
+    return row.b_rows
+
+
+def _aligned(side: Side, rows: Sequence[int]) -> Side:
+    """Zero at the step during which the first of these rows was launched or ran."""
+    if not rows:
+        return side
+    first = min(rows, key=lambda row: int(side.trace.start[row]))
+    launch = int(side.trace.launch[first])
+    time = int(side.trace.start[launch if launch >= 0 else first])
+    begins = [s.start_ns for s in steps(side.trace) if s.start_ns <= time <= s.start_ns + s.dur_ns]
+    return replace(side, origin=begins[0] if begins else time)
 
 
 def _step_start(trace: Trace) -> int:

@@ -66,5 +66,5 @@ def _style(span: Span, tint: bool) -> Style:
     if span.look == "marked":
         return palette.MARKED
     if span.look == "block":
-        return palette.tinted(span.kind) if tint else palette.block(span.kind)
+        return palette.block(span.kind, second=tint)
     return palette.bar(span.kind) if span.look == "bar" else palette.PLAIN

@@ -120,7 +120,7 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         self._strips.clear()
         self.refresh()
 
-    def action_move(self, name: str, *numbers: int) -> None:
+    def action_move(self, name: str, numbers: tuple[int, ...] = ()) -> None:
         """Apply one of the movements of view.py."""
         self.post_message(self.Moved(self, MOVES[name](self.side, self.view, *numbers)))
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from fusetui.tui.details import Said, details
+from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.pane import Pane
 from fusetui.tui.timeline import Timeline
@@ -56,16 +56,19 @@ class TimelinePage(Vertical):
     def describe(self, active: int) -> None:
         """The details of the row selected on one side."""
         timeline = self.timelines[active]
-        width, height = self._details.size
+        width, height = self._details.size.width, details_height(self.size.height)
+        if not width:  # not laid out yet; a resize follows
+            return
         rule = Said(self._glyphs.rule * width, "rule")
         row = timeline.view.selected
         if row < 0:
             self._details.say([rule, Said(NOTHING)])
             return
-        said = details(timeline.side.trace, row, width, max(0, height - 1), self._glyphs)
+        said = details(timeline.side.trace, row, width, height - 1, self._glyphs)
         self._details.say([rule, *said])
 
     def on_resize(self) -> None:
+        self._details.styles.height = details_height(self.size.height)
         self.call_after_refresh(self.describe, self.active)
 
     def focus_timeline(self, index: int) -> None:

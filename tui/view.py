@@ -87,7 +87,8 @@ def places(side: Side, view: View) -> list[Place]:
         if len(indices) > 1:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
-            label = f" {side.lanes[index].label}" if len(indices) > 1 else group
+            lane = side.lanes[index]
+            label = f" {lane.label}" if len(indices) > 1 else lane.tracks[0].label
             found.extend(_lane_places(side, view, index, label))
     return found
 
@@ -320,7 +321,6 @@ MOVES: dict[str, Callable[..., View]] = {
         to_kernel,
         to_launch,
         fold,
-        deselect,
     )
 }
 """The movements that keys name: (side, view, numbers...) -> view."""

@@ -1,0 +1,171 @@
+"""The main ways through the app, driven by keys alone, and what the screen then looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.tui.conftest import mlp_events
+from textual.pilot import Pilot
+
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.pane import Pane
+from fusetui.tui.timeline import Timeline
+
+SMALL, LARGE = (100, 30), (200, 50)
+Matches = Callable[[str, str], None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "mlp.json"
+    device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    file.write_text(json.dumps({"deviceProperties": device, "traceEvents": mlp_events()}))
+    return str(file)
+
+
+@asynccontextmanager
+async def opened(
+    paths: Sequence[str], size: tuple[int, int] = SMALL
+) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
+    app = FusetuiApp(Options(tuple(paths)))
+    async with app.run_test(size=size) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        yield app, pilot
+
+
+def screen(app: FusetuiApp) -> str:
+    """What a person sees, without colours."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in strips)
+
+
+def selected(app: FusetuiApp) -> str:
+    timeline = app.query(Timeline).first()
+    return timeline.side.trace.name_of(timeline.view.selected)
+
+
+async def test_from_a_launch_to_its_kernel_and_back(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"gelu", "enter", "right_square_bracket")
+        assert "GeluCUDAKernelImpl" in selected(app)
+        await pilot.press("left_square_bracket")
+        assert selected(app) == "cudaLaunchKernel"
+        await pilot.press("left_square_bracket")
+        assert selected(app) == "aten::gelu"
+
+
+async def test_search_goes_through_the_hits(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"linear", "enter", "n", "n")
+        assert "3 of 4: linear" in screen(app)
+        await pilot.press("N", "N", "N")
+        assert "4 of 4: linear" in screen(app)
+
+
+async def test_a_search_without_a_hit_says_so(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"nowhere", "enter")
+        assert "no name contains nowhere" in screen(app)
+
+
+async def test_a_kernel_of_the_table_is_shown_in_the_timeline(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("3", "j", "enter")
+        assert "GeluCUDAKernelImpl" in selected(app)
+        assert app.query_one("#timeline").display
+
+
+async def test_undo_brings_back_the_view_before(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        before = app.query(Timeline).first().view
+        await pilot.press("w", "d", "u", "u")
+        assert app.query(Timeline).first().view == before
+        await pilot.press("ctrl+r")
+        assert app.query(Timeline).first().view.span == before.span // 2
+
+
+async def test_two_traces_share_one_window(path: str) -> None:
+    async with opened([path, path]) as (app, pilot):
+        await pilot.press("1", "w", "d")
+        windows = {
+            (t.view.begin, t.view.end) for t in app.query("#timeline Timeline").results(Timeline)
+        }
+        assert len(windows) == 1
+
+
+async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) -> None:
+    broken = tmp_path / "notes.txt"
+    broken.write_text("no JSON at all")
+    app = FusetuiApp(Options((str(broken),)))
+    async with app.run_test() as pilot:
+        while app.is_running and app.return_value is None:
+            await pilot.pause(0.01)
+    assert app.return_value == 2
+
+
+async def test_moving_the_selection_draws_two_lines_only(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"linear", "enter")
+        timeline = app.query(Timeline).first()
+        before = dict(timeline._strips)
+        await pilot.press("full_stop")
+        changed = [y for y, strip in timeline._strips.items() if before.get(y) is not strip]
+        assert len(changed) == 1  # both slices lie on one line
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_timeline(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+    async with opened([path], size) as (app, pilot):
+        await pilot.press("slash", *"gemm", "enter")
+        matches_screen(f"timeline-{size[0]}x{size[1]}", screen(app))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_kernels(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+    async with opened([path], size) as (app, pilot):
+        await pilot.press("3")
+        await pilot.pause()
+        matches_screen(f"kernels-{size[0]}x{size[1]}", screen(app))
+
+
+async def test_op_tree(path: str, matches_screen: Matches) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("2", "j", "space", "j", "space")
+        matches_screen("tree-100x30", screen(app))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+    async with opened([path, path], size) as (app, pilot):
+        await pilot.pause()
+        matches_screen(f"diff-{size[0]}x{size[1]}", screen(app))
+
+
+async def test_keys(path: str, matches_screen: Matches) -> None:
+    async with opened([path], (100, 50)) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        matches_screen("keys-100x50", screen(app))
+
+
+async def test_all_details(path: str, matches_screen: Matches) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"gemm", "enter", "i")
+        await pilot.pause()
+        matches_screen("details-100x30", screen(app))
+
+
+async def test_the_size_of_the_terminal_may_change(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        for size in ((20, 5), (300, 80), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert len(screen(app).splitlines()) == 24
+        assert app.query(Pane)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from fusetui.trace import Trace
+from fusetui.trace.search import find
+from fusetui.tui.details import all_details, details
+from fusetui.tui.glyphs import UNICODE
+
+
+def said(trace: Trace, text: str, height: int = 6) -> list[str]:
+    row = int(find(trace, text)[0])
+    return [line.text for line in details(trace, row, 120, height, UNICODE)]
+
+
+def test_a_kernel_says_who_launched_it(mlp: Trace) -> None:
+    line = "by cudaLaunchKernel ‹ aten::mm ‹ aten::linear ‹ ProfilerStep#3"
+    assert line in " ".join(said(mlp, "gemm"))
+
+
+def test_a_kernel_says_how_long_it_waited(mlp: Trace) -> None:
+    assert "launched 40 us earlier by" in " ".join(said(mlp, "gemm"))
+    assert "launched 407 us earlier (for 394 us the stream was busy)" in " ".join(
+        said(mlp, "triton_poi")
+    )
+
+
+def test_a_kernel_name_is_marked_and_explained(mlp: Trace) -> None:
+    lines = said(mlp, "gemm")
+    assert lines[1].startswith("ampere_bf16_s16816gemm")
+    assert lines[2].startswith("└─1──┘")
+    assert lines[3].startswith("1 ")
+
+
+def test_an_op_says_what_it_launched(mlp: Trace) -> None:
+    assert any("launched 1 GPU event, 180 us" in line for line in said(mlp, "aten::linear"))
+
+
+def test_the_lines_do_not_move_while_stepping(mlp: Trace) -> None:
+    assert len(said(mlp, "gemm")) == len(said(mlp, "triton_poi"))
+
+
+def test_all_details_hold_every_arg(mlp: Trace) -> None:
+    row = int(find(mlp, "gemm")[0])
+    text = "\n".join(line.text for line in all_details(mlp, row, 80, UNICODE))
+    assert "correlation: 1" in text
