@@ -41,10 +41,12 @@ def minimap_segments(text: str, window: range) -> list[Segment]:
 def lane_segments(spans: Sequence[Span]) -> list[Segment]:
     """Neighbouring blocks alternate between two tints, so that their border shows."""
     segments: list[Segment] = []
-    tint = False
+    after_block = second = False
     for span in spans:
-        tint = span.look == "block" and not tint
-        segments.append(Segment(span.text, _style(span, tint)))
+        block = span.look == "block"
+        second = block and after_block and not second
+        after_block = block
+        segments.append(Segment(span.text, _style(span, second)))
     return segments
 
 
@@ -60,11 +62,11 @@ def gutter_text(
     return f"{place.label[:room].ljust(room)} {more}" if more else place.label
 
 
-def _style(span: Span, tint: bool) -> Style:
+def _style(span: Span, second: bool) -> Style:
     if span.look == "selected":
         return palette.SELECTED
     if span.look == "marked":
         return palette.MARKED
     if span.look == "block":
-        return palette.block(span.kind, second=tint)
+        return palette.block(span.kind, second)
     return palette.bar(span.kind) if span.look == "bar" else palette.PLAIN
