@@ -71,7 +71,8 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
         under = (called >= trace.start[row]) & (called < trace.end[row])
         under &= (host >= 0) & _on_thread_of(trace, row)[trace.track[host]]
     found = gpu[under]
-    return found[np.argsort(trace.start[found], kind="stable")]
+    by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
+    return by_time
 
 
 def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:

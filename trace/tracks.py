@@ -60,10 +60,10 @@ def lay_out(raw: Raw) -> Layout:
     roles = _roles(raw)
     lanes, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
-    order = np.lexsort((raw.order, rank, -raw.dur, raw.start, group))
+    order = np.lexsort((rank, -raw.dur, raw.start, group))  # stable: file order comes last
     subrow = _subrows(raw, roles, order, group[order], lanes)
     if subrow.any():
-        again = np.lexsort((np.arange(len(order)), subrow, group[order]))
+        again = np.lexsort((subrow, group[order]))
         order, subrow = order[again], subrow[again]
     split, track = _split(lanes, group[order], subrow)
     return Layout(order, track, roles[order], split)
@@ -82,7 +82,7 @@ def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Lane], NDArray[np.
     """Lanes without sub-rows, in the order of the screen, and the lane of each raw row."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
-    present, group = np.unique(key, return_inverse=True)
+    present, group = small_unique(key)
     first = np.full(len(present), np.iinfo(np.int64).max)
     np.minimum.at(first, group, raw.start)
     naming = Naming(raw.labels)
@@ -145,12 +145,20 @@ def _split(
     """One track per lane and sub-row."""
     depth = int(subrow.max()) + 1 if len(subrow) else 1
     key = group.astype(np.int64) * depth + subrow
-    present, track = np.unique(key, return_inverse=True)
+    present, track = small_unique(key)
     split: list[Lane] = []
     for value in present.tolist():
         lane = lanes[value // depth]
         split.append(Lane(lane.layer, lane.pid, lane.tid, lane.label, value % depth))
-    return tuple(split), track.astype(np.int32)
+    return tuple(split), track
+
+
+def small_unique(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """The distinct keys, sorted, and the place of each key among them; for small keys from 0."""
+    present = np.flatnonzero(np.bincount(keys))
+    place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)
+    place[present] = np.arange(len(present), dtype=np.int32)
+    return present, place[keys]
 
 
 class Naming:

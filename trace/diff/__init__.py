@@ -1,0 +1,22 @@
+"""The diff of two traces: what changed, why, and whether it is real.
+
+found = diff(open_trace("eager.json.gz"), open_trace("compiled.json.gz"))
+print(to_text(found, width=118))
+"""
+
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Accounting, Diff, Kind, Row, Side, StepChange, by_effect
+from fusetui.trace.diff.text import to_markdown, to_text
+
+__all__ = [
+    "Accounting",
+    "Diff",
+    "Kind",
+    "Row",
+    "Side",
+    "StepChange",
+    "by_effect",
+    "diff",
+    "to_markdown",
+    "to_text",
+]

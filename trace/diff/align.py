@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.lcs import Pair, Stretch, gaps, match
+from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 
 Int64s = NDArray[np.int64]
 
 NONE = 0
 """The key of what cannot be paired by this key."""
+
+SMALL = 10_000
+"""Gaps of fewer cells than this are aligned without numpy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +69,25 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     first_a, last_a, first_b, last_b = gap
     if first_a == last_a or first_b == last_b:
         return []
+    if (last_a - first_a) * (last_b - first_b) <= SMALL:
+        return _match_small(key_a, key_b, gap)
     keyed_a = np.flatnonzero(key_a[first_a:last_a] != NONE) + first_a
     keyed_b = np.flatnonzero(key_b[first_b:last_b] != NONE) + first_b
     found = match(key_a[keyed_a], key_b[keyed_b])
     return [(int(keyed_a[i]), int(keyed_b[j])) for i, j in found]
+
+
+def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
+    """The same without numpy, whose calls cost more than the work on a few items."""
+    first_a, last_a, first_b, last_b = gap
+    part_a, part_b = key_a[first_a:last_a].tolist(), key_b[first_b:last_b].tolist()
+    common = set(part_a).intersection(part_b) - {NONE}
+    if not common:
+        return []
+    keyed_a = [i for i, key in enumerate(part_a) if key in common]
+    keyed_b = [j for j, key in enumerate(part_b) if key in common]
+    found = exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b])
+    return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
 
 
 def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
@@ -97,7 +116,7 @@ def _lanes(items: Items) -> list[range]:
     """The range of items of each lane."""
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
     bounds = [0, *cuts, len(items)]
-    return [range(first, last) for first, last in zip(bounds, bounds[1:], strict=False)]
+    return [range(first, last) for first, last in pairwise(bounds)]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:

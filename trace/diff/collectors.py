@@ -87,5 +87,7 @@ def words_of(kernel: str, stems: frozenset[str]) -> Collector | None:
         return None
     words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
     text = f"_{'_'.join(words)}_"
-    found = frozenset(s for s in stems if not is_metadata(s) and f"_{s.strip('_').lower()}_" in text)
+    found = frozenset(
+        s for s in stems if not is_metadata(s) and f"_{s.strip('_').lower()}_" in text
+    )
     return Collector(found, found, 2, gemms=False, listed=True) if len(found) > 1 else None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from fusetui.trace.diff.collectors import Collector, collector, words_of
 from fusetui.trace.diff.groups import REACH, Board
 from fusetui.trace.diff.names import stem, work_class
-from fusetui.trace.diff.ops import known_as
 
 Claims = dict[int, list[int]]  # the fused item -> the items it stands for
+
+APART = ("gemm", "conv", "conv backward", "attention", "comm")
+"""Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
 _WIDE = 64
 """Gaps with more open items than this are divided among fused kernels greedily."""
@@ -22,6 +24,8 @@ def by_name(board: Board, side: int) -> None:
     taken: set[int] = set()
     for gap in range(len(board.gaps)):
         here = _collectors(board, side, gap)
+        if not here:
+            continue
         found |= {one: (gap, kind) for one, kind in here}
         claims |= _divide(board, side, board.gaps[gap][side], here)
         taken.update(item for one, _ in here for item in claims[one])
@@ -30,7 +34,7 @@ def by_name(board: Board, side: int) -> None:
         claims[one] += near
         taken.update(near)
     for one, (gap, kind) in found.items():
-        known = [known_as(board.items[side], item) & kind.ops for item in claims[one]]
+        known = [board.known_as(side, item) & kind.ops for item in claims[one]]
         enough = len(known) >= kind.least and any(names & kind.core for names in known)
         if enough:
             board.claim(side, claims[one], one, gap, kind.says(_shortest(known)))
@@ -43,9 +47,9 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
     for one in board.gaps[gap][1 - side]:
         if board.is_compute(1 - side, one):
             kind = (
-                collector(other.name(one))
-                or collector(other.op_name(one))
-                or words_of(other.name(one), _stems_near(board, side, gap))
+                collector(other.names[one])
+                or collector(other.op_names[one])
+                or words_of(other.names[one], _stems_near(board, side, gap))
             )
             found += [(one, kind)] if kind is not None else []
     return found
@@ -54,18 +58,16 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
 def _stems_near(board: Board, side: int, gap: int) -> frozenset[str]:
     items = board.items[side]
     near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
-    return frozenset(stem(items.op_name(item)) for pair in near for item in pair[side][:_WIDE])
+    return frozenset(stem(items.op_names[item]) for pair in near for item in pair[side][:_WIDE])
 
 
-def _divide(
-    board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]
-) -> Claims:
+def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:
     """The open items of a gap among its fused kernels, in order: each gets one stretch of them.
 
     Of all ways the one that explains most, counting an item once and each op named once more.
     """
     claims: Claims = {one: [] for one, _ in ones}
-    if not ones or not many:
+    if not many:
         return claims
     covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
     cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
@@ -77,13 +79,15 @@ def _divide(
 def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
     """Where to cut so that most is explained: dynamic programming over the last cut."""
     size = len(covers[0])
-    best = [(0, [0, end]) if not end else (_worth(covers[0][:end]), [0, end])
-            for end in range(size + 1)]
+    best: list[tuple[int, list[int]]]
+    best = [(_worth(covers[0][:end]), [0, end]) for end in range(size + 1)]
     for names in covers[1:]:
         best = [
             max(
-                ((best[cut][0] + _worth(names[cut:end]), [*best[cut][1], end])
-                 for cut in range(end + 1)),
+                (
+                    (best[cut][0] + _worth(names[cut:end]), [*best[cut][1], end])
+                    for cut in range(end + 1)
+                ),
                 key=lambda choice: choice[0],
             )
             for end in range(size + 1)
@@ -115,9 +119,9 @@ def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[st
     items = board.items[side]
     if not board.is_compute(side, item):
         return frozenset()
-    if not kind.gemms and work_class(items.op_name(item), items.name(item)):
+    if not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART:
         return frozenset()
-    return known_as(items, item) & kind.ops
+    return board.known_as(side, item) & kind.ops
 
 
 def _reach(
@@ -131,7 +135,7 @@ def _reach(
 ) -> list[int]:
     """For each op on the list that is still missing, the nearest open item in gaps around."""
     named = [_covers(board, side, item, kind) for item in claimed]
-    missing = set(kind.core).difference(*named)
+    missing = set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
     found: list[int] = []
     for near in _outwards(gap, len(board.gaps)):
         for item in _ordered(board.gaps[near][side], near < gap):
@@ -155,6 +159,3 @@ def _ordered(items: list[int], backwards: bool) -> list[int]:
 def _shortest(known: Iterable[frozenset[str]]) -> list[str]:
     """One name for each item: of its aliases the one that reads best."""
     return [min(names, key=lambda name: (name.startswith("_"), len(name), name)) for names in known]
-
-
-Rule = Callable[[Board, int], None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fusetui.trace.categories import Role
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import Pair
+from fusetui.trace.diff.ops import known_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Board:
             (list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()
         ]
         self.groups: list[Group] = []
+        self._known_as: dict[tuple[int, int], frozenset[str]] = {}
 
     def claim(self, side: int, many: Iterable[int], one: int, gap: int, why: str) -> None:
         """Groups open items of `side` (in gaps near `gap`) with one open item of the other."""
@@ -55,8 +56,13 @@ class Board:
 
     def is_compute(self, side: int, item: int) -> bool:
         """Neither a copy nor a set."""
-        items = self.items[side]
-        return int(items.trace.role[items.row[item]]) in (Role.KERNEL, Role.OP)
+        return self.items[side].computes[item]
+
+    def known_as(self, side: int, item: int) -> frozenset[str]:
+        """Every name under which a compiler may list this work."""
+        if (side, item) not in self._known_as:
+            self._known_as[side, item] = known_as(self.items[side], item)
+        return self._known_as[side, item]
 
     def finish(self) -> list[Group]:
         """All groups: those found, the pairs left, and each open item by itself."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,14 @@ from fusetui.trace.diff.work import Work
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
+Word = Callable[[str], str]
 
 CROWD = 8
 """An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
+
+OP_SHIFT = 32
+KERNEL_MASK = (1 << OP_SHIFT) - 1
+"""The halves of an exact key: the op's number above, the kernel's below."""
 
 
 class Vocabulary:
@@ -37,10 +44,11 @@ class Items:
 
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
     the same op, `by_op` for the same place under the same op, `by_class` for the same kind of work
-    (0: of no kind that says enough). `samples` is [steps alike, items] in ns.
+    (0: of no kind that says enough). `samples` is [steps alike, items], `ns` their median.
     """
 
     work: Work
+    window: int  # the representative one
     row: Rows
     op: Rows
     lane: Rows
@@ -57,25 +65,58 @@ class Items:
     def trace(self) -> Trace:
         return self.work.trace
 
-    def name(self, item: int) -> str:
-        return self.trace.name_of(int(self.row[item]))
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the kernel, or the op in its place; shape [items], like the lists below."""
+        return self._named(self.row)
 
-    def op_name(self, item: int) -> str:
+    @cached_property
+    def op_names(self) -> list[str]:
         """Of the innermost op; "" when unknown."""
-        row = int(self.op[item])
-        return self.trace.name_of(row) if row >= 0 else ""
+        return self._named(self.op)
+
+    @cached_property
+    def computes(self) -> list[bool]:
+        """Neither a copy nor a set."""
+        found: list[bool] = np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()
+        return found
+
+    @cached_property
+    def words(self) -> list[int]:
+        """What a piece of work is counted as: its op, else its kernel."""
+        op, kernel = self.exact >> OP_SHIFT, self.exact & KERNEL_MASK
+        found: list[int] = np.where(op > 0, op, -kernel).tolist()
+        return found
+
+    @cached_property
+    def times(self) -> list[int]:
+        """`ns` as plain integers."""
+        found: list[int] = self.ns.tolist()
+        return found
+
+    @cached_property
+    def rows(self) -> list[int]:
+        found: list[int] = self.row.tolist()
+        return found
+
+    def _named(self, rows: Rows) -> list[str]:
+        numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
+        texts = self.trace.names
+        return [texts[number] if number >= 0 else "" for number in numbers]
 
 
 def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     """The representative step: the median one of those with the most common sequence of work."""
     kernel, op = _word_numbers(work, words)
-    exact = kernel + (op << 32)
+    exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)
-    chosen = work.of_window(_representative(work, alike))
+    window = _representative(work, alike)
+    chosen = work.of_window(window)
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
     samples = samples.reshape(max(1, len(alike)), chosen.stop - chosen.start)
     found = Items(
         work=work,
+        window=window,
         row=work.row[chosen],
         op=work.op[chosen],
         lane=work.lane[chosen],
@@ -99,12 +140,11 @@ def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
 
 
 def _op_word(name: str) -> str:
-    return "" if is_compiler(name) else stem(name)
+    return "" if is_compiler(name) else identity(stem(name))
 
 
-def _table(trace: Trace, used: Rows, words: Vocabulary, word: object) -> Int64s:
+def _table(trace: Trace, used: Rows, words: Vocabulary, word: Word) -> Int64s:
     """Word numbers by name id, filled in for the ids used."""
-    assert callable(word)
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for number in used.tolist():
         table[number] = words.number(word(trace.names[number]))
@@ -141,7 +181,7 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s) -> Int64s:
     place[order] = np.arange(len(rows)) - first[group[order]]
     crowd = np.bincount(group, minlength=len(first))[group] > CROWD
     known = (op > 0) & ~crowd
-    return np.where(known, (op << 32) + (role << 16) + place, -kernel - 1)
+    return np.where(known, (op << OP_SHIFT) + (role << 16) + place, -kernel - 1)
 
 
 def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:

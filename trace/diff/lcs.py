@@ -20,6 +20,9 @@ Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
 MAX_CELLS = 1 << 28
 """The largest table that is solved exactly: 32 MB of bits."""
 
+SMALL = 64
+"""Tables up to this size are not worth trimming first."""
+
 MAX_CUTS = 40
 """Stretches that are still too long after so many cuts in a row stay unmatched."""
 
@@ -30,19 +33,29 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
     todo: list[tuple[Stretch, int]] = [((0, len(a), 0, len(b)), 0)]
     while todo:
         stretch, cuts = todo.pop()
-        inner, ends = _trim(a, b, stretch)
-        pairs += ends
-        first_a, last_a, first_b, last_b = inner
-        if first_a == last_a or first_b == last_b:
-            continue
-        if (last_a - first_a) * (last_b - first_b) <= MAX_CELLS:
-            found = exact(a[first_a:last_a].tolist(), b[first_b:last_b].tolist())
-            pairs += [(i + first_a, j + first_b) for i, j in found]
-        elif cuts < MAX_CUTS:
-            anchors = _anchors(a, b, inner)
+        if _cells(stretch) > SMALL:
+            stretch, ends = _trim(a, b, stretch)
+            pairs += ends
+        if 0 < _cells(stretch) <= MAX_CELLS:
+            pairs += _exact_inside(a, b, stretch)
+        elif cuts < MAX_CUTS and _cells(stretch):
+            anchors = _anchors(a, b, stretch)
             pairs += anchors
-            todo += [(gap, cuts + 1) for gap in gaps(anchors, inner)] if anchors else []
+            inner = [gap for gap in gaps(anchors, stretch) if _cells(gap)] if anchors else []
+            todo += [(gap, cuts + 1) for gap in inner]
     return sorted(pairs)
+
+
+def _cells(stretch: Stretch) -> int:
+    """The size of the table that solves a stretch; 0 when one side is empty."""
+    first_a, last_a, first_b, last_b = stretch
+    return (last_a - first_a) * (last_b - first_b)
+
+
+def _exact_inside(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
+    first_a, last_a, first_b, last_b = stretch
+    found = exact(a[first_a:last_a].tolist(), b[first_b:last_b].tolist())
+    return [(i + first_a, j + first_b) for i, j in found]
 
 
 def gaps(pairs: list[Pair], stretch: Stretch) -> Iterator[Stretch]:

@@ -99,15 +99,14 @@ class Side:
 class Accounting:
     """step_ns = rows_ns + idle_ns + not_explained_ns, exactly; all are changes, B less A, in ns.
 
-    What the rows do not explain is mostly `overlap_ns`: work that ran at the same time as other
-    work, or outside the step that launched it. The rest is medians that do not add up.
+    Not explained is work that ran at the same time as other work, or outside the step that launched
+    it, and that medians of parts do not add up to the median of the whole.
     """
 
     step_ns: int
     rows_ns: int
     idle_ns: int
     not_explained_ns: int
-    overlap_ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Final
 
@@ -26,19 +27,24 @@ COMPILER: Final = (
 )
 """How the ops begin that torch.compile puts around the program's own."""
 
-METADATA: Final = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+METADATA: Final = words(
     """_reshape_alias _unsafe_view alias as_strided broadcast_to can_cast chunk detach empty
     empty_like empty_strided expand expand_as flatten is_nonzero item lift_fresh movedim narrow
     new_empty new_empty_strided numpy_T permute resolve_conj resolve_neg reshape resize result_type
     select set slice split split_with_sizes squeeze swapaxes t tensor_split transpose unbind
-    unflatten unsafe_split unsqueeze unsqueeze view view_as _local_scalar_dense
-    _has_compatible_shallow_copy_type is_pinned""".split()
+    unflatten unsafe_split unsqueeze view view_as _local_scalar_dense
+    _has_compatible_shallow_copy_type is_pinned"""
 )
 """Ops that describe or allocate tensors but compute nothing."""
 
 _CLASSES: Final = {
     "gemm": """mm addmm bmm baddbmm addbmm matmul linear _scaled_mm _int_mm _addmm_activation
-        _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm gemm gemv""",
+        _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm""",
     "conv": """convolution _convolution conv1d conv2d conv3d cudnn_convolution miopen_convolution
         mkldnn_convolution _convolution_pointwise convolution_overrideable""",
     "conv backward": "convolution_backward mkldnn_convolution_backward",
@@ -48,8 +54,18 @@ _CLASSES: Final = {
         _scaled_dot_product_flash_attention_for_cpu""",
 }
 _BY_STEM: Final = {stem: found for found, stems in _CLASSES.items() for stem in stems.split()}
-_BY_KERNEL: Final = {"gemm": "gemm", "gemv": "gemm", "conv": "conv", "attention": "attention"}
-_KERNEL_CLASSES: Final = frozenset(("norm", "softmax", "comm", "moe", "rope", "quant", "embedding"))
+_BY_KERNEL: Final = {
+    "gemm": "gemm",
+    "gemv": "gemm",
+    **{op: op for op in words("conv attention norm softmax comm moe rope quant embedding")},
+}
+_BY_WORD: Final = (
+    (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
+    (re.compile(r"rope_|rotary", re.IGNORECASE), "rope"),
+    (re.compile(r"attention|attn|fmha", re.IGNORECASE), "attention"),
+    (re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE), "act_and_mul"),
+)
+"""Words in names of hand-written kernels that no decoder knows."""
 
 
 @cache
@@ -100,11 +116,15 @@ def decoded(name: str) -> KernelName | None:
 def work_class(op: str, kernel: str) -> str:
     """Which kind of work it is, where that says enough to pair two kernels: else ""."""
     known = decoded(kernel)
-    found = known.op if known is not None else None
-    if known is not None and known.role == "splitk_reduce":
+    if known is not None and (known.role == "splitk_reduce" or known.fused_ops):
         return ""
-    if found in _BY_KERNEL:
-        return _BY_STEM.get(stem(op), _BY_KERNEL[found])
-    if found in _KERNEL_CLASSES:
-        return str(found)
-    return _BY_STEM.get(stem(op), "") if found is None else ""
+    if known is not None and known.op is not None:
+        found = _BY_KERNEL.get(known.op, "")
+        return _BY_STEM.get(stem(op), found) if found else ""
+    return _BY_STEM.get(stem(op)) or next((c for word, c in _BY_WORD if word.search(kernel)), "")
+
+
+def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
+    """With how many equal elements two sequences begin."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.categories import Role
+from fusetui.trace.categories import GPU_ROLES, Role
 from fusetui.trace.columns import Trace
 from fusetui.trace.diff.names import is_compiler
 from fusetui.trace.format import plural
@@ -89,11 +89,12 @@ def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows
 
 
 def _whole(trace: Trace, label: str) -> Windows:
-    rows = trace.gpu_rows if len(trace.gpu_rows) else trace.rows_of(Role.OP)
-    note = (f"{label}: no steps found; the whole trace is taken as one step",)
+    """From the first to the last op, runtime call or GPU event."""
+    rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         nothing = np.zeros(0, dtype=np.int64)
         return Windows(nothing, nothing, True, (f"{label}: holds neither GPU events nor CPU ops",))
+    note = (f"{label}: no steps found; the whole trace is taken as one step",)
     start, end = trace.start[rows].min(), trace.end[rows].max()
     return Windows(np.array([start]), np.array([max(end, start + 1)]), True, note)
 

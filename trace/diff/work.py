@@ -77,7 +77,8 @@ def working_ops(trace: Trace, own: frozenset[str]) -> Rows:
     """The rows of CPU ops of these names."""
     named = np.array([name in own for name in trace.names] or [False])
     rows = trace.rows_of(Role.OP)
-    return rows[named[trace.name[rows]]]
+    found: Rows = rows[named[trace.name[rows]]]
+    return found
 
 
 def _work(trace: Trace, label: str, own: frozenset[str]) -> Work:

@@ -45,6 +45,9 @@ __all__ = ["KernelName", "Part", "decode", "short_name"]
 
 Family = Callable[[str], KernelName | None]
 
+# Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
+_MAX_NAME: Final = 65_536
+
 # The first family that knows a name decides. Families with a fixed beginning come first, then those
 # that read C++ scopes, last the ones that look at single words. A family is asked only about names
 # with one of its beginnings; none given means any name.
@@ -84,6 +87,8 @@ def decode(name: str) -> KernelName | None:
     >>> decode("ampere_sgemm_128x64_tn").tile_m
     128
     """
+    if not name.isascii() or len(name) > _MAX_NAME:
+        return None
     body = _without_suffix(name)
     for beginnings, family in _FAMILIES:
         if beginnings and not body.startswith(beginnings):

@@ -21,8 +21,8 @@ from fusetui.trace.kernel_names.text import dtype_words
 _NUMBER = r"(?:\(\w+\))?"
 _KERNEL = re.compile(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
-    rf"(?:{_NUMBER}(?P<first>\d+), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d+), )?"
-    rf"(?:at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d+>::apply)<)?"
+    rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
+    rf"(?:at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{{1,6}}>::apply)<)?"
     rf"(?P<functor>{SCOPE}(?P<word>\w+))"
 )
 _TYPE = "|".join(re.escape(name) for name in sorted(CXX, key=len, reverse=True))
@@ -30,7 +30,7 @@ _OPERANDS = re.compile(rf"<(?P<a>{_TYPE}), (?P<b>{_TYPE}), (?P<out>{_TYPE}), ")
 _ONE_TYPE = re.compile(rf"<({_TYPE}) ?>")
 _FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({_TYPE})[,>]")
 _LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({_TYPE})[,)]")
-_ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d+)>")
+_ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
 _POINTER = re.compile(r"&(?:\(void )?(?=[\w(])")
 
 _WITH_SCALAR: Final = {
@@ -64,14 +64,15 @@ def decode(name: str) -> KernelName | None:
 
 
 def _fields(name: str, match: re.Match[str]) -> dict[str, Any]:
-    kernel, functor, end = match["kernel"], match["word"], match.end()
+    kernel, end = match["kernel"], match.end()
+    functor: str | None = match["word"]
     fields: dict[str, Any] = {}
     if functor in _WITH_SCALAR:
         operands = _OPERANDS.match(name, end)
         # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
         functor, end = _applied(name, operands.end() if operands else end + 1)
         fields = _operand_types(operands) if operands else {}
-    elif functor.startswith("__nv_hdl_wrapper"):
+    elif match["word"].startswith("__nv_"):
         functor, end = _applied(name, match.start("functor"))
     one_type = _ONE_TYPE.match(name, end)
     if one_type and not fields:
@@ -90,13 +91,15 @@ def _operand_types(match: re.Match[str]) -> dict[str, str | None]:
     }
 
 
-def _applied(name: str, start: int) -> tuple[str, int]:
+def _applied(name: str, start: int) -> tuple[str | None, int]:
     """The functor at `start` and where its name ends; a wrapped lambda is named by its address."""
-    if name.startswith("__nv_hdl_wrapper", start):
+    if name.startswith("__nv_", start):
         pointer = _POINTER.search(name, start, start + 400)
-        start = pointer.end() if pointer else start
-    word = base_of(name, start) or "unknown"
-    return word, name.find(word, start) + len(word)
+        if pointer is None:
+            return None, start
+        start = pointer.end()
+    word = base_of(name, start)
+    return word, name.find(word, start) + len(word) if word else start
 
 
 def _vector(match: re.Match[str]) -> dict[str, int]:
@@ -106,14 +109,17 @@ def _vector(match: re.Match[str]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1024)
-def _operation(kernel: str, functor: str) -> str | None:
+def _operation(kernel: str, functor: str | None) -> str | None:
     """What the loop does. Pieces of a normalisation are left open: the name does not say which."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):
         return "rng"
-    lowered = functor.lower()
-    if lowered.startswith(("batch_norm", "groupnorm", "layernorm", "group_norm", "layer_norm")):
+    if functor is None:
+        return "elementwise"
+    if functor.lower().startswith(
+        ("batch_norm", "groupnorm", "layernorm", "group_norm", "layer_norm")
+    ):
         return None
     if functor == "FillFunctor":
         return "fill"

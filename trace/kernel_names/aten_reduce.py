@@ -17,8 +17,8 @@ from fusetui.trace.kernel_names.parts import build
 from fusetui.trace.kernel_names.text import dtype_words
 
 _KERNEL = re.compile(
-    r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d+), "
-    rf"(?:\(\w+\))?(?P<vec>\d+), {SCOPE}(?P<reduce>ReduceOp)<"
+    r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "
+    rf"(?:\(\w+\))?(?P<vec>\d{{1,6}}), {SCOPE}(?P<reduce>ReduceOp)<"
 )
 _WRAPPED = re.compile(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
 _POINTER = re.compile(r"&(?=[\w(])")
@@ -31,11 +31,11 @@ def decode(name: str) -> KernelName | None:
         return None
     args, _ = split_args(name, match.end(), limit=8)
     fields: dict[str, Any] = {"op": "reduction", **_types(name, args)}
-    word = operation_word(fields.get("functor") or "reduce")
+    word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
     vt = name[slice(*args[4])] if len(args) > 4 else ""
     launch = f"{match['threads']}x{match['vec']}{'.' + vt if vt.isdigit() else ''}"
-    short = f"reduce {word.removesuffix('ops')} {dtype or ''} {launch}"
+    short = f"reduce {word} {dtype or ''} {launch}"
     return build(name, "aten-reduce", " ".join(short.split()), _parts(match, args), **fields)
 
 

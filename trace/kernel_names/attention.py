@@ -28,9 +28,10 @@ _FLASH2 = re.compile(
     + rf"(?:, (?P<first>{_BOOL})(?:, (?P<second>{_BOOL}))?)?"
 )
 _FLASH3 = re.compile(
-    r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d+<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d+)<"
+    r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
     rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, {cute_tuple('m', 'n', 'head')}, "
-    r"(?:\d+, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d+, (?P<causal>true|false)"
+    r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
+    r"(?P<causal>true|false)"
 )
 _MEM_EFF = re.compile(
     r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
@@ -48,8 +49,8 @@ _TRTLLM_TYPE = "|".join(_TRTLLM_TYPES)
 _TRTLLM = re.compile(
     rf"fmhaSm(?P<cc>\d{{2,3}})[af]?Kernel_Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"
-    r"H(?:Qk(?P<qk>\d+)HV\d+(?:HVPerCta\d+)?|(?P<head>\d+))(?P<rest>[A-Za-z0-9]*?)"
-    r"Q(?P<m>\d+)Kv(?P<n>\d+)(?P<tail>[A-Za-z0-9]*)"
+    r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head>\d{1,6}))(?P<rest>[A-Za-z0-9]*?)"
+    r"Q(?P<m>\d{1,6})Kv(?P<n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
 )
 _MEANINGS: Final = {
     "pass": "{}: forward or backward pass",
@@ -59,7 +60,7 @@ _MEANINGS: Final = {
     "n": "tile of {} keys",
     "a": "type of Q, K and V",
     "cc": "built for compute capability {}",
-    "stages": "{} pipeline stages in flight",
+    "stages": "pipeline stages in flight: {}",
     "aligned": "{}: whether the rows are aligned for vector loads",
     "causal": "causal mask: {}",
     "out": "type of the result: {}",

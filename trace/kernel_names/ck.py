@@ -20,7 +20,7 @@ _MANGLED_RUN = re.compile(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = re.compile(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
 _NORM = re.compile(r"norm2d(?:Fwd|Bwd)")
 _CLASS = re.compile(r"NS_(\d{1,3})")
-_INTEGER = re.compile(r"\d+")
+_INTEGER = re.compile(r"\d{1,6}")
 _PASSES = (("conv_fwd", "fprop"), ("bwd_data", "dgrad"), ("bwd_weight", "wgrad"))
 
 Place = tuple[int, int, int]

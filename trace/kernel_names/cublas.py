@@ -19,7 +19,9 @@ from fusetui.trace.kernel_names.dtypes import (
     ACCUMULATORS,
     CUBLAS_WORDS,
     MMA_SHAPES,
+    accumulator_meaning,
     layout_meaning,
+    mma_meaning,
 )
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
@@ -28,16 +30,14 @@ from fusetui.trace.kernel_names.text import gemm_label
 _TYPE = "|".join(CUBLAS_WORDS)
 _NAME = re.compile(
     rf"(?:trt_)?(?P<arch>{arch.WORD_PATTERN})_(?:(?P<out>{_TYPE})_)?"
-    rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d+)?gemm(?:_(?P<a>{_TYPE}))?"
-    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d+)?"
+    rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?"
+    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
 )
 _STAGES = re.compile(r"_stages_(?P<k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
 
 _MEANINGS: Final = {
     "arch": "built for the {} generation",
     "out": "the result is stored as {}",
-    "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c and z complex)",
-    "mma": "tensor-core instruction {}: the numbers M, N, K run together",
     "a": "A and B are {}",
     "m": "output tile of one block: {} rows of C (cuBLAS counts by columns)",
     "n": "output tile of one block: {} columns of C",
@@ -59,7 +59,11 @@ def decode(name: str) -> KernelName | None:
         return None
     fields = _fields(match)
     parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _rest_meaning)
-    parts.append((*match.span("layout"), layout_meaning(match["layout"])))
+    parts += [
+        (*match.span("acc"), accumulator_meaning(match["acc"])),
+        (*match.span("mma"), mma_meaning(match["mma"] or "")),
+        (*match.span("layout"), layout_meaning(match["layout"])),
+    ]
     extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
     word = "gemm3m" if match["acc"][0] == "g" else "gemm"
     return build(name, "cublas-legacy", gemm_label(word, fields, *extra), parts, **fields)

@@ -15,6 +15,7 @@ from fusetui.trace.kernel_names.dtypes import layout_meaning
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build
 
+_GEMV = re.compile(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
 _SMALL_N = re.compile(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
 _GEMM = re.compile(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
 
@@ -49,14 +50,15 @@ def _fields(sign: Signature) -> dict[str, Any] | None:
     base = sign.base
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
-    if base.startswith("gemv") or (base == "kernel" and sign.scope.endswith("gemvx::")):
+    if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
         return {"op": "gemv"}
     match = _SMALL_N.fullmatch(base)
     if match is not None:
         return {"op": "gemm", "layout": match["layout"].lower()}
     if _GEMM.fullmatch(base):
         return {"op": "gemm"}
-    return {"op": "reduction"} if base in ("dot_kernel", "reduce_1Block_kernel") else None
+    sums = base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0
+    return {"op": "reduction"} if sums else None
 
 
 def _mentions_cublas(name: str, sign: Signature) -> bool:

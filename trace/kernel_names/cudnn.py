@@ -20,14 +20,17 @@ from fusetui.trace.kernel_names.text import gemm_label
 
 _TUNED = re.compile(
     rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{arch.WORD_PATTERN})_"
-    r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d+)?cudnn"
+    r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d{1,6})?cudnn"
     r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<m>\d{1,4})x(?P<n>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SDPA = re.compile(
     r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)"
 )
-_CLUSTER = re.compile(r"_cga(?P<cluster>\d+x\d+x\d+)")
+_IMPLICIT = re.compile(
+    r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
+)
+_CLUSTER = re.compile(r"_cga(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})")
 _CUTLASS = re.compile(r"(?:void )?cutlass_\w*cudnn\w*::Kernel2?<")
 _MEANINGS: Final = {
     "arch": "built for the {} generation",
@@ -77,7 +80,17 @@ def decode(name: str) -> KernelName | None:
         found = _decode_tuned(name) or _decode_attention(name) or _decode_cutlass(name)
         if found is not None:
             return found
-    return _decode_cxx(name)
+    return _decode_cxx(name) or _decode_implicit(name)
+
+
+def _decode_implicit(name: str) -> KernelName | None:
+    """cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`."""
+    match = _IMPLICIT.fullmatch(name)
+    if match is None:
+        return None
+    fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
+    parts = explain(match, {"arch": _MEANINGS["arch"], "pass": "{}: the pass"})
+    return build(name, "cudnn", name.replace("_implicit_gemm", ""), parts, **fields)
 
 
 def _decode_tuned(name: str) -> KernelName | None:

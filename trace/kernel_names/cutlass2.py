@@ -18,7 +18,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.trace.kernel_names import arch
-from fusetui.trace.kernel_names.dtypes import ACCUMULATORS, CUTLASS, MMA_SHAPES, layout_meaning
+from fusetui.trace.kernel_names.dtypes import (
+    ACCUMULATORS,
+    CUTLASS,
+    MMA_SHAPES,
+    accumulator_meaning,
+    layout_meaning,
+    mma_meaning,
+)
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
 from fusetui.trace.kernel_names.text import gemm_label
@@ -27,7 +34,7 @@ _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
 _WRAPPER = re.compile(r"(?:void )?(?:cutlass::Kernel2?<)?(?=cutlass_)")
 _BODY = re.compile(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
-    rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d+)?"
+    rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"
     rf"(?P<math>tf32|bf16|f16|fastaccum|xor|and)?"
     r"(?P<kind>gemm|fprop|dgrad|wgrad)(?P<mid>(?:_[A-Za-z0-9]+)*?)"
     r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})(?:_(?P<k>\d{1,4})x(?P<stages>\d{1,3}))?"
@@ -36,19 +43,27 @@ _BODY = re.compile(
 _EPILOGUES: Final = frozenset({"relu", "gelu", "drelu", "dgelu", "bgrada", "bgradb", "bias"})
 
 _MEANINGS: Final = {
-    "cc": "needs compute capability {} or later; newer devices run it too",
-    "class": "{}: which units multiply (tensorop and wmma: tensor cores, simt: ordinary cores)",
+    "cc": "built for sm_{}; later devices run it too",
     "c": "the result is stored as {}",
-    "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c and z complex)",
-    "mma": "tensor-core instruction {}: the numbers M, N, K run together",
     "math": "the operands are converted to {} on the way into the multiplication",
-    "kind": "{}: gemm is a matrix product; fprop, dgrad, wgrad the three passes of a convolution",
     "m": "output tile of one block: {} rows",
     "n": "output tile of one block: {} columns",
     "k": "each pipeline stage holds {} of K",
-    "stages": "{} pipeline stages in flight",
+    "stages": "pipeline stages in flight: {}",
     "stride": "only for stride 1",
     "align": "operands are aligned to {} elements",
+}
+_CLASSES: Final = {
+    "simt": "ordinary cores multiply",
+    "tensorop": "tensor cores multiply",
+    "wmma_tensorop": "tensor cores multiply, through the wmma interface",
+    "sptensorop": "tensor cores multiply a sparse matrix",
+}
+_KINDS: Final = {
+    "gemm": "a matrix product",
+    "fprop": "the forward pass of a convolution",
+    "dgrad": "a convolution's gradient of the data",
+    "wgrad": "a convolution's gradient of the weight",
 }
 _WORDS: Final = {
     "forwardCompat": "probably the variant that later generations may run",
@@ -77,7 +92,13 @@ def decode_at(name: str, start: int, family: str) -> KernelName | None:
         return None
     fields = _fields(match)
     parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("mid"), _mid_meaning)
-    parts.append((*match.span("layout"), _layout_text(match)))
+    parts += [
+        (*match.span("class"), _CLASSES.get(match["class"], "which units multiply")),
+        (*match.span("acc"), accumulator_meaning(match["acc"]) if match["acc"] else ""),
+        (*match.span("mma"), mma_meaning(match["mma"] or "")),
+        (*match.span("kind"), _KINDS[match["kind"]]),
+        (*match.span("layout"), _layout_text(match)),
+    ]
     words = [match["mid"].split("_")[1] if match["kind"] != "gemm" and match["mid"] else None]
     words += [None if not fields["align"] else f"a{fields['align']}"]
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]

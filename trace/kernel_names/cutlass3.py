@@ -20,12 +20,13 @@ from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
 from fusetui.trace.kernel_names.text import gemm_label
 
 _TYPE = r"[a-z][a-z0-9]*"
-_HEAD = re.compile(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<rest>\w*gemm\w*)")
+_HEAD = re.compile(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<rest>\w+)")
 _NAME = re.compile(
     r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<acc>[shdicz](?=\d|gemm))?"
-    r"(?P<mma>\d+x\d+x\d+|\d+)?(?:_?(?P<math>\d?x?[a-z]*\d*))??gemm_(?P<scaled>block_scaled_)?"
+    r"(?P<mma>\d{1,4}x\d{1,4}x\d{1,4}|\d{1,6})?(?:_?(?P<math>\d?x?[a-z]{1,8}\d{0,3}))??"
+    r"gemm_(?P<scaled>block_scaled_)?"
     rf"(?P<a>{_TYPE})_(?P<b>{_TYPE})_(?P<sum>{_TYPE})_(?P<c>{_TYPE})_(?P<d>{_TYPE})"
-    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})(?:_(?P<cluster>\d+x\d+x\d+))?"
+    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})(?:_(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6}))?"
     r"_(?P<stages>\d{1,3})_(?P<layout>[ntch]{2})[ntch]_align(?P<align>\d{1,3})(?P<rest>\w*)"
 )
 _EPILOGUES: Final = frozenset(
@@ -36,6 +37,7 @@ _MEANINGS: Final = {
     "class": "{}: which units multiply (tensorop: tensor cores, bs: block scaled, simt: ordinary)",
     "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c complex)",
     "mma": "tensor-core instruction {}",
+    "math": "{}: the arithmetic, when the operands are converted on the way in",
     "scaled": "each block of the operands has a scale of its own",
     "a": "type of A: {}",
     "b": "type of B: {}",
@@ -84,7 +86,7 @@ def decode(name: str) -> KernelName | None:
 
 def _decode_head(name: str) -> KernelName | None:
     match = _HEAD.fullmatch(name)
-    if match is None:
+    if match is None or "gemm" not in match["rest"]:
         return None
     fields = arch.from_capability(match["cc"])
     short = f"gemm sm{match['cc']} {match['rest']}"
@@ -100,6 +102,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
         "op": "gemm",
         **arch.from_capability(match["cc"]),
         **_types(match),
+        "math": CUTLASS.get(match["math"] or ""),
         "mma": mma if "x" in mma else MMA_SHAPES.get(mma),
         "tile_m": int(match["m"]),
         "tile_n": int(match["n"]),
@@ -125,4 +128,4 @@ _TYPE_GROUPS: Final = {"dtype_a": "a", "dtype_b": "b", "dtype_acc": "sum", "dtyp
 def _stages_text(stages: str) -> str:
     if stages == "0":
         return "the number of pipeline stages is chosen automatically"
-    return f"{stages} pipeline stages in flight"
+    return f"pipeline stages in flight: {stages}"

@@ -25,17 +25,19 @@ _VLLM = re.compile(
     rf"vllm::cutlass_3x_gemm\w*<(?P<a>{_TYPE}), (?P<out>{_TYPE}), [\w:]+, {_TILE}, {_CLUSTER}"
 )
 _VLLM_BLOCKWISE = re.compile(
-    rf"vllm::cutlass_3x_gemm\w*<(?P<out>{_TYPE}), \d+, \d+, \d+, {_TILE}, {_CLUSTER}"
+    rf"vllm::cutlass_3x_gemm\w*<(?P<out>{_TYPE}), (?:\d{{1,6}}, ){{3}}{_TILE}, {_CLUSTER}"
 )
 _MAINLOOP = re.compile(
-    rf"MainloopSm(?P<cc>\d{{2,3}})\w*<(?:\(int\))?(?P<stages>\d{{1,3}}), (?:\d+, )*{_CLUSTER}"
+    rf"MainloopSm(?P<cc>\d{{2,3}})\w*<(?:\(int\))?(?P<stages>\d{{1,3}}), (?:\d{{1,6}}, )*{_CLUSTER}"
     rf"[^>]*(?:>[^>]*)?>, {_TILE}"
 )
+_ATTENTION = re.compile(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
+_GEMM = re.compile(r"GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
 _MEANINGS = {
     "a": "type of A and B",
     "out": "type of the result",
     "cc": "built for compute capability {}",
-    "stages": "{} pipeline stages in flight",
+    "stages": "pipeline stages in flight: {}",
     "m": "output tile: {} rows",
     "n": "output tile: {} columns",
     "k": "each step takes {} of K",
@@ -60,7 +62,8 @@ def decode(name: str) -> KernelName | None:
 
 
 def _decode_open(name: str, head: str) -> KernelName | None:
-    op = "gemm" if "gemm" in head.lower() else None
+    attention = _ATTENTION.search(head) is not None
+    op = "attention" if attention else "gemm" if _GEMM.search(head) else None
     target = head.partition("<")[2].partition(">")[0].partition("<")[0]
     return build(name, "cutlass3", f"{op or 'cutlass'} {target[-40:]}", [], op=op)
 

@@ -33,7 +33,7 @@ class _Form(NamedTuple):
 
 
 _MAJOR: Final = re.compile(r"\(cute::UMMA::Major\)\d")
-_NUMBER: Final = re.compile(r"\d+u?")
+_NUMBER: Final = re.compile(r"\d{1,6}u?")
 _FORMS: Final = {
     "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, 5, 11, 18, True),
     "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, 7, 14, 18, False),

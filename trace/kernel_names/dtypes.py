@@ -130,3 +130,19 @@ def layout_meaning(letters: str) -> str:
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
     first, second = (LAYOUT_MEANINGS[letter] for letter in letters[:2])
     return f"{letters}: A is read {first}, B {second}"
+
+
+def accumulator_meaning(letters: str) -> str:
+    """What the BLAS letter before an instruction or `gemm` says.
+
+    >>> accumulator_meaning("s")
+    's: the sums are kept in fp32'
+    """
+    trick = ", with three real products for a complex one" if letters[0] == "g" else ""
+    return f"{letters}: the sums are kept in {ACCUMULATORS[letters]}{trick}"
+
+
+def mma_meaning(digits: str) -> str:
+    """What the digits of a tensor-core instruction say: 16816 is 16x8x16."""
+    shape = MMA_SHAPES.get(digits)
+    return f"one tensor-core instruction multiplies {shape or digits} (M x N x K)"

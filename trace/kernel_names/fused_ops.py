@@ -14,7 +14,7 @@ from typing import Final
 from fusetui.trace.kernel_names.aten_ops import ATEN_OPS
 
 _MAX_CUSTOM: Final = 64
-_MAX_TEXT: Final = 2000
+_MAX_TEXT: Final = 600
 
 _FIRST_WORD = re.compile("_*[a-z0-9]+")
 
@@ -30,16 +30,19 @@ def _by_first_word() -> dict[str, tuple[str, ...]]:
 
 _BY_FIRST_WORD: Final = _by_first_word()
 
-_Cost = tuple[int, int, int]
+_Cost = tuple[int, int, int, int]
+"""Custom operators, those of them that begin with a known one, letters in them, operators."""
 
 
 def split_ops(text: str) -> tuple[str, ...]:
     """The operators of a joined list, in the order of the name, which is alphabetical.
 
+    Empty for a text that is too long and holds custom operators.
+
     >>> split_ops("_unsafe_view_gelu_mul")
     ('_unsafe_view', 'gelu', 'mul')
     """
-    return _greedy(text) or (_best(text) if len(text) <= _MAX_TEXT else (text,))
+    return _greedy(text) or (_best(text) if len(text) <= _MAX_TEXT else ())
 
 
 def _ends(text: str, start: int) -> list[int]:
@@ -73,11 +76,11 @@ def _longest(text: str, start: int) -> str | None:
 
 
 def _best(text: str) -> tuple[str, ...]:
-    """The ascending split with the fewest custom operators, then the fewest letters in them.
+    """The ascending split with the fewest custom operators and the fewest letters in them.
 
     Works from the end: best[start][op] is the cheapest split of text[start:] that begins with op.
     """
-    best: dict[int, list[tuple[_Cost, tuple[str, ...]]]] = {len(text) + 1: [((0, 0, 0), ())]}
+    best: dict[int, list[tuple[_Cost, tuple[str, ...]]]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
         if start and text[start - 1] != "_":
             continue
@@ -94,9 +97,12 @@ def _extend(
     op: str, rests: list[tuple[_Cost, tuple[str, ...]]]
 ) -> tuple[_Cost, tuple[str, ...]] | None:
     """`op` before the cheapest rest that begins with a later name."""
-    for (custom, letters, count), ops in rests:
-        if not ops or op < ops[0]:
-            known = op in ATEN_OPS
-            cost = (custom + (not known), letters + (0 if known else len(op)), count + 1)
-            return cost, (op, *ops)
+    for (custom, odd, letters, count), ops in rests:
+        if ops and op >= ops[0]:
+            continue
+        if op in ATEN_OPS:
+            return (custom, odd, letters, count + 1), (op, *ops)
+        # A custom operator begins with the name of its library, hardly with another operator.
+        odd += op.partition("_")[0] in ATEN_OPS
+        return (custom + 1, odd, letters + len(op), count + 1), (op, *ops)
     return None

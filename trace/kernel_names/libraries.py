@@ -60,7 +60,7 @@ _LIBRARIES: Final = (
         "fbgemm",
         r"(?:split|dense)_embedding_|fbgemm_gpu::|bounds_check_indices_kernel|permute_pooled_embs_"
         r"|linearize_(?:cache_)?index_|recat_\w*copy_async_kernel",
-        (r"embedding_(?:backward_codegen_|codegen_forward_)", "embedding"),
+        (r"embedding_(?:\w+_)?(?:backward_codegen_|codegen_forward_)", "embedding"),
         forward=r"codegen_forward_",
         backward=r"backward_codegen_",
     ),
@@ -76,7 +76,7 @@ _LIBRARIES: Final = (
     ),
     _library(
         "deepseek",
-        r"cuda::|dpsk::|deep_ep::",
+        r"cuda::(?!std|__)|dpsk::|deep_ep::",
         (r"::(?:dispatch|combine)$", "comm"),
     ),
     _library(
@@ -105,6 +105,12 @@ _LIBRARIES: Final = (
     ),
     _library("gluon", r"gluon_"),
 )
+_APEX_FUNCTOR = re.compile(r">, (\w+Functor)\b")
+_APEX_OPTIMIZER = re.compile(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
+# CuTe's Python kernels run module path, class and tensor shapes together.
+_CUTE_DSL = re.compile(
+    r"kernel_cutlass_kernel_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
+)
 _AITER_ATTENTION = re.compile(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(?:_|$)")
 
 
@@ -116,7 +122,7 @@ def decode(name: str) -> KernelName | None:
     qualified = sign.scope + sign.base
     library = next((entry for entry in _LIBRARIES if entry.begins.match(qualified)), None)
     if library is None:
-        return decode_apex(name, sign)
+        return _decode_apex(name, sign)
     fields = _fields(library, qualified, sign)
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {library.family}")]
     return build(name, library.family, _short(name, sign), parts, **fields)
@@ -137,7 +143,7 @@ def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]
     return fields
 
 
-def decode_apex(name: str, sign: Signature) -> KernelName | None:
+def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     """NVIDIA Apex has ATen's multi_tensor_apply_kernel outside any namespace."""
     if sign.base != "multi_tensor_apply_kernel" or sign.scope:
         return None
@@ -154,16 +160,6 @@ def decode_apex(name: str, sign: Signature) -> KernelName | None:
         functor=functor[1],
         op="optimizer" if optimizer else None,
     )
-
-
-_APEX_FUNCTOR = re.compile(r">, (\w+Functor)\b")
-_APEX_OPTIMIZER = re.compile(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
-
-
-# CuTe's Python kernels run module path, class and tensor shapes together.
-_CUTE_DSL = re.compile(
-    r"kernel_cutlass_kernel_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
-)
 
 
 def _short(name: str, sign: Signature) -> str:

@@ -17,7 +17,8 @@ from fusetui.trace.kernel_names.text import gemm_label
 
 _IGEMM = re.compile(
     r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
-    r"_bx\d+_ex\d+_bt(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})_wt(?P<wave>\d+x\d+x\d+)(?P<rest>\w*)"
+    r"_bx\d{1,6}_ex\d{1,6}_bt(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})"
+    r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
 )
 _PASSES: Final = {"fwd": "fprop", "bwd": "dgrad", "wrw": "wgrad"}
 _TARGETS: Final = {"gtcx": "908", "gtcx2": "90a"}

@@ -19,9 +19,10 @@ from fusetui.trace.kernel_names.text import gemm_label
 
 _NAME = re.compile(
     r"nvjet_(?:sm(?P<cc>\d{2,3})_)?(?P<types>[a-z]{3}|[a-z]{5})_(?P<m>\d{1,4})x(?P<n>\d{1,4})"
-    r"_(?P<k>\d{1,4})x(?P<stages>\d{1,3})_(?P<cluster>\d+x\d+)"
+    r"_(?P<k>\d{1,4})x(?P<stages>\d{1,3})_(?P<cluster>\d{1,6}x\d{1,6})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)_(?P<layout>[NT]{3})"
 )
+_HEAD = re.compile(r"nvjet_sm(\d{2,3})_")
 # o (fp4) and d (fp64) rest on patterns alone and settle nothing.
 _LETTERS: Final = {"h": "fp16", "t": "bf16", "s": "fp32", "q": "fp8"}
 _EPILOGUES: Final = frozenset({"bias", "relu", "gelu", "drelu", "dgelu", "aux", "bgrada", "bgradb"})
@@ -31,7 +32,7 @@ _MEANINGS: Final = {
     "m": "output tile of one block: {} rows (cuBLAS counts by columns)",
     "n": "output tile of one block: {} columns",
     "k": "each pipeline stage holds {} of K",
-    "stages": "{} pipeline stages in flight",
+    "stages": "pipeline stages in flight: {}",
     "cluster": "cluster of {} blocks",
     "layout": "{}: the transposes of A, B and C",
 }
@@ -54,12 +55,20 @@ def decode(name: str) -> KernelName | None:
         return None
     match = _NAME.fullmatch(name)
     if match is None:
-        return build(name, "nvjet", name[:48], [(0, 5, "a matrix product of cuBLAS")], op="gemm")
+        return _decode_head(name)
     fields = _fields(match)
     parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _WORDS.get)
     words = [word for word in match["rest"].split("_") if word in ("2cta", "splitK", "badd")]
     short = gemm_label("gemm", fields, fields["cluster"], *words)
     return build(name, "nvjet", short, parts, **fields)
+
+
+def _decode_head(name: str) -> KernelName:
+    """Later libraries have other forms (`nvjet_sm121_tst_mma_128x128x64_3_...`): target only."""
+    head = _HEAD.match(name)
+    target = arch.from_capability(head[1] if head else None)
+    parts = [(0, 5, "a matrix product of cuBLAS")]
+    return build(name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target)
 
 
 def _fields(match: re.Match[str]) -> dict[str, Any]:

@@ -21,12 +21,12 @@ _HEAD = re.compile(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)(?:_(?P<more>[A-Z0-9]+))?"
 )
 _TILE = re.compile(r"_MT(\d{1,4})x(\d{1,4})x(\d{1,4})(?=_|$)")
-_INSTRUCTION = re.compile(r"_MI(\d+)x(\d+)x(\d+)(?:x(\d+))?(?=_|$)")
+_INSTRUCTION = re.compile(r"_MI(\d{1,6})x(\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)")
 _TARGET = re.compile(r"_(?:ISA|gfx)([0-9a-f]+)(?=_|$)")
 _SPLIT = re.compile(r"_GSU(\d{1,4})(?=_|$)")
-_STREAM = re.compile(r"_SK(\d+)(?=_|$)")
+_STREAM = re.compile(r"_SK(\d{1,6})(?=_|$)")
 _BIAS = re.compile(r"_(Bias)(?=_)")
-_WAVES = re.compile(r"_(?:MIWT|WG)(\d+_\d+)")
+_WAVES = re.compile(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})")
 
 _LETTERS: Final = {
     "S": "fp32",

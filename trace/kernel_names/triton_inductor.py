@@ -19,12 +19,12 @@ from fusetui.trace.kernel_names.parts import build
 from fusetui.trace.kernel_names.text import MAX_SHORT
 
 _TRITON = re.compile(
-    r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d+)"
-    r"(?:_(?P<signature>\d+d[\dcde]*))?"
+    r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
+    r"(?:_(?P<signature>\d{1,9}d[\dcde]*))?"
 )
-_UNNAMED = re.compile(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d+)?")
+_UNNAMED = re.compile(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
 _CPP = re.compile(
-    r"(?:graph_(?P<graph>\d+)_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d+)"
+    r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
 )
 _CATEGORIES: Final = {
     "poi": ("pointwise", "pointwise: each output depends on one place of the inputs"),
@@ -60,7 +60,7 @@ def _decode_triton(name: str) -> KernelName | None:
 
 def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     category, text = _CATEGORIES[match["category"]]
-    ops = split_ops(match["ops"]) if match["ops"] else None
+    ops = (split_ops(match["ops"]) or None) if match["ops"] else None
     parts: list[Part] = [(*match.span("category"), text)]
     parts += _op_parts(match.start("ops"), ops or ())
     parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))

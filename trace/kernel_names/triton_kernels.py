@@ -16,7 +16,7 @@ from fusetui.trace.kernel_names.parts import build, explain
 from fusetui.trace.kernel_names.text import gemm_label
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_OGS_TYPE = r"(?:mx)?[a-wyz]+\d+(?:e\d[a-wyz0-9]*)?"
+_OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
 _OGS = re.compile(
     rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<out>{_OGS_TYPE})x(?P<a>{_OGS_TYPE})x"
     rf"(?P<b>{_OGS_TYPE})"
@@ -33,12 +33,19 @@ _OGS_TYPES: Final = {
     "mxfp4": "mxfp4_e2m1",
 }
 _BLOCKS: Final = tuple(re.compile(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
+# Liger and others mark the direction; the rest are prefixes and suffixes of one library each.
 _HABITS = re.compile(
-    r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|_fwd_kernel\w*"
-    r"|_bwd_kernel\w*|_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|_?matmul_kernel\w*|\w*_matmul|triton_\w+"
-    r"|(?:chunk|fused_recurrent|fused_chunk|recompute|prepare)_\w*(?:fwd|bwd)_kernel\w*"
-    r"|merge_\d+x\d+_to_\w+|sage_\w+|_(?:p_)?matmul_ogs\w*|_combined_routing\w*|_sum_bitmatrix\w*"
-    r"|_topk_(?:forward|backward)\w*|\w+_kernel_triton|\w*BLOCK_SIZE_[MN]_\d+\w*|kernel_unified_attention_\w+"
+    "|".join(
+        (
+            r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*",
+            r"liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|sage_\w+|triton_\w+",
+            r"_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|kernel_unified_attention_\w+",
+            r"_?matmul_kernel\w*|\w*_matmul|_(?:p_)?matmul_ogs\w*",
+            r"(?:chunk|fused_recurrent|fused_chunk|recompute|prepare)_\w*(?:fwd|bwd)_kernel\w*",
+            r"merge_\d{1,6}x\d{1,6}_to_\w+|_combined_routing\w*|_sum_bitmatrix\w*",
+            r"_topk_(?:forward|backward)\w*|\w+_kernel_triton|\w*BLOCK_SIZE_[MN]_\d{1,6}\w*",
+        )
+    )
 )
 _OPERATIONS: Final = (
     (re.compile(r"matmul|gemm|_mm_"), "gemm"),

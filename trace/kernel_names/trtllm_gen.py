@@ -31,8 +31,8 @@ _TYPE = "|".join(_TYPES)
 _NAME = re.compile(
     rf"(?:bmm|gemm)_(?P<out>{_TYPE})_(?P<a>{_TYPE})(?P<b>{_TYPE})?_(?P<acc>{_TYPE})"
     r"(?P<between>(?:_[A-Za-z]\w*?)??)_t(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})(?P<unroll>u2)?"
-    r"(?:_s(?P<stages>\d{1,3}))?_et(?P<store>\d+x\d+)_m(?P<mma>\d+x\d+x\d+)"
-    r"_c(?:ga)?(?P<cluster>\d+x\d+x\d+)(?P<rest>(?:_[A-Za-z0-9]+)*)_sm(?P<cc>\d{2,3})[af]?"
+    r"(?:_s(?P<stages>\d{1,3}))?_et(?P<store>\d{1,6}x\d{1,6})_m(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})"
+    r"_c(?:ga)?(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>(?:_[A-Za-z0-9]+)*)_sm(?P<cc>\d{2,3})[af]?"
 )
 _MEANINGS: Final = {
     "out": "type of the result: {}",
@@ -43,7 +43,7 @@ _MEANINGS: Final = {
     "n": "output tile: {} columns",
     "k": "each step takes {} of K",
     "unroll": "the loop over K is unrolled twice",
-    "stages": "{} pipeline stages in flight",
+    "stages": "pipeline stages in flight: {}",
     "store": "tile of one store: {}",
     "mma": "tensor-core instruction {}",
     "cluster": "cluster of {} blocks",

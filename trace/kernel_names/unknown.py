@@ -17,7 +17,7 @@ def base_text(name: str) -> str:
     """Scope and base name without template arguments and parameters, safe and short.
 
     >>> base_text("std::enable_if<true>::type run(int)"), base_text("")
-    ('std::enable_if', '(no name)')
+    ('run', '(no name)')
     """
     sign = signature(name)
     if sign is not None:

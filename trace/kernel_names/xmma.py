@@ -33,8 +33,8 @@ _NAME = re.compile(
 )
 _SPLIT_TYPES = re.compile(_TYPE)
 _STAGES = re.compile(r"_stage(\d{1,3})(?=_|$)")
-_SHAPE = re.compile(r"_tensor(\d+x\d+x\d+)(?=_|$)")
-_CLUSTER = re.compile(r"_cgasize(\d+x\d+x\d+)(?=_|$)")
+_SHAPE = re.compile(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)")
+_CLUSTER = re.compile(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)")
 _EPILOGUES: Final = frozenset({"bias", "relu", "gelu", "drelu", "dgelu", "aux", "bgrada", "bgradb"})
 
 _MEANINGS: Final = {
@@ -127,7 +127,7 @@ def _layout_text(match: re.Match[str]) -> str:
 
 
 _PREFIXES: Final = (
-    ("stage", "{} pipeline stages in flight"),
+    ("stage", "pipeline stages in flight: {}"),
     ("tensor", "tensor-core instruction {}"),
     ("cgasize", "cluster of {} blocks"),
     ("warpgroupsize", "warp groups of a block: {}; Hopper's asynchronous tensor cores"),

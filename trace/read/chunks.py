@@ -7,7 +7,7 @@ that does not parse; such a chunk is read element by element instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,15 +47,24 @@ class Chunk:
     after: int = -1  # the byte after the closing bracket, once it was met
 
 
-def read_chunks(data: Any, start: int, size: int = CHUNK) -> Iterator[Chunk]:
-    """All chunks from the byte after the opening bracket to the end of the array."""
-    position = start
-    while position < len(data):
-        chunk = _chunk(data, position, _cut(data, position + size))
-        yield chunk
-        if chunk.after != -1:
-            return
-        position = chunk.end
+def cut_points(data: Any, start: int, size: int = CHUNK) -> list[int]:
+    """Where chunks probably begin, and the end of the document: `start`, ..., len(data)."""
+    points = [start]
+    while points[-1] < len(data):
+        points.append(_cut(data, points[-1] + size))
+    return points
+
+
+def read_chunk(data: Any, start: int, end: int) -> Chunk:
+    """The chunk that begins at `start`; `end` is the next cut point, which it may overrun."""
+    if end < len(data):
+        return decode_chunk(data, start, end) or _slow(data, start, end)
+    likely = _likely_end(data, start)
+    fast = decode_chunk(data, start, likely)
+    after = array_end(data, likely)
+    if fast is not None and (after != -1 or likely == len(data)):
+        return _closed(fast, after)
+    return _slow(data, start, end)
 
 
 def _cut(data: Any, target: int) -> int:
@@ -63,22 +72,6 @@ def _cut(data: Any, target: int) -> int:
         return len(data)
     found = BOUNDARY.search(data, target, target + SEARCH)
     return found.end() if found else len(data)
-
-
-def _chunk(data: Any, start: int, end: int) -> Chunk:
-    if end < len(data):
-        fast = _fast(data, start, end)
-        if fast is not None:
-            return fast
-    else:
-        end = _likely_end(data, start)
-        fast = _fast(data, start, end)
-        if fast is not None:
-            after = array_end(data, end)
-            if after != -1 or end == len(data):
-                return _closed(fast, after)
-        end = len(data)
-    return _slow(data, start, end)
 
 
 def _closed(chunk: Chunk, after: int) -> Chunk:
@@ -93,11 +86,12 @@ def _likely_end(data: Any, start: int) -> int:
     return found.end() if found else len(data)
 
 
-def _fast(data: Any, start: int, end: int) -> Chunk | None:
+def decode_chunk(data: Any, start: int, end: int) -> Chunk | None:
+    """The chunk of exactly these bytes, None when they are no list of readable events."""
     text = b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]"
     try:
         events, columns = _decode(text)
-    except (msgspec.MsgspecError, ValueError, OverflowError):
+    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None
     if columns.phases.get(""):
         return None

@@ -45,7 +45,7 @@ class Elements:
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
             found = loads(self._texts(number)[order - int(self._firsts[number])])
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 

@@ -58,6 +58,11 @@ decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
 decode_one_exact = msgspec.json.Decoder(ExactEvent).decode
 
 
+def times_of(event: ExactEvent) -> tuple[int, int]:
+    """Start and duration in nanoseconds. Raises ValueError when they are no times."""
+    return exact_nanoseconds(bytes(event.ts)), exact_nanoseconds(bytes(event.dur))
+
+
 def coerce(element: object) -> ExactEvent:
     """A decoded element with fields of odd types -> an event; what cannot be used is left out.
 
@@ -85,8 +90,8 @@ def _args(args: dict[str, Any]) -> Args:
     return Args(
         correlation=_integer(args.get("correlation")),
         external_id=_integer(args.get("External id", args.get("external id"))),
-        name=args.get("name"),
-        labels=args.get("labels"),
+        name=_text(args["name"]) if "name" in args else None,
+        labels=_text(args["labels"]) if "labels" in args else None,
         sort_index=args.get("sort_index"),
     )
 
@@ -94,12 +99,16 @@ def _args(args: dict[str, Any]) -> Args:
 def _text(value: object) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else str(value)
-    return text.encode("utf-8", "replace").decode()  # no lone surrogates
+    return _whole(value if isinstance(value, str) else str(value))
+
+
+def _whole(text: str) -> str:
+    """Without lone surrogates, which no output takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _identity(value: object) -> Id:
-    return value if value is None or isinstance(value, int | str) else str(value)
+    return value if value is None or isinstance(value, int) else _text(value)
 
 
 def _integer(value: object) -> int:

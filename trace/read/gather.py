@@ -77,14 +77,19 @@ def gather(events: Sequence[AnyEvent]) -> ChunkColumns:
         order=np.flatnonzero(np.fromiter((ph == "X" for ph in phases), np.bool_, len(phases))),
         names=list(names),
         categories=list(categories),
-        threads=list(threads),
+        threads=[(_identity(pid), _identity(tid)) for pid, tid in threads],
     )
 
 
 def _label(event: AnyEvent) -> Label:
     args = event.args or NO_ARGS
     value = next((v for v in (args.name, args.labels, args.sort_index) if v is not None), None)
-    return Label(event.name, event.pid, event.tid, value)
+    return Label(event.name, _identity(event.pid), _identity(event.tid), value)
+
+
+def _identity(value: Id) -> Id:
+    """Integers that do not fit into 64 bits as text: no output takes them as numbers."""
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 def _times(values: list[Any]) -> NDArray[np.int64]:

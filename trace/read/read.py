@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.errors import NotATrace
-from fusetui.trace.read.chunks import Chunk, Skipped, read_chunks
+from fusetui.trace.read.chunks import CHUNK, Chunk, Skipped, cut_points, read_chunk
 from fusetui.trace.read.document import Body, find_body, tail_keys
 from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.gather import Interner, Label, Thread
+from fusetui.trace.read.parallel import decode_all
 from fusetui.trace.read.source import Source, open_source
 
 Progress = Callable[[int, int], None]
@@ -51,12 +53,39 @@ def read(path: str, progress: Progress | None = None) -> Raw:
     """Read a trace file. Raises CannotRead or NotATrace with one plain sentence."""
     source = open_source(path)
     body = find_body(source)
-    chunks: list[Chunk] = []
-    for chunk in read_chunks(source.data, body.start):
-        chunks.append(chunk)
-        if progress:
-            progress(chunk.end, len(source.data))
+    chunks = read_chunks(source.data, body.start, progress)
     return _assemble(source, body, chunks)
+
+
+def read_chunks(
+    data: Any, start: int, progress: Progress | None = None, size: int = CHUNK
+) -> list[Chunk]:
+    """All chunks from the byte after the opening bracket to the end of the array.
+
+    Chunks are decoded in any order, then put together in order: where one does not decode, or the
+    one before overran its end, the events are read one by one until both agree again.
+    """
+    points = cut_points(data, start, size)
+    cuts = list(pairwise(points))
+    report = progress or _silent
+    decoded = decode_all(data, cuts[:-1], lambda byte: report(byte, len(data)))
+    chunks: list[Chunk] = []
+    position = start
+    for (begin, end), chunk in zip_longest(cuts, decoded):
+        if position >= end:
+            continue
+        if chunk is None or position != begin:
+            chunk = read_chunk(data, position, end)
+        chunks.append(chunk)
+        position = chunk.end
+        if chunk.after != -1:
+            break
+    report(len(data), len(data))
+    return chunks
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody wants to know."""
 
 
 def _assemble(source: Source, body: Body, chunks: Sequence[Chunk]) -> Raw:

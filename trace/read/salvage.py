@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.trace.read.events import ExactEvent, coerce, decode_one_exact
+from fusetui.trace.read.events import ExactEvent, coerce, decode_one_exact, times_of
 
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 EVENT_START = re.compile(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
@@ -66,9 +66,9 @@ def parse(text: bytes) -> ExactEvent:
     """One event from its text, repaired where that is safe. Raises ValueError."""
     try:
         event = decode_one_exact(text)
-        if event.ph:
+        if event.ph and times_of(event):
             return event
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     return coerce(loads(text))
 

@@ -18,6 +18,7 @@ from isal import igzip_lib, isal_zlib
 from fusetui.trace.errors import CannotRead, NotATrace
 
 GZIP = b"\x1f\x8b"
+GZIP_BITS = 16 + zlib.MAX_WBITS
 PIECE = 1 << 22
 IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
 
@@ -67,9 +68,9 @@ def gunzip(stored: bytes) -> tuple[bytes, str | None]:
     """All that can be unpacked, and why it ended early (None: whole, checksum included)."""
     pieces: list[bytes] = []
     rest: bytes = stored
-    cut: str | None = None
     while rest.startswith(GZIP):
-        member = isal_zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        begin = len(pieces)
+        member = isal_zlib.decompressobj(wbits=GZIP_BITS)
         try:
             for start in range(0, len(rest), PIECE):
                 pieces.append(member.decompress(rest[start : start + PIECE]))
@@ -78,7 +79,28 @@ def gunzip(stored: bytes) -> tuple[bytes, str | None]:
                     break
             else:
                 return b"".join(pieces), f"the gzip data ends early, at byte {len(stored)}"
-        except IsalError as error:
-            cut = f"the gzip data is damaged: {str(error).lower()}"
-            break
-    return b"".join(pieces), cut
+        except IsalError:
+            found, at = _before_damage(rest)
+            damaged = f"the gzip data is damaged near byte {len(stored) - len(rest) + at}"
+            return b"".join([*pieces[:begin], found]), damaged
+    return b"".join(pieces), None
+
+
+def _before_damage(member: bytes) -> tuple[bytes, int]:
+    """What can be unpacked up to the first wrong byte, and where that is.
+
+    A piece that fails is tried again in smaller pieces, the last time byte by byte.
+    """
+    pieces: list[bytes] = []
+    stream = zlib.decompressobj(wbits=GZIP_BITS)
+    at = 0
+    for size in (1 << 16, 1 << 8, 1):
+        before = stream.copy()
+        try:
+            while at < len(member):
+                pieces.append(stream.decompress(member[at : at + size]))
+                before = stream.copy()
+                at += size
+        except zlib.error:
+            stream = before
+    return b"".join(pieces), at

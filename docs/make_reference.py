@@ -1,0 +1,55 @@
+"""Writes docs/reference.md from the code: commands, options, keys.
+
+    make reference
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from typer.core import TyperGroup
+
+from fusetui.cli import app
+from fusetui.tui.commands import Where, commands_of, key_text
+
+TARGET = Path(__file__).parent / "reference.md"
+WIDTH = 90
+HEAD = """# Reference
+
+This page is made from the code by `make reference`.
+
+Data goes to stdout, talk to stderr. Exit codes: 0 done; 1 the answer is no (a diff or a check that
+failed its threshold); 2 wrong use or unreadable input, with one sentence on stderr.
+
+## Commands
+"""
+PLACES: dict[Where, str] = {"timeline": "In the timeline", "app": "Everywhere"}
+
+
+def reference() -> str:
+    """The whole page."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    context = typer.Context(group, info_name="fusetui", terminal_width=WIDTH)
+    texts = [HEAD]
+    for name, command in group.commands.items():
+        inner = typer.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
+        lines = "\n".join(line.rstrip() for line in command.get_help(inner).splitlines())
+        texts.append(f"### fusetui {name}\n\n```\n{lines}\n```\n")
+    texts.append("## Keys\n")
+    for where, title in PLACES.items():
+        texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(where)}\n")
+    return "\n".join(texts)
+
+
+def _rows(where: Where) -> str:
+    return "\n".join(
+        f"| {' '.join(f'`{key_text(key)}`' for key in c.keys)} | {c.title} | {c.help} |"
+        for c in commands_of(where)
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(reference(), encoding="utf-8")
+    print(f"docs/{TARGET.name}")

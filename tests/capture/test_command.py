@@ -1,0 +1,269 @@
+"""A capture from its options to the run folder, with shapes of a few elements."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fusetui import kernels
+from fusetui.capture.command import capture, measure, run_capture
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options
+from fusetui.capture.progress import Progress
+
+torch = pytest.importorskip("torch", reason="capture runs torch")
+pytestmark = pytest.mark.torch
+
+TINY = ["--batch", "2", "--seq=3", "--dim", "4", "--hidden", "8"]
+
+
+class Run(NamedTuple):
+    folder: Path
+    out: str
+    err: str
+
+    @property
+    def record(self) -> Any:
+        return json.loads((self.folder / "run.json").read_text())
+
+    def variant(self, name: str) -> Any:
+        return next(v for v in self.record["variants"] if v["name"] == name)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        trace = json.loads(gzip.decompress((self.folder / f"{name}.json.gz").read_bytes()))
+        return [event for event in trace["traceEvents"] if event["ph"] == "X"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Run:
+    """All variants of the MLP on the CPU, compiled once for all the tests here."""
+    import contextlib
+    import io
+
+    out, err = io.StringIO(), io.StringIO()
+    folder = tmp_path_factory.mktemp("capture") / "run"
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        written = capture("mlp", device="cpu", shapes=TINY, steps=2, seconds=1e-9, out=folder)
+    assert written == folder
+    return Run(folder, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def compiled(run: Run) -> Any:
+    """The record of the compiled variant; skips where nothing can compile it."""
+    variant = run.variant("compiled")
+    if "no C++ compiler" in variant.get("failed", ""):
+        pytest.skip("torch.compile needs a C++ compiler")
+    return variant
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_folder_holds_the_record_and_a_trace_per_variant(run: Run) -> None:
+    names = sorted(path.name for path in run.folder.iterdir())
+    assert names == ["compiled.json.gz", "eager.json.gz", "run.json"]
+
+
+def test_the_record_tells_what_was_run(run: Run) -> None:
+    keys = ("workload", "shapes", "dtype", "device_kind", "profiled_steps")
+    shapes = {"batch": 2, "seq": 3, "dim": 4, "hidden": 8}
+    assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
+
+
+def test_step_times_are_ordered_integers(run: Run) -> None:
+    step_ns = run.variant("eager")["step_ns"]
+    assert 0 < step_ns["p10"] <= step_ns["median"] <= step_ns["p90"]
+
+
+def test_only_the_compiled_variant_has_a_compile_time(run: Run, compiled: Any) -> None:
+    assert run.variant("eager")["compile_ns"] is None
+    assert compiled["compile_ns"] > 0
+
+
+def test_eager_runs_five_kernels(run: Run) -> None:
+    assert run.variant("eager")["kernels_per_step"] == 5
+
+
+def test_compiling_fuses_two_of_the_five(compiled: Any) -> None:
+    assert compiled["kernels_per_step"] == 4
+
+
+@pytest.mark.usefixtures("compiled")
+def test_the_fused_kernel_is_in_every_profiled_step(run: Run) -> None:
+    names = [event["name"] for event in run.events("compiled")]
+    assert sum("cpp_fused" in name and "gelu_mul" in name for name in names) == 2
+
+
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", ["eager", "compiled"])
+def test_each_step_is_marked_with_the_workloads_name(run: Run, name: str) -> None:
+    assert sum(event["name"] == "mlp_fwd" for event in run.events(name)) == 2
+
+
+def test_a_variant_that_needs_a_gpu_says_so(run: Run) -> None:
+    assert "needs a GPU" in run.variant("fused")["failed"]
+
+
+def test_stdout_ends_with_the_command_that_opens_the_run(run: Run) -> None:
+    assert run.out.endswith(f"fusetui open {run.folder}\n")
+
+
+def test_progress_goes_to_stderr(run: Run) -> None:
+    assert "compiling compiled ... " in run.err
+    assert "compiling" not in run.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workload": "mpl"}, "unknown workload 'mpl': there are mlp, linear"),
+        ({"variants": ["fast"]}, "no variant 'fast': it has eager, compiled, fused, fused-gemm"),
+        ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
+        ({"dtype": "int8"}, "unknown dtype"),
+        ({"steps": 0}, "at least 1"),
+        ({"mode": "fast"}, "unknown mode 'fast': it can be default, reduce-overhead"),
+        ({"expect": ["gemms=3"]}, "'gemms=3' is no guess"),
+        ({"variants": ["fused"]}, "nothing was captured: fused: it needs a GPU"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_leaves_nothing(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CaptureError, match=message):
+        capture(**{"workload": "mlp", "device": "cpu", "out": tmp_path / "a", **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def broken(build: Callable[..., Any]) -> kernels.Workload:
+    """The linear workload with one more variant."""
+    linear = kernels.get("linear")
+    variants = {"broken": kernels.Variant(build), "eager": linear.variants["eager"]}
+    return kernels.Workload(**{**vars(linear), "variants": variants})
+
+
+def capture_broken(
+    build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> list[dict[str, Any]]:
+    workload = broken(build)
+    monkeypatch.setattr(kernels, "get", lambda name: workload)
+    capture("linear", device="cpu", out=folder, shapes=["--rows", "4"], seconds=1e-9)
+    variants: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
+    return variants
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_a_wrong_result_is_reported_and_not_timed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = capture_broken(
+        lambda model: lambda x: 2 * model(x), monkeypatch, tmp_path / "a"
+    )
+    assert "differs from the float32 reference" in first["failed"]
+    assert second["files"] == ["eager.json.gz"]
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_an_exception_in_a_variant_spares_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = capture_broken(lambda model: model.nothing, monkeypatch, tmp_path / "a")
+    assert first["failed"].startswith("AttributeError")
+    assert second["files"] == ["eager.json.gz"]
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_ctrl_c_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(model: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        capture_broken(interrupt, monkeypatch, tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("fast_timing")
+@pytest.mark.parametrize(("guess", "right"), [("kernels=1 gemm=1", True), ("gemm=2", False)])
+def test_a_guess_is_printed_with_what_was_found(
+    guess: str, right: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = Options(variants=["eager"], device="cpu", expect=[guess], seconds=1e-9)
+    outcome = run_capture("linear", options, out=tmp_path / "a")
+    assert outcome.right is right
+    lines = capsys.readouterr().out.splitlines()
+    assert f"{'=' if right else '!'} eager gemm: guess {guess[-1]}, found 1" in lines
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    capture(
+        "mlp",
+        variants=["eager"],
+        device="cpu",
+        shapes=TINY,
+        out=folder,
+        backward=True,
+        seconds=1e-9,
+    )
+    run = Run(folder, "", "")
+    names = [event["name"] for event in run.events("eager")]
+    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (3, 3)
+    assert run.record["backward"] is True
+    assert 0 <= run.variant("eager")["max_gradient_error"] < 0.03
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_what_is_recorded_can_be_chosen(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    capture(
+        "linear",
+        variants=["eager"],
+        device="cpu",
+        out=folder,
+        stack=True,
+        record_shapes=False,
+        memory=True,
+        scrub=True,
+        seconds=1e-9,
+    )
+    trace = json.loads(gzip.decompress((folder / "eager.json.gz").read_bytes()))
+    events = trace["traceEvents"]
+    assert any(event.get("cat") == "python_function" for event in events)
+    assert any(event["name"] == "[memory]" for event in events)
+    assert not any("Input Dims" in event.get("args", {}) for event in events)
+    assert not any(name.startswith("/") for name in (event["name"] for event in events))
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_the_weights_of_a_variant_are_told(tmp_path: Path) -> None:
+    options = Options(variants=["loop", "masked"], device="cpu", seconds=1e-9, dtype="float32")
+    record, _ = measure("partitioned-linear", options, out=tmp_path / "a", progress=Progress())
+    blocks, biases = 32 * 32 * 32 * 4, 32 * 32 * 4
+    assert [v.weight_bytes for v in record.measured] == [blocks + biases, 64 * blocks + biases]
+
+
+def test_too_large_a_workload_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"linear cannot be set up: it ran out of memory"):
+        capture("linear", device="cpu", shapes=[f"--rows={2**50}"], out=tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_a_machine_without_a_compiler_measures_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    def compile_nothing(call: Any, **options: Any) -> Any:
+        def fail(*args: Any) -> Any:
+            raise InvalidCxxCompiler
+
+        return fail
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    capture("linear", device="cpu", out=tmp_path / "a", seconds=1e-9)
+    eager, compiled = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
+    assert eager["files"] == ["eager.json.gz"]
+    assert "no C++ compiler: install" in compiled["failed"]

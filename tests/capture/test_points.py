@@ -1,0 +1,82 @@
+"""The points of a sweep."""
+
+import pytest
+
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.points import as_arguments, describe_point, parse_sizes, parse_sweep
+
+AXES = ["batch", "n"]
+PRESETS = {"paper-n": "n=2,4,...,16"}
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("64", (64,)),
+        ("64,128,...,1024", (64, 128, 256, 512, 1024)),
+        ("2,4,...,10", (2, 4, 6, 8, 10)),
+        ("3,9,...,81", (3, 9, 27, 81)),
+        ("5,10,20,...,80", (5, 10, 20, 40, 80)),
+        ("7,7,3", (7, 3)),
+    ],
+)
+def test_dots_go_on_by_factor_or_by_difference(text: str, sizes: tuple[int, ...]) -> None:
+    assert parse_sizes("batch", text) == sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("64,...,128", "two sizes come before"),
+        ("64,128,...", "one behind it"),
+        ("64,128,...,200", "never comes to 200"),
+        ("128,64,...,2", "never comes to 2"),
+        ("0", "positive whole numbers, not '0'"),
+        ("", "not ''"),
+    ],
+)
+def test_sizes_that_are_none_are_told(text: str, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        parse_sizes("batch", text)
+
+
+@pytest.mark.parametrize("texts", [["batch=1,2 n=3,4"], ["batch=1,2", "n=3,4"]])
+def test_several_axes_give_every_combination(texts: list[str]) -> None:
+    points = parse_sweep(texts, AXES, {})
+    assert [describe_point(point) for point in points] == [
+        "batch=1,n=3",
+        "batch=1,n=4",
+        "batch=2,n=3",
+        "batch=2,n=4",
+    ]
+
+
+def test_a_preset_is_a_sweep_with_a_name() -> None:
+    points = parse_sweep(["batch=1", "paper-n"], AXES, PRESETS)
+    assert [point["n"] for point in points] == [2, 4, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["paper-x"], "neither axis=sizes nor a preset: its presets are paper-n"),
+        (["dim=3"], "unknown axis 'dim': there are batch, n"),
+        (["n=1", "n=2"], "names n twice"),
+        (["batch=1,2,...,100 n=1,2,...,100"], "between 1 and 1000 points, not 10000"),
+    ],
+)
+def test_a_wrong_sweep_is_told(texts: list[str], message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        parse_sweep(texts, AXES, PRESETS)
+
+
+def test_a_point_becomes_shape_options() -> None:
+    assert as_arguments({"batch": 1, "n": 2}) == ["--batch=1", "--n=2"]
+
+
+def test_every_preset_of_the_workloads_is_a_sweep() -> None:
+    kernels = pytest.importorskip("fusetui.kernels")
+    pytest.importorskip("torch", reason="the workloads are torch modules")
+    for workload in kernels.workloads():
+        for preset in workload.sweeps:
+            assert len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps)) >= 6

@@ -1,0 +1,37 @@
+"""The progress lines."""
+
+import io
+import re
+import time
+
+import pytest
+
+from fusetui.capture import progress
+from fusetui.capture.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_file_gets_one_plain_line_per_phase() -> None:
+    stream = io.StringIO()
+    with Progress(stream).phase("compiling mlp"):
+        pass
+    assert re.fullmatch(r"compiling mlp \.\.\. \d\.\d s\n", stream.getvalue())
+
+
+def test_a_terminal_sees_the_time_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.01)
+    stream = Terminal()
+    with Progress(stream).phase("compiling mlp"):
+        time.sleep(0.1)
+    assert "\rcompiling mlp ... 0 s " in stream.getvalue()
+
+
+def test_a_phase_that_fails_ends_its_line() -> None:
+    stream = io.StringIO()
+    with pytest.raises(ValueError, match="no"), Progress(stream).phase("compiling mlp"):
+        raise ValueError("no")
+    assert stream.getvalue() == "compiling mlp ... stopped\n"

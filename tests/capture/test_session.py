@@ -1,0 +1,78 @@
+"""The context manager for a training loop."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fusetui.capture
+from fusetui.capture.errors import CaptureError
+
+pytestmark = pytest.mark.torch
+
+
+def loop(folder: Path, length: int, **options: object) -> None:
+    torch = pytest.importorskip("torch", reason="capture runs torch")
+    x = torch.ones(3, 3)
+    with fusetui.capture.profile(folder, device="cpu", **options) as session:  # type: ignore[arg-type]
+        for _ in range(length):
+            _ = x @ x
+            session.step()
+
+
+def test_a_loop_becomes_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop(tmp_path / "a", 12)
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    (variant,) = record["variants"]
+    assert (record["profiled_steps"], variant["kernels_per_step"]) == (3, 1)
+    assert (variant["step_ns"]["n"], variant["files"]) == (6, ["train.json.gz"])
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"Open it with: fusetui open {tmp_path / 'a'}\n")
+
+
+def test_only_the_wanted_steps_are_in_the_trace(tmp_path: Path) -> None:
+    loop(tmp_path / "a", 9, steps=2, skip=4)
+    trace = json.loads(gzip.decompress((tmp_path / "a" / "train.json.gz").read_bytes()))
+    names = [event["name"] for event in trace["traceEvents"]]
+    assert [name for name in names if "ProfilerStep" in name] == [
+        "ProfilerStep#5",
+        "ProfilerStep#6",
+    ]
+
+
+def test_a_short_loop_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop(tmp_path / "a", 4)
+    assert "after 4 steps: 2 of 3 were recorded" in capsys.readouterr().err
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["variants"][0]["step_ns"] is None
+
+
+def test_a_loop_without_a_recorded_step_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="after 1 steps, before one was recorded"):
+        loop(tmp_path / "a", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match="stop"),
+        fusetui.capture.profile(tmp_path / "a", device="cpu"),
+    ):
+        raise ValueError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_guesses_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop(tmp_path / "a", 6, expect=["gemm=2"])
+    assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
+
+
+def test_importing_capture_loads_no_torch() -> None:
+    modules = "fusetui.capture, fusetui.capture.command, fusetui.capture.expect"
+    script = f"import {modules}, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-P", "-c", script], check=True)

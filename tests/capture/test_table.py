@@ -1,0 +1,102 @@
+"""The closing table."""
+
+from dataclasses import replace
+
+import pytest
+
+from fusetui.capture.record import FORMAT, Failed, Measured, RunRecord, StepTime
+from fusetui.capture.table import closing_table, format_ns
+
+
+def measured(name: str, median_ns: int) -> Measured:
+    step_ns = StepTime(median_ns, median_ns, median_ns, 10)
+    return Measured(
+        name=name,
+        step_ns=step_ns,
+        compile_ns=None,
+        compile_cached=None,
+        peak_memory_bytes=None,
+        max_error=0.00123,
+        kernels_per_step=5,
+        files=(f"{name}.json.gz",),
+        weight_bytes=1536,
+    )
+
+
+def record(*variants: Measured | Failed, device_kind: str = "cuda") -> RunRecord:
+    return RunRecord(
+        format=FORMAT,
+        created="2026-01-31T17:45:00+00:00",
+        workload="mlp",
+        summary="an MLP",
+        shapes={"batch": 4},
+        shapes_shrunk=device_kind == "cpu",
+        dtype="bfloat16",
+        device="Some Device",
+        device_kind=device_kind,
+        versions={"torch": "2"},
+        seed=0,
+        profiled_steps=3,
+        variants=variants,
+    )
+
+
+def test_rows_compare_with_the_first_variant_that_ran() -> None:
+    table = closing_table(
+        record(Failed("a", "no."), measured("b", 3_000_000), measured("c", 10**6))
+    )
+    assert [line.split() for line in table.splitlines()[3:6]] == [
+        ["a", "-", "-", "-", "-", "-"],
+        ["b", "3", "ms", "1.00x", "5", "1.5", "KiB", "0.0012"],
+        ["c", "1", "ms", "3.00x", "5", "1.5", "KiB", "0.0012"],
+    ]
+
+
+def test_the_columns_are_aligned() -> None:
+    table = closing_table(record(measured("a", 1000), measured("longer", 999_000)))
+    assert len({len(line) for line in table.splitlines()[2:5]}) == 1
+
+
+def test_a_failed_variant_says_why_below() -> None:
+    table = closing_table(record(measured("a", 1000), Failed("fused", "it needs a GPU.")))
+    assert table.endswith("fused: it needs a GPU.")
+
+
+def test_the_title_tells_what_was_run() -> None:
+    table = closing_table(record(measured("a", 1000)))
+    assert table.startswith("mlp on cuda (Some Device), bfloat16, batch=4\n")
+
+
+def test_on_a_cpu_it_says_that_shapes_are_smaller() -> None:
+    assert "smaller than on a GPU" in closing_table(record(measured("a", 1), device_kind="cpu"))
+
+
+def test_the_title_tells_of_training_and_mode() -> None:
+    trained = replace(record(measured("a", 1)), backward=True, mode="reduce-overhead")
+    title = closing_table(trained).splitlines()[0]
+    assert title.endswith("batch=4, forward and backward, mode reduce-overhead")
+
+
+def test_a_doubtful_measurement_has_a_note() -> None:
+    busy = replace(measured("a", 1000), step_ns=StepTime(1000, 900, 5000, 10), settled=False)
+    table = closing_table(record(busy))
+    assert "a: its step time had not settled" in table
+    assert "a: its steps took from 900 ns to 5 us: something else was running." in table
+
+
+def test_recompiling_has_a_note() -> None:
+    table = closing_table(record(replace(measured("a", 1000), recompilations=2)))
+    assert "a: compiled 2 more graphs after the first step." in table
+
+
+def test_a_step_that_was_never_timed_has_no_speed_up() -> None:
+    table = closing_table(record(replace(measured("a", 1), step_ns=None), measured("b", 1000)))
+    assert [line.split()[1] for line in table.splitlines()[3:5]] == ["-", "1"]
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (1_310_000, "1.31 ms"), (2 * 10**9, "2 s")],
+)
+def test_durations_have_three_digits(duration_ns: int, text: str) -> None:
+    assert format_ns(duration_ns) == text

@@ -1,0 +1,102 @@
+"""The user's own callables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusetui.capture.command import capture
+from fusetui.capture.errors import CaptureError
+
+torch = pytest.importorskip("torch", reason="capture runs torch")
+user = pytest.importorskip("fusetui.capture.user", reason="needs torch")
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
+
+
+def variants(target: str, folder: Path, **options: Any) -> list[dict[str, Any]]:
+    capture(target, device="cpu", out=folder, seconds=1e-9, **options)
+    found: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
+    return found
+
+
+def test_a_file_with_a_dict_of_functions(code: Path, tmp_path: Path) -> None:
+    first, second = variants(f"{code}:build", tmp_path / "a")
+    assert (first["name"], first["max_error"]) == ("function", None)
+    assert (second["name"], second["max_error"]) == ("pair", 3.0)
+
+
+def test_a_module_is_found_in_the_working_directory(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(variants("ways:build", tmp_path / "a")) == 2
+
+
+def test_whole_numbers_are_shapes(code: Path, tmp_path: Path) -> None:
+    variants(f"{code}:build", tmp_path / "a", shapes=["--batch", "2"])
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["shapes"] == {"batch": 2, "dim": 3}
+    assert record["summary"] == "Two ways to multiply."
+
+
+def test_they_can_be_swept(code: Path, tmp_path: Path) -> None:
+    folder = capture(
+        f"{code}:build", device="cpu", sweep=["batch=1,2"], seconds=1e-9, out=tmp_path / "a"
+    )
+    assert (folder / "batch=2" / "pair.json.gz").exists()
+
+
+def test_a_training_step_needs_a_result_with_a_gradient(code: Path, tmp_path: Path) -> None:
+    first, second = variants(f"{code}:build", tmp_path / "a", backward=True)
+    assert "failed" not in first | second
+    with pytest.raises(CaptureError, match="does not require grad"):
+        variants(f"{code}:typed", tmp_path / "b", backward=True)
+
+
+def test_device_and_dtype_are_passed(code: Path, tmp_path: Path) -> None:
+    (only,) = variants(f"{code}:typed", tmp_path / "a", dtype="bf16")
+    assert only["kernels_per_step"] == 1
+
+
+def test_an_exception_in_a_function_spares_the_others(code: Path, tmp_path: Path) -> None:
+    broken, fine = variants(f"{code}:broken", tmp_path / "a")
+    assert broken["failed"] == "ValueError: no luck (ways.py, line 12)"
+    assert fine["files"] == ["fine.json.gz"]
+
+
+def test_a_compiled_function_has_a_compile_time(code: Path, tmp_path: Path) -> None:
+    (only,) = variants(f"{code}:graph_breaks", tmp_path / "a")
+    assert only["compile_ns"] > 0
+    assert only["recompilations"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("absent", {}, "has no function 'absent'"),
+        ("leaves", {}, r"leaves failed: SystemExit: 3 \(ways.py, line 20\)"),
+        ("nothing", {}, "returned int: it must return a function"),
+        ("build", {"shapes": ["--rows=3"]}, "unknown option --rows: this workload has --batch"),
+        ("build", {"variants": ["fast"]}, "has no variant 'fast': it has function, pair"),
+        ("build", {"mode": "max-autotune"}, "--mode is for the built-in workloads"),
+        ("build", {"dtype": "bf16"}, "--dtype has no effect"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence_and_leaves_nothing(
+    code: Path, tmp_path: Path, name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CaptureError, match=message):
+        variants(f"{code}:{name}", tmp_path / "a", **options)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ""] in ([], ["__pycache__"])
+
+
+@pytest.mark.parametrize("target", ["no_such_file.py:build", "no_such_module:build"])
+def test_what_cannot_be_imported_is_told(target: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"cannot be imported: .*no.such"):
+        capture(target, device="cpu", out=tmp_path / "a")
+
+
+def test_names_must_be_names_of_files() -> None:
+    with pytest.raises(CaptureError, match="use letters, digits"):
+        user.functions_of({"../x": print}, "f.py:build")

@@ -1,0 +1,158 @@
+"""What cannot be read ends in one sentence and exit code 2, what can be read in part says so."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+File = Callable[..., Path]
+COMMANDS = ["summary", "kernels", "ops"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "no such file"),
+        (b"", "is empty"),
+        (b"hello", "no JSON"),
+        (b"\x7fELF\x00", "no JSON"),
+        (b'{"a": 1}', "no traceEvents"),
+        (b'{"schema": "1.1.1", "nodes": []}', "execution trace"),
+        (b"[1, 2]", "not of trace events"),
+        (gzip.compress(b"hello"), "no JSON"),
+        (gzip.compress(b'{"traceEvents": []}')[:12], "gzip"),
+        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0)[:30], "gzip"),
+    ],
+)
+def test_no_trace(
+    fusetui: Run, tmp_path: Path, command: str, content: bytes | None, says: str
+) -> None:
+    path = tmp_path / "trace.json"
+    if content is not None:
+        path.write_bytes(content)
+    found = fusetui(command, path)
+    assert (found.code, found.out) == (2, "")
+    assert says in found.sentence
+    assert str(path) in found.sentence
+
+
+def test_folders(fusetui: Run, tmp_path: Path, trace_file: File) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "without traces" in fusetui("summary", empty).sentence
+    trace_file("a.json")
+    assert fusetui("summary", tmp_path).code == 0
+    trace_file("b.json")
+    found = fusetui("summary", tmp_path)
+    assert found.code == 2
+    assert "a.json, b.json" in found.sentence
+
+
+def test_unknown_sample(fusetui: Run) -> None:
+    found = fusetui("summary", "sample:nothing")
+    assert found.code == 2
+    assert "mlp-eager" in found.sentence
+
+
+@pytest.mark.parametrize(
+    "command", [["summary"], ["kernels"], ["ops"], ["check", "--expect=gemm=9"]]
+)
+def test_truncated_gzip(fusetui: Run, trace_file: File, command: list[str]) -> None:
+    path = trace_file()
+    whole = gzip.compress(path.read_bytes(), compresslevel=0)
+    path.write_bytes(whole[:-1000])
+    found = fusetui(*command, path)
+    assert found.code == 2
+    assert "ends early, at byte" in found.sentence
+    assert "cannot be verified" in found.sentence
+    assert found.out
+    assert fusetui("summary", path, "--json").json["complete"] is False
+
+
+def test_truncated_trace(fusetui: Run, trace_file: File) -> None:
+    path = trace_file()
+    path.write_bytes(path.read_bytes()[:-100])
+    found = fusetui("summary", path, "--json")
+    assert found.code == 0
+    assert found.json["complete"] is False
+    assert "ends early in the event at byte" in found.sentence
+    assert "38 events could be read" in found.sentence
+
+
+def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    good = '{"ph": "X", "name": "a", "ts": 1, "dur": 1}'
+    path.write_text(f'{{"traceEvents": [{good}, {{"ph": "X", "name": "a"b"}}, {good}]}}')
+    found = fusetui("summary", path, "--json")
+    assert found.code == 0
+    assert found.json["events_skipped"] == 1
+    assert "1 of 3 events could not be read; the first is at byte 62" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sumary"], "no such command"),
+        (["summary"], "missing argument"),
+        (["summary", "--jsn", "x"], "no such option"),
+        (["kernels", "x", "--top", "-1"], "--top"),
+        (["check", "x"], "--expect"),
+        (["check", "x", "--expect", "gem=3"], "gemm=3"),
+        (["check", "x", "--expect", ""], "empty"),
+        (["diff", "x"], "second trace"),
+        (["diff", "x", "y", "--json", "--markdown"], "not both"),
+        (["open", "x"], "needs a terminal"),
+        (["decode"], "missing argument"),
+        (["decode", "-"], "standard input"),
+    ],
+)
+def test_wrong_use(fusetui: Run, arguments: list[str], says: str) -> None:
+    found = fusetui(*arguments)
+    assert (found.code, found.out) == (2, "")
+    assert says in found.sentence
+
+
+def test_unknown_workload(fusetui: Run) -> None:
+    pytest.importorskip("torch", reason="capture asks for torch first")
+    found = fusetui("capture", "nothing")
+    assert found.code == 2
+    assert "mlp" in found.err.splitlines()[-1]
+    assert "Traceback" not in found.err
+
+
+def test_pipe_that_closes(trace_file: File) -> None:
+    """As in `fusetui decode ... | head -0`: not a word, and the exit code of SIGPIPE."""
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run(
+        [sys.executable, "-P", "-m", "fusetui", "ops", str(trace_file())],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert (run.returncode, run.stderr) == (141, b"")
+
+
+def test_interrupt() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "fusetui", "decode", "a", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as run:
+        with pytest.raises(subprocess.TimeoutExpired):
+            run.wait(1.5)  # it waits for more names
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=30)
+    assert (run.returncode, err) == (130, b"")

@@ -1,0 +1,157 @@
+"""`capture` and `open`: what the command line hands over to the parts that do the work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusetui.capture import command
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options, Recording
+
+Run = Callable[..., Any]
+File = Callable[..., Path]
+
+
+@dataclass(frozen=True)
+class Call:
+    workload: str
+    options: Options
+    out: Path | None
+    sweep: Sequence[str]
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """The calls of capture; the workload `bad` fails, of `odd` a guess is wrong."""
+    calls: list[Call] = []
+
+    def run_capture(
+        workload: str, options: Options, *, out: Path | None = None, sweep: Sequence[str] = ()
+    ) -> command.Outcome:
+        calls.append(Call(workload, options, out, sweep))
+        if workload == "bad":
+            raise CaptureError("There is no workload 'bad'.")
+        return command.Outcome(Path("runs/x"), workload != "odd")
+
+    monkeypatch.setattr(command, "run_capture", run_capture)
+    return calls
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], bool, bool]]:
+    """The calls of the app, as if on a terminal."""
+    from fusetui.tui import app
+
+    calls: list[tuple[list[str], bool, bool]] = []
+
+    def run(paths: Sequence[str], *, ascii_only: bool = False, mouse: bool = True) -> int:
+        calls.append((list(paths), ascii_only, mouse))
+        return 0
+
+    monkeypatch.setattr(app, "run", run)
+    monkeypatch.setattr("fusetui.commands.browse.has_terminal", lambda: True)
+    return calls
+
+
+def test_capture_defaults(fusetui: Run, captured: list[Call]) -> None:
+    assert fusetui("capture", "mlp").code == 0
+    assert captured == [Call("mlp", Options(), None, ())]
+
+
+def test_capture_options(fusetui: Run, captured: list[Call]) -> None:
+    words = "capture mlp --variant eager --batch 32 --hidden=64 --device cpu --variant compiled"
+    more = "--steps 5 --dtype float32 --out r --backward --mode max-autotune --stack --no-shapes"
+    assert fusetui(*words.split(), *more.split(), "--memory", "--scrub").code == 0
+    options = Options(
+        variants=("eager", "compiled"),
+        device="cpu",
+        dtype="float32",
+        shapes=("--batch", "32", "--hidden=64"),
+        backward=True,
+        mode="max-autotune",
+        recording=Recording(5, stack=True, shapes=False, memory=True, scrub=True),
+    )
+    assert captured == [Call("mlp", options, Path("r"), ())]
+
+
+def test_capture_sweep(fusetui: Run, captured: list[Call]) -> None:
+    assert fusetui("capture", "mlp", "--sweep", "batch=1,2").code == 0
+    assert captured == [Call("mlp", Options(seconds=0.3), None, ("batch=1,2",))]
+
+
+def test_capture_guess(fusetui: Run, captured: list[Call]) -> None:
+    assert fusetui("capture", "odd", "--expect", "gemm=2", "--seconds", 0.5).code == 1
+    assert captured == [Call("odd", Options(expect=("gemm=2",), seconds=0.5), None, ())]
+
+
+def test_capture_error(fusetui: Run, captured: list[Call]) -> None:
+    found = fusetui("capture", "bad")
+    assert found.code == 2
+    assert found.sentence == "There is no workload 'bad'."
+
+
+def test_capture_and_open(
+    fusetui: Run, captured: list[Call], opened: list[Any], tmp_path: Path, trace_file: File
+) -> None:
+    found = fusetui("capture", "mlp", "--open")
+    assert found.code == 2  # this capture wrote nothing
+    assert "runs/x" in found.sentence
+
+
+def test_open_one(fusetui: Run, opened: list[Any], trace_file: File) -> None:
+    path = str(trace_file())
+    assert fusetui("open", path, "--ascii", "--no-mouse").code == 0
+    assert opened == [([path], True, False)]
+
+
+def test_open_two(fusetui: Run, opened: list[Any], trace_file: File) -> None:
+    a, b = str(trace_file("a.json")), str(trace_file("b.json"))
+    assert fusetui("open", a, b).code == 0
+    assert opened == [([a, b], False, True)]
+
+
+def test_open_sample(fusetui: Run, opened: list[Any]) -> None:
+    assert fusetui("open", "sample:mlp-eager").code == 0
+    ((paths, _, _),) = opened
+    assert paths[0].endswith("mlp-eager.json.gz")
+
+
+def test_open_run_folder(fusetui: Run, opened: list[Any], trace_file: File, tmp_path: Path) -> None:
+    files = [str(trace_file(name)) for name in ("z.json", "a.json")]
+    (tmp_path / "run.json").write_text(
+        '{"variants": [{"files": ["z.json"]}, {"failed": "no"}, {"files": ["a.json", "x"]}]}'
+    )
+    assert fusetui("open", tmp_path).code == 0
+    assert opened == [(files, False, True)]
+
+
+def test_open_folder_with_traces(
+    fusetui: Run, opened: list[Any], trace_file: File, tmp_path: Path
+) -> None:
+    trace_file("b.json")
+    first = str(trace_file("a.json"))
+    found = fusetui("open", tmp_path)
+    assert "holds 2 traces" in found.sentence
+    assert opened == [([first], False, True)]
+
+
+@pytest.mark.parametrize("name", ["nowhere.json", "sample:nothing", "-"])
+def test_open_nothing(fusetui: Run, opened: list[Any], name: str) -> None:
+    found = fusetui("open", name)
+    assert found.code == 2
+    assert found.sentence
+    assert not opened
+
+
+def test_open_needs_a_terminal(fusetui: Run) -> None:
+    found = fusetui("open", "sample:mlp-eager")
+    assert found.code == 2
+    assert "fusetui summary" in found.sentence
+    assert "textual" not in found.out
+    assert sys.stdout is not None

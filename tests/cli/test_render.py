@@ -1,0 +1,73 @@
+"""Tables, widths and the progress bar."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from fusetui.render import progress
+from fusetui.render.table import Column, table
+from fusetui.render.text import cells, fit, size
+
+COLUMNS = (Column("n"), Column("spare", spare=1), Column("name", left=True))
+ROWS = [("1", "x" * 20, "a" * 60), ("22", "y", "b")]
+
+
+def test_wide_table() -> None:
+    assert table(COLUMNS, [("1", "2", "a"), ("22", "3", "bb")], 80).splitlines() == [
+        " n  spare  name",
+        " 1      2  a",
+        "22      3  bb",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 50, 58, 60, 80, 100])
+def test_table_fits(width: int) -> None:
+    lines = table(COLUMNS, ROWS, width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert ("spare" in lines[0]) == (width >= 60)
+    assert ("..." in lines[1]) == (width < 86)
+
+
+def test_cells() -> None:
+    assert cells("abc") == 3
+    assert cells("日本") == 4
+    assert cells("e\u0301") == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"), [(9, "日本語の"), (8, "日本語の"), (7, "日本..."), (3, "...")]
+)
+def test_fit(width: int, shown: str) -> None:
+    assert fit("日本語の", width) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1, "1 byte"), (999, "999 bytes"), (1000, "1 kB"), (3058875, "3.059 MB"), (2 * 10**9, "2 GB")],
+)
+def test_size(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    stream = Terminal()
+    with progress.Bar("reading x.json", stream) as bar:
+        bar.update(1, 2)
+        bar.update(2, 2)  # too soon to draw again
+    assert stream.getvalue() == ("\r\x1b[Kreading x.json  [############------------]  50 %\r\x1b[K")
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_no_bar(stream: io.StringIO) -> None:
+    """Neither off a terminal nor within the first second."""
+    with progress.Bar("reading x.json", stream) as bar:
+        bar.update(1, 2)
+    assert stream.getvalue() == ""

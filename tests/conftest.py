@@ -1,0 +1,65 @@
+"""Fixtures that many tests share: small traces, written as files and opened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusetui.trace import Trace, open_trace
+
+Events = Sequence[dict[str, Any]]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
+    """Writes the text of a trace to a file."""
+
+    def to_file(text: str | bytes) -> Path:
+        path = tmp_path / "trace.json"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return to_file
+
+
+@pytest.fixture
+def trace_of(write: Callable[[str | bytes], Path]) -> Callable[..., Trace]:
+    """Opens events (or the text of a whole file) as a trace; keywords become top-level keys."""
+
+    def opened(events: Events | str | bytes, **keys: Any) -> Trace:
+        if isinstance(events, str | bytes):
+            return open_trace(str(write(events)))
+        return open_trace(str(write(json.dumps({**keys, "traceEvents": list(events)}))))
+
+    return opened
+
+
+@pytest.fixture
+def event() -> Callable[..., dict[str, Any]]:
+    """A slice; what is not given is that of a CPU op of 1 us on thread 1."""
+
+    def make(name: str = "aten::a", ts: object = 0, dur: object = 1, **more: Any) -> dict[str, Any]:
+        plain = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+        return {**plain, "name": name, "ts": ts, "dur": dur, **more}
+
+    return make
+
+
+@pytest.fixture
+def launched(event: Callable[..., dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
+    """A launch call and its kernel on GPU 0, stream 7."""
+
+    def make(
+        number: int, ts: int, kernel_ts: int, dur: int = 10, name: str = "k"
+    ) -> list[dict[str, Any]]:
+        args = {"correlation": number}
+        return [
+            event("cudaLaunchKernel", ts, 2, cat="cuda_runtime", args=args),
+            event(name, kernel_ts, dur, cat="kernel", pid=0, tid=7, args=args),
+        ]
+
+    return make

@@ -1,0 +1,127 @@
+"""How the house is built: which folder may import which, and what a command must not load."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("kernels", "capture", "trace", "tui", "sample_traces")
+DOOR = "cli"
+ARROWS = {
+    DOOR: {"kernels", "capture", "trace", "tui", "sample_traces"},
+    "capture": {"kernels", "trace"},
+    "tui": {"trace"},
+    "kernels": set[str](),
+    "trace": set[str](),
+    "sample_traces": {"capture"},  # make.py alone, which makes the samples
+}
+OUTSIDE = {
+    "trace": {"torch", "triton", "textual", "rich", "typer"},
+    "tui": {"torch", "triton"},
+    "capture": {"textual", "rich", "typer"},
+    "kernels": {"textual", "rich", "typer", "numpy"},
+    "sample_traces": {"torch", "textual", "rich", "typer"},
+}
+LONGEST = 400
+
+
+def files_of(folder: str) -> list[Path]:
+    if folder != DOOR:
+        return sorted((ROOT / folder).rglob("*.py"))
+    door = ROOT / "src" / "fusetui"
+    return [
+        *door.glob("*.py"),
+        *(door / "commands").rglob("*.py"),
+        *(door / "render").rglob("*.py"),
+    ]
+
+
+def module_of(path: Path) -> str:
+    """capture/run.py -> fusetui.capture.run; the door's files lie in src already."""
+    inside = path.relative_to(ROOT).with_suffix("").parts
+    inside = inside[2:] if inside[0] == "src" else inside
+    return ".".join(("fusetui", *inside)).removesuffix(".__init__")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports anywhere in it, also inside functions."""
+    package = module_of(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("folder", ARROWS)
+def test_arrows(folder: str) -> None:
+    for path in files_of(folder):
+        parts = [name.split(".") for name in imports(path) if name.startswith("fusetui.")]
+        reached = {part[1] for part in parts} & set(FOLDERS)
+        assert reached - {folder} <= ARROWS[folder], path
+
+
+@pytest.mark.parametrize("folder", OUTSIDE)
+def test_outside(folder: str) -> None:
+    for path in files_of(folder):
+        if path.parts[-2:] == ("sample_traces", "make.py"):
+            continue
+        reached = {name.split(".")[0] for name in imports(path)}
+        assert not reached & OUTSIDE[folder], path
+        assert not reached & set(FOLDERS), f"{path}: import as fusetui.*"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_linked(folder: str) -> None:
+    link = ROOT / "src" / "fusetui" / folder
+    assert os.readlink(link) == f"../../{folder}"
+    assert (ROOT / folder / "__init__.py").is_file()
+    assert (ROOT / folder / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, DOOR])
+def test_length(folder: str) -> None:
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in files_of(folder)}
+    assert not {path: length for path, length in lengths.items() if length > LONGEST}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        (["--help"], {"torch", "textual", "numpy", "fusetui.trace"}),
+        (["capture", "--help"], {"torch", "textual", "numpy"}),
+        (["decode", "ampere_sgemm_32x32_tn"], {"torch", "textual"}),
+        (["summary", "TRACE"], {"torch", "textual"}),
+        (["kernels", "TRACE", "--json"], {"torch", "textual"}),
+        (["summary", "nowhere.json"], {"torch", "textual"}),
+    ],
+    ids=" ".join,
+)
+def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}]}')
+    arguments = [str(trace) if word == "TRACE" else word for word in arguments]
+    script = (
+        f"import sys; sys.argv = ['fusetui', *{arguments!r}]\n"
+        "from fusetui.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+    loaded = set(run.stdout.splitlines()[-1].split())
+    assert "fusetui.cli" in loaded
+    assert not loaded & forbidden

@@ -1,0 +1,82 @@
+"""What the CPU does around the work: rows for what there is more or less of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import Diff, Kind, Row, diff
+
+Build = Callable[..., Trace]
+
+EAGER = [("aten::linear / aten::t / aten::transpose",), ("aten::linear / aten::mm", "gemm", 20.0)]
+COMPILED = [
+    ("TorchDynamo Cache Lookup",),
+    ("Torch-Compiled Region: 0/0 / AOTDispatcher Runtime Wrapper Prologue",),
+    ("aten::mm", "gemm", 20.0),
+]
+
+
+def dispatch(found: Diff) -> dict[str, Row]:
+    return {row.op: row for row in found.rows if row.on_cpu}
+
+
+def test_dispatch_that_disappeared(build: Build) -> None:
+    rows = dispatch(diff(build(EAGER), build(COMPILED)))
+    row = rows["CPU: aten::t"]
+    assert (row.kind, row.a, row.b, row.a_count, row.b_count) == (
+        Kind.REMOVED,
+        ("aten::t",),
+        (),
+        1,
+        0,
+    )
+    assert row.a_ns == 2000
+
+
+def test_guards_and_prologue_that_appeared(build: Build) -> None:
+    rows = dispatch(diff(build(EAGER), build(COMPILED)))
+    added = {op for op, row in rows.items() if row.kind is Kind.ADDED}
+    assert added == {
+        "CPU: TorchDynamo Cache Lookup",
+        "CPU: Torch-Compiled Region",
+        "CPU: AOTDispatcher Runtime Wrapper Prologue",
+    }
+
+
+def test_beside_a_gpu_dispatch_is_no_part_of_the_sum(build: Build) -> None:
+    assert not any(row.counts for row in dispatch(diff(build(EAGER), build(COMPILED))).values())
+
+
+def test_fewer_launches(build: Build) -> None:
+    gemm = ("aten::mm", "gemm", 20.0)
+    row = dispatch(diff(build([gemm, gemm]), build([gemm])))["CPU: launch calls"]
+    assert (row.kind, row.a_count, row.b_count) == (Kind.REMOVED, 2, 1)
+    assert row.why == "2 -> 1 a step"
+
+
+def test_without_a_gpu_the_work_is_ops_that_compute(build: Build) -> None:
+    a = build([("aten::linear / aten::t",), ("aten::linear / aten::mm", None, 90.0)])
+    b = build([("aten::mm", None, 90.0)])
+    found = diff(a, b)
+    assert [(row.op, row.counts) for row in found.rows] == [
+        ("aten::mm", True),
+        ("CPU: aten::t", True),
+        ("CPU: aten::linear", True),
+    ]
+
+
+def test_without_a_gpu_an_op_that_calls_others_may_still_do_the_work(build: Build) -> None:
+    addmm = ("aten::addmm", [("aten::expand", None, 0.5), ("aten::copy_", None, 1.5)])
+    found = diff(build([addmm]), build([addmm]))
+    assert [row.op for row in found.rows if not row.on_cpu] == ["aten::addmm", "aten::copy_"]
+
+
+def test_a_graph_is_the_same_graph_under_another_hash(build: Build) -> None:
+    def called(name: str) -> Trace:
+        return build([("CompiledFxGraph " + name,), ("aten::mm", "gemm", 20.0)])
+
+    assert "CPU: Torch-Compiled Region" not in dispatch(diff(called("a"), called("a")))
+    one = build([("Torch-Compiled Region: 0/0",), ("aten::mm", "gemm", 20.0)])
+    other = build([("Torch-Compiled Region: 4/1",), ("aten::mm", "gemm", 20.0)])
+    assert dispatch(diff(one, other)) == {}

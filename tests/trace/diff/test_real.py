@@ -1,0 +1,134 @@
+"""Real pairs: captures that ship with the package, and traces from other people's machines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fusetui import sample_traces
+from fusetui.trace import open_trace
+from fusetui.trace.diff import Diff, Kind, Row, diff
+
+SAMPLES = Path(str(sample_traces.__file__)).parent
+ROOT = Path(__file__).parents[3]
+CORPUS = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
+
+Work = Callable[[Diff], list[Row]]
+
+
+def compared(folder: Path, a: str, b: str) -> Diff:
+    paths = [folder / f"{name}.json.gz" for name in (a, b)]
+    if not all(path.exists() for path in paths):
+        pytest.skip(f"{a} and {b} are not in {folder}; FUSETUI_TRACES names the corpus")
+    return diff(*(open_trace(str(path)) for path in paths))
+
+
+def op_kinds(rows: list[Row], *ops: str) -> set[Kind]:
+    return {row.kind for row in rows if row.op in ops}
+
+
+def test_mlp_compiled_fuses_gelu_and_mul(work: Work) -> None:
+    rows = work(compared(SAMPLES, "mlp-eager", "mlp-compiled"))
+    (fused,) = [row for row in rows if row.kind is Kind.FUSED]
+    assert fused.op == "aten::gelu + aten::mul"
+    assert "fused" in fused.b[0]
+    assert "its name lists gelu and mul" in fused.why
+
+
+def test_mlp_compiled_keeps_its_three_gemms(work: Work) -> None:
+    rows = work(compared(SAMPLES, "mlp-eager", "mlp-compiled"))
+    gemms = [row for row in rows if "mm" in row.op or "linear" in row.op]
+    assert len(gemms) == 3
+    assert all(row.a and row.b for row in gemms)
+
+
+def test_mlp_compiled_has_less_dispatch_and_new_guards() -> None:
+    rows = compared(SAMPLES, "mlp-eager", "mlp-compiled").rows
+    kinds = {row.op: row.kind for row in rows if row.on_cpu}
+    assert kinds["CPU: aten::t"] is kinds["CPU: aten::linear"] is Kind.REMOVED
+    assert kinds["CPU: TorchDynamo Cache Lookup"] is Kind.ADDED
+    assert kinds["CPU: AOTDispatcher Runtime Wrapper Prologue"] is Kind.ADDED
+    assert kinds["CPU: ## Call CompiledFxGraph ##"] is Kind.ADDED
+
+
+def test_linear_compiled_loses_only_its_transpose(work: Work) -> None:
+    found = compared(SAMPLES, "linear-eager", "linear-compiled")
+    assert op_kinds(work(found), "aten::addmm") <= {Kind.SAME, Kind.FASTER, Kind.SLOWER}
+    assert any(r.op == "CPU: aten::t" and r.kind is Kind.REMOVED for r in found.rows)
+
+
+def test_attention_in_one_kernel_and_in_three(work: Work) -> None:
+    names = "pair_attention_unfused_h100", "pair_attention_fused_mi300"
+    (row,) = work(compared(CORPUS, *names))
+    assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 3, 1)
+    (row,) = work(compared(CORPUS, *names[::-1]))
+    assert (row.kind, row.a_count, row.b_count) == (Kind.SPLIT, 1, 3)
+
+
+def test_a_mixture_of_experts_in_four_kernels_and_in_one(work: Work) -> None:
+    (row,) = work(compared(CORPUS, "pair_moe_unfused_mi300", "pair_moe_fused_h100"))
+    assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 4, 1)
+
+
+def test_one_model_on_two_makers_gpus(work: Work) -> None:
+    found = compared(CORPUS, "h100_bert-small", "mi300_bert-small")
+    kinds = Counter(row.kind for row in work(found))
+    assert not kinds.keys() & {Kind.ADDED, Kind.REMOVED, Kind.FUSED, Kind.SPLIT}
+    assert op_kinds(work(found), "aten::addmm") == {Kind.REPLACED}
+    assert found.notes[0].startswith("devices differ: NVIDIA H100")
+
+
+def test_two_training_runs_close_their_sum() -> None:
+    sums = compared(CORPUS, "a100_train_diff_control", "v100_train_diff_test").accounting
+    assert sums.step_ns == sums.rows_ns + sums.idle_ns + sums.not_explained_ns == 37_856_000
+
+
+def planted(tmp_path: Path, change: Callable[[list[dict[str, Any]]], None]) -> Diff:
+    """A real trace against a copy of itself that was edited."""
+    path = CORPUS / "h100_bert-small.json.gz"
+    if not path.exists():
+        pytest.skip("the corpus of real traces is not here; FUSETUI_TRACES names its folder")
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    change(document["traceEvents"])
+    edited = tmp_path / "edited.json"
+    edited.write_text(json.dumps(document))
+    return diff(open_trace(str(path)), open_trace(str(edited)))
+
+
+def kernels(events: list[dict[str, Any]], word: str) -> list[dict[str, Any]]:
+    found = [e for e in events if e.get("cat") == "kernel" and word in e["name"]]
+    return sorted(found, key=lambda e: e["ts"])
+
+
+def test_one_kernel_made_slower_is_the_only_change(tmp_path: Path) -> None:
+    def slower(events: list[dict[str, Any]]) -> None:
+        kernels(events, "GeluCUDAKernel")[2]["dur"] *= 1.2
+
+    changed = [row for row in planted(tmp_path, slower).rows if row.kind is not Kind.SAME]
+    assert [(row.kind, row.op) for row in changed] == [(Kind.SLOWER, "aten::gelu")]
+
+
+def test_one_kernel_taken_out_is_the_only_change(tmp_path: Path, work: Work) -> None:
+    def removed(events: list[dict[str, Any]]) -> None:
+        events.remove(kernels(events, "GeluCUDAKernel")[2])
+
+    changed = [row for row in work(planted(tmp_path, removed)) if row.kind is not Kind.SAME]
+    assert [(row.kind, row.op) for row in changed] == [(Kind.REMOVED, "aten::gelu")]
+
+
+def test_a_sync_put_in_is_the_only_change(tmp_path: Path) -> None:
+    def synced(events: list[dict[str, Any]]) -> None:
+        step = next(e for e in events if str(e.get("name")).startswith("ProfilerStep"))
+        place = {"pid": step["pid"], "tid": step["tid"], "ts": step["ts"] + step["dur"] - 20}
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "dur": 10}
+        events.append({**call, **place})
+
+    changed = [row for row in planted(tmp_path, synced).rows if row.kind is not Kind.SAME]
+    assert [(row.kind, row.op) for row in changed] == [(Kind.ADDED, "CPU: cudaStreamSynchronize")]

@@ -1,0 +1,95 @@
+"""The diff as JSON, as a table and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import Diff, by_effect, diff, to_markdown, to_text
+
+Build = Callable[..., Trace]
+
+FUSED = "triton_poi_fused_gelu_mul_0"
+A = [("aten::mm", "gemm", 20.0), ("aten::gelu", "g", 8.0), ("aten::mul", "m", 6.0)]
+B = [("aten::mm", "gemm", 20.0), (FUSED, FUSED, 7.0)]
+
+
+def changed(build: Build) -> Diff:
+    return diff(build(A), build(B))
+
+
+def line(text: str, word: str) -> str:
+    return next(line for line in text.splitlines() if word in line)
+
+
+def test_json_has_the_keys_of_the_contract(build: Build) -> None:
+    found = json.loads(json.dumps(changed(build).to_json()))
+    assert {"a", "b", "step_ns", "rows"} <= found.keys()
+    assert set(found["step_ns"]) == {"a", "b", "ratio", "low", "high"}
+    row = next(row for row in found["rows"] if row["kind"] == "fused")
+    assert (row["op"], row["a"], row["b"]) == ("aten::gelu + aten::mul", ["g", "m"], [FUSED])
+    assert (row["a_ns"], row["b_ns"], row["a_count"], row["b_count"]) == (14_000, 7_000, 2, 1)
+
+
+def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
+    changes = [abs(row.change_ns) for row in by_effect(changed(build).rows) if row.counts]
+    assert changes == sorted(changes, reverse=True)
+
+
+def test_the_first_line_is_the_answer(build: Build) -> None:
+    first = to_text(changed(build), 200).splitlines()[0]
+    assert "B is " in first
+    assert "% faster (" in first
+    assert "5 steps)" in first
+
+
+def test_marks_tell_the_direction_without_colour(build: Build) -> None:
+    text = to_text(changed(build))
+    assert line(text, "aten::mm").startswith("  ~ ")
+    assert line(text, "aten::gelu + aten::mul").startswith("  - ")
+    text = to_text(diff(build(B), build(A)))
+    assert line(text, "split").startswith("  + ")
+
+
+def test_the_sum_is_closed_in_front_of_the_reader(build: Build) -> None:
+    text = to_text(changed(build))
+    for word in ("idle", "not explained", "= the sum of all above"):
+        assert word in text
+
+
+def test_no_line_is_wider_than_asked(build: Build) -> None:
+    for width in (60, 80, 118):
+        assert max(map(len, to_text(changed(build), width).splitlines())) <= width
+
+
+def test_repeated_rows_are_one_line(build: Build) -> None:
+    trace = build(A * 12)
+    assert "x12" in line(to_text(diff(trace, trace)), "aten::gelu")
+
+
+def test_of_many_lines_the_largest_are_shown(build: Build) -> None:
+    many = [(f"my::op{n}", f"kernel{n}", 5.0 + n) for n in range(30)]
+    text = to_text(diff(build(many), build(many[:1])), limit=4)
+    assert "27 lines of smaller effect" in text
+    assert "my::op29" in text
+
+
+def test_hostile_names_are_escaped(build: Build) -> None:
+    evil = "evil\x1b[2J\nkernel|`<b>"
+    found = diff(build([("aten::mm\x07", evil)]), build([("aten::add", "k")]))
+    for text in (to_text(found), to_markdown(found)):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+    assert "evil\n" not in to_text(found)
+
+
+def test_markdown_is_a_table_whose_cells_names_cannot_break(build: Build) -> None:
+    found = diff(build([("aten::mm", "a|b`c")]), build([("aten::add", "k")]))
+    row = line(to_markdown(found), "aten::mm")
+    assert "a\\|b\\`c" in row
+    assert row.replace("\\|", "").count("|") == 6
+
+
+def test_markdown_leaves_out_what_is_the_same(build: Build) -> None:
+    assert "aten::mm" not in to_markdown(changed(build))

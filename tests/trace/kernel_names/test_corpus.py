@@ -1,0 +1,56 @@
+"""Every name of the corpus: how much is decoded, and that it is right.
+
+The corpus is a list of real kernel names with what is certain about each. It is not part of the
+repository; FUSETUI_TRACES points at the folder of traces beside it.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fusetui.trace.kernel_names import decode
+
+ROOT = Path(__file__).resolve().parents[3]
+TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
+CORPUS = TRACES.parent / "kernel_names.jsonl"
+
+
+@pytest.fixture(scope="module")
+def counts():
+    if not CORPUS.is_file():
+        pytest.skip(f"no corpus at {CORPUS}: set FUSETUI_TRACES")
+    total = Counter()
+    for line in CORPUS.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        total.update(compare(row["name"], row["family"], row["expect"]))
+    print(f"\n{dict(total)}")
+    return total
+
+
+def compare(name, family, expected):
+    found = decode(name)
+    json_found = json.loads(json.dumps(found.to_json())) if found else {"family": "other"}
+    given = [key for key in expected if key in json_found]
+    wrong = [key for key in given if json_found[key] != expected[key]]
+    return {
+        "names": 1,
+        "families right": json_found["family"] == family,
+        "certain": len(expected),
+        "given": len(given),
+        "wrong": len(wrong),
+    }
+
+
+def test_families(counts):
+    assert counts["families right"] >= 0.99 * counts["names"]
+
+
+def test_certain_fields_are_given(counts):
+    assert counts["given"] >= 0.98 * counts["certain"]
+
+
+def test_given_fields_are_right(counts):
+    assert counts["wrong"] <= 0.005 * counts["given"]

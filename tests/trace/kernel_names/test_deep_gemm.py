@@ -1,0 +1,26 @@
+"""DeepGEMM."""
+
+ARGS = (
+    "0u, 4096u, 1024u, 1u, 256u, 128u, 128u, 128u, 128u, 128u, 3u, 128u, 256u, 2u, true, 132u, "
+    "(deep_gemm::GemmType)0, Identity"
+)
+
+
+def test_known_form(says):
+    says(
+        f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, {ARGS}>(float*)",
+        family="deep-gemm",
+        op="gemm",
+        arch="sm90",
+        tile_m=256,
+        tile_n=128,
+        tile_k=128,
+        stages=3,
+        dtype_a="fp8_e4m3",
+    )
+
+
+def test_other_argument_lists_stay_open(says):
+    says(f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<{ARGS}>(float*)", op="gemm", tile_m=None)
+    says("void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 1u>(float*)", tile_m=None)
+    says("void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u>(int)", arch="sm90", dtype_a=None)

@@ -1,0 +1,66 @@
+"""Inductor's kernels, in Triton and in C++."""
+
+import pytest
+
+from fusetui.trace.kernel_names import decode
+
+
+def test_pointwise(says):
+    says(
+        "triton_poi_fused__unsafe_view_gelu_mul_0",
+        family="inductor-triton",
+        op="elementwise",
+        kernel_category="pointwise",
+        fused_ops=("_unsafe_view", "gelu", "mul"),
+        short="gelu*mul (fused 0)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "ops"),
+    [
+        ("triton_red_fused_mean_mul_3", "reduction", ("mean", "mul")),
+        ("triton_per_fused_native_layer_norm_12", "persistent_reduction", ("native_layer_norm",)),
+        ("triton_tem_fused_bmm_7", "template", ("bmm",)),
+        ("triton_for_fused_2", "foreach", None),
+        ("triton_spl_fused_cumsum_1", "split_scan", ("cumsum",)),
+        ("triton_poi_fused_0", "pointwise", None),
+        ("triton_poi_fused_add_copy__1", "pointwise", ("add", "copy_")),
+        ("triton_poi_fused_add_0_0d1d2de", "pointwise", ("add",)),
+    ],
+)
+def test_categories(says, name, category, ops):
+    says(name, kernel_category=category, fused_ops=ops)
+
+
+def test_cpu(says):
+    says(
+        "graph_0_cpp_fused_gelu_mul_0",
+        family="inductor-cpp",
+        kernel_category="cpp",
+        fused_ops=("gelu", "mul"),
+        op=None,
+    )
+    says("cpp_fused_gelu_mul_0", short="gelu*mul (cpp 0)")
+    says(
+        "cpp_fused__unsafe_view_gelu_mul_view_3", fused_ops=("_unsafe_view", "gelu", "mul", "view")
+    )
+
+
+def test_unnamed(says):
+    says("triton__0d1d2d3d", family="inductor-triton", kernel_category=None)
+    says("triton_", family="inductor-triton")
+    assert decode("triton_xyz_fused_add_0") is None or (
+        decode("triton_xyz_fused_add_0").family == "triton"
+    )
+
+
+def test_parts_point_at_the_operators(says):
+    name = "triton_poi_fused_add_silu_backward_9"
+    found = says(name, fused_ops=("add", "silu_backward"))
+    assert [name[start:end] for start, end, _ in found.parts] == [
+        "poi",
+        "add",
+        "silu_backward",
+        "9",
+    ]

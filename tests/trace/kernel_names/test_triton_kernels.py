@@ -1,0 +1,41 @@
+"""Hand-written Triton kernels."""
+
+from fusetui.trace.kernel_names import decode
+
+
+def test_matmul_ogs(says):
+    says(
+        "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
+        family="triton",
+        op="gemm",
+        dtype_out="bf16",
+        dtype_a="bf16",
+        dtype_b="mxfp4_e2m1",
+        tile_m=16,
+        tile_n=128,
+        tile_k=256,
+        epilogue="swiglu",
+        split_k=None,
+    )
+
+
+def test_block_sizes(says):
+    says(
+        "_gemm_a8w8_kernel_BLOCK_SIZE_M_128_BLOCK_SIZE_N_64_BLOCK_SIZE_K_32_GROUP_SIZE_M_1",
+        op="gemm",
+        tile_m=128,
+        tile_n=64,
+        tile_k=32,
+    )
+
+
+def test_habits_of_libraries(says):
+    says("_swiglu_bwd_kernel", op="elementwise", pass_="bwd")
+    says("liger_cross_entropy_kernel", op="loss", pass_=None)
+    says("attn_fwd", op="attention", pass_="fwd")
+    says("chunk_fwd_kernel_o", op=None, pass_=None)
+
+
+def test_any_function_name_is_unknown():
+    assert decode("my_function") is None
+    assert decode("Kernel") is None

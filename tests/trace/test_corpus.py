@@ -1,0 +1,142 @@
+"""Real traces, where they are at hand: counts and times must be exact.
+
+FUSETUI_TRACES names the folder; INDEX.tsv in it has the counts, truth.json the times.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fusetui.trace import Trace, open_trace, summary
+from fusetui.trace.aggregates import kernel_totals, self_ns
+from fusetui.trace.categories import Layer
+from fusetui.trace.summary import gpu_times
+
+NEAR = Path(__file__).parents[2].parent / "shared" / "traces"
+FOLDER = Path(os.environ.get("FUSETUI_TRACES", NEAR))
+COUNTS = {
+    "events": "events",
+    "slices": "slices",
+    "kernels": "kernels",
+    "gpu_events": "gpu_events",
+    "gpu_events_linked": "linked",
+}
+SMALL = 3_000_000  # bytes of JSON that a slow reader reads soon enough
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    index: dict[str, str]
+    truth: dict[str, Any]
+    trace: Trace
+
+
+def index() -> list[dict[str, str]]:
+    if not (FOLDER / "INDEX.tsv").is_file():
+        return []
+    with (FOLDER / "INDEX.tsv").open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+ROWS: list[Any] = list(index()) or [
+    pytest.param(
+        {"file": "none"}, marks=pytest.mark.skip(reason=f"there are no traces in {FOLDER}")
+    )
+]
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row["file"])
+def case(request: pytest.FixtureRequest) -> Case:
+    row = request.param
+    truth = json.loads((FOLDER / "truth.json").read_text())
+    return Case(row, truth[row["file"]], open_trace(str(FOLDER / row["file"])))
+
+
+def test_counts(case: Case) -> None:
+    figures = summary(case.trace)
+    assert {key: figures[key] for key in COUNTS} == {
+        key: int(case.index[column]) for key, column in COUNTS.items()
+    }
+    assert figures["complete"]
+    assert figures["events_skipped"] == 0
+    assert sum(track["slices"] for track in figures["tracks"]) == figures["slices"]
+
+
+def test_gpu_times(case: Case) -> None:
+    times = gpu_times(case.trace)
+    assert {
+        "gpu_span_ns": times.span_ns,
+        "gpu_busy_ns": times.busy_ns,
+        "gpu_sum_ns": times.sum_ns,
+    } == {key: case.truth[key] for key in ("gpu_span_ns", "gpu_busy_ns", "gpu_sum_ns")}
+
+
+def test_heaviest_kernels(case: Case) -> None:
+    expected = case.truth["top_kernels"]
+    found = [
+        {"name": total.name, "count": total.count, "total_ns": total.total_ns}
+        for total in kernel_totals(case.trace)
+    ]
+    assert found[: len(expected)] == expected
+
+
+def test_busy_and_idle_make_the_span(case: Case) -> None:
+    trace = case.trace
+    pid = np.array([str(track.pid) for track in trace.tracks] or [""])[trace.track[trace.gpu_rows]]
+    for device in np.unique(pid):
+        times = gpu_times(trace, trace.gpu_rows[pid == device])
+        assert times.busy_ns + times.idle_ns == times.span_ns
+
+
+def test_nesting(case: Case) -> None:
+    trace = case.trace
+    inside = np.flatnonzero(trace.parent >= 0)
+    parent = trace.parent[inside]
+    assert (trace.track[inside] == trace.track[parent]).all()
+    assert (trace.start[parent] <= trace.start[inside]).all()
+    assert (trace.end[parent] >= trace.end[inside]).all()
+    assert ((parent < inside) & (inside < trace.end_row[parent])).all()
+    assert (trace.depth[inside] == trace.depth[parent] + 1).all()
+    assert (self_ns(trace) >= 0).all()
+
+
+def test_streams_are_flat(case: Case) -> None:
+    for track in case.trace.tracks:
+        if track.layer is Layer.STREAM:
+            ends, starts = case.trace.end[track.rows], case.trace.start[track.rows]
+            assert (starts[1:] >= ends[:-1]).all()
+
+
+def test_elements(case: Case) -> None:
+    trace = case.trace
+    for row in np.linspace(0, len(trace) - 1, 12).astype(int).tolist():
+        element = trace.elements.element(int(trace.order[row]))
+        assert element.get("name") == trace.name_of(row)
+        assert element.get("cat", "") == trace.category_of(row)
+
+
+def test_every_time_is_exact(case: Case) -> None:
+    """Against Python's own JSON reader with decimals."""
+    if int(case.index["bytes_json"]) > SMALL:
+        pytest.skip("too large to read slowly")
+    text = gzip.decompress((FOLDER / case.index["file"]).read_bytes())
+    slices = {
+        place: (int(Decimal(event["ts"]) * 1000), int(Decimal(event.get("dur", 0)) * 1000))
+        for place, event in enumerate(json.loads(text, parse_float=Decimal)["traceEvents"])
+        if event["ph"] == "X"
+    }
+    trace = case.trace
+    assert slices == {
+        int(order): (int(start), int(dur))
+        for order, start, dur in zip(trace.order, trace.start, trace.dur, strict=True)
+    }

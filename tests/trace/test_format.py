@@ -1,0 +1,56 @@
+"""Figures and names as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusetui.trace.format import clip, duration, percent, plural, printable
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1000, "1 us"),
+        (41_234, "41.23 us"),
+        (812_345, "812.3 us"),
+        (1_204_000_000, "1.204 s"),
+        (86_400_000_000_000, "86400 s"),
+        (-41_234, "-41.23 us"),
+    ],
+)
+def test_duration(ns: int, text: str) -> None:
+    assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"), [(71, 100, "71 %"), (4, 1000, "0.4 %"), (0, 0, ""), (1, 1, "100 %")]
+)
+def test_percent(part: int, whole: int, text: str) -> None:
+    assert percent(part, whole) == text
+
+
+def test_plural() -> None:
+    assert [plural(n, "kernel") for n in (0, 1, 4330)] == ["0 kernels", "1 kernel", "4,330 kernels"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("aten::mm [x] <y>", "aten::mm [x] <y>"),
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\ud800", r"\ud800"),
+        ("日本", "日本"),
+    ],
+)
+def test_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_clip() -> None:
+    assert clip("abcdef", 6) == "abcdef"
+    assert clip("abcdef", 4) == "abc…"
+    assert clip("abcdef", 4, "...") == "a..."

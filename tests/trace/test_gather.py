@@ -1,0 +1,53 @@
+"""Decoded events -> columns of one chunk."""
+
+from __future__ import annotations
+
+import pytest
+
+from fusetui.trace.read.events import coerce, decode_events, decode_exact
+from fusetui.trace.read.gather import Interner, gather
+from fusetui.trace.read.times import InexactTimes
+
+
+def test_interner() -> None:
+    table = Interner()
+    assert table.ids(["b", "a", "b"]).tolist() == [0, 1, 0]
+    assert list(table) == ["b", "a"]
+
+
+def test_columns() -> None:
+    columns = gather(
+        decode_events(
+            b'[{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"main"}},'
+            b'{"ph":"X","name":"a","cat":"c","pid":1,"tid":2,"ts":1.5,"dur":2},'
+            b'{"ph":"s","id":1},'
+            b'{"ph":"X","name":"a","pid":"x","ts":3,"args":{"External id":7,"correlation":9}}]'
+        )
+    )
+    assert columns.phases == {"M": 1, "X": 2, "s": 1}
+    assert columns.order.tolist() == [1, 3]
+    assert columns.start.tolist() == [1500, 3000]
+    assert columns.dur.tolist() == [2000, 0]
+    assert (columns.names, columns.categories) == (["a"], ["c", ""])
+    assert columns.threads == [(1, 2), ("x", None)]
+    assert columns.correlation.tolist() == [-1, 9]
+    assert columns.external_id.tolist() == [-1, 7]
+    assert [(label.kind, label.value) for label in columns.labels] == [("thread_name", "main")]
+
+
+def test_absolute_times_need_their_text() -> None:
+    text = b'[{"ph":"X","ts":1712195495519689.047,"dur":1.25}]'
+    with pytest.raises(InexactTimes):
+        gather(decode_events(text))
+    assert gather(decode_exact(text)).start.tolist() == [1712195495519689047]
+
+
+def test_ids_that_do_not_fit() -> None:
+    text = b'[{"ph":"X","args":{"correlation":18446744073709551615}},{"ph":"X"}]'
+    assert gather(decode_events(text)).correlation.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("element", [17, None, [], {"name": "x"}, {"ph": "X", "ts": "soon"}])
+def test_no_event(element: object) -> None:
+    with pytest.raises(ValueError, match=r"not|no phase"):
+        coerce(element)

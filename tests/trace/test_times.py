@@ -1,0 +1,78 @@
+"""Times are exact to the nanosecond, whatever their size and spelling."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+
+NEAR = 2**43
+
+
+def test_integers() -> None:
+    assert nanoseconds([0, 7, 1712195495519689]).tolist() == [0, 7000, 1712195495519689000]
+
+
+def test_floats() -> None:
+    assert nanoseconds([0.001, 7.68, 123.045, -0.5]).tolist() == [1, 7680, 123045, -500]
+
+
+def test_empty() -> None:
+    assert nanoseconds([]).shape == (0,)
+
+
+@pytest.mark.parametrize("ns", [NEAR * 1000 - 1, NEAR * 1000 - 999, (NEAR - 1) * 1000])
+def test_floats_below_the_limit(ns: int) -> None:
+    assert nanoseconds([float(Decimal(ns) / 1000)]).tolist() == [ns]
+
+
+@pytest.mark.parametrize("value", [float(NEAR), 1712195495519689.047])
+def test_floats_beyond_the_limit(value: float) -> None:
+    with pytest.raises(InexactTimes):
+        nanoseconds([1.5, value])
+
+
+@pytest.mark.parametrize("values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]])
+def test_what_does_not_fit(values: list[float]) -> None:
+    with pytest.raises(OverflowError):
+        nanoseconds(values)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        (b"1712195495519689.047", 1712195495519689047),  # 19 digits
+        (b"123.045", 123045),
+        (b"7.68", 7680),
+        (b"7.", 7000),
+        (b"12.0", 12000),
+        (b"5", 5000),
+        (b'"5.25"', 5250),
+        (b"1e3", 1000000),
+        (b"-0.001", -1),
+        ("0.0005", 0),  # half a nanosecond goes to even
+        ("0.0015", 2),
+    ],
+)
+def test_text(text: bytes | str, ns: int) -> None:
+    assert exact_nanoseconds(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "abc", "NaN", "Infinity", "1e40", "--1", b"\xff"])
+def test_no_time(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match="not a"):
+        exact_nanoseconds(text)
+
+
+@given(st.lists(st.integers(-NEAR * 1000 + 1000, NEAR * 1000 - 1000)))
+def test_floats_are_exact(times: list[int]) -> None:
+    assert nanoseconds([float(Decimal(ns) / 1000) for ns in times]).tolist() == times
+
+
+@given(st.integers(-(2**61), 2**61))
+def test_text_is_exact(ns: int) -> None:
+    assert exact_nanoseconds(str(Decimal(ns) / 1000)) == ns

@@ -1,0 +1,62 @@
+"""Two traces -> their diff."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from fusetui.trace.columns import Trace
+from fusetui.trace.diff import dispatch, explain
+from fusetui.trace.diff.account import accounting, side, step_change
+from fusetui.trace.diff.align import align
+from fusetui.trace.diff.items import Vocabulary, items
+from fusetui.trace.diff.model import Diff
+from fusetui.trace.diff.notes import notes
+from fusetui.trace.diff.rules import group, moved
+from fusetui.trace.diff.work import works
+
+_ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
+
+
+def diff(a: Trace, b: Trace) -> Diff:
+    """What changed from A to B, why, and whether it is more than noise.
+
+    Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
+    """
+    labels = _labels(a.report.path, b.report.path)
+    work_a, work_b = works(a, b, labels)
+    words = Vocabulary()
+    of_a, notes_a = items(work_a, words)
+    of_b, notes_b = items(work_b, words)
+    groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
+    groups = moved(of_a, of_b, groups)
+    step = step_change(work_a, work_b)
+    rows = (*explain.rows(of_a, of_b, groups), *dispatch.rows(of_a, of_b))
+    side_a, side_b = side(of_a), side(of_b)
+    sums = accounting(step, side_a, side_b, rows)
+    return Diff(
+        a=labels[0],
+        b=labels[1],
+        step=step,
+        rows=rows,
+        notes=tuple(dict.fromkeys((*notes(of_a, of_b, groups, step, sums), *notes_a, *notes_b))),
+        accounting=sums,
+        side_a=side_a,
+        side_b=side_b,
+    )
+
+
+def _labels(a: str, b: str) -> tuple[str, str]:
+    """File names without their endings; with the folder where two are called alike."""
+    short = _short(os.path.basename(a)), _short(os.path.basename(b))
+    if short[0] != short[1]:
+        return short
+    longer = (
+        _short(os.path.join(*a.split(os.sep)[-2:])),
+        _short(os.path.join(*b.split(os.sep)[-2:])),
+    )
+    return longer if longer[0] != longer[1] else short
+
+
+def _short(name: str) -> str:
+    return _ENDING.sub("", name) or name

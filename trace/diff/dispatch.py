@@ -1,0 +1,189 @@
+"""What the CPU does around the work of a step: ops that compute nothing, guards, runtime calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.aggregates import self_ns
+from fusetui.trace.categories import Layer, Role
+from fusetui.trace.columns import Trace
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.model import CPU, Kind, Row
+from fusetui.trace.diff.names import dispatch_name, is_compiler
+from fusetui.trace.diff.statistics import beyond_noise, median
+from fusetui.trace.diff.work import Work
+from fusetui.trace.format import count
+from fusetui.trace.intervals import union_length
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Label = Callable[[str], str]
+
+LAUNCHES = "launch calls"
+
+
+@dataclass(frozen=True, eq=False)
+class Dispatch:
+    """One kind of slice in each step used; arrays of shape [steps]."""
+
+    names: tuple[str, ...]
+    count: Int64s
+    ns: Int64s  # self time
+    rows: tuple[int, ...]  # in the representative step
+    adds_up: bool  # its time is part of no other dispatch and no work
+
+    @property
+    def per_step(self) -> int:
+        return int(median(self.count))
+
+    @property
+    def median_ns(self) -> int:
+        return int(median(self.ns))
+
+
+def rows(a: Items, b: Items) -> list[Row]:
+    """What there is more or less of in a step, the largest change first, then the rest in one."""
+    counts = not (a.work.gpu or b.work.gpu)
+    of_a, of_b = _by_label(a), _by_label(b)
+    changed, equal = [], []
+    for label in dict.fromkeys([*of_a, *of_b]):
+        one, other = of_a.get(label), of_b.get(label)
+        if (one.per_step if one else 0) == (other.per_step if other else 0):
+            equal.append((one, other))
+        else:
+            changed.append(_changed(label, one, other, counts))
+    changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
+    return changed + (_rest(equal) if counts else [])
+
+
+def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: bool) -> Row:
+    before, after = one.per_step if one else 0, other.per_step if other else 0
+    both = before and after
+    return Row(
+        kind=Kind.REMOVED if after < before else Kind.ADDED,
+        op=CPU + label,
+        a=one.names if one and before else (),
+        b=other.names if other and after else (),
+        a_ns=one.median_ns if one and before else 0,
+        b_ns=other.median_ns if other and after else 0,
+        a_count=before,
+        b_count=after,
+        why=f"{count(before)} -> {count(after)} a step" if both else "",
+        a_rows=one.rows if one and before else (),
+        b_rows=other.rows if other and after else (),
+        counts=counts and all(d.adds_up for d in (one, other) if d),
+    )
+
+
+def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
+    """What both sides do equally often, as one row, so that the whole is accounted for."""
+    pairs = [(x, y) for x, y in equal if x and y and x.adds_up and y.adds_up and x.per_step]
+    if not pairs:
+        return []
+    before, after = sum(x.ns for x, _ in pairs), sum(y.ns for _, y in pairs)
+    assert isinstance(before, np.ndarray)
+    assert isinstance(after, np.ndarray)
+    a_ns, b_ns = int(median(before)), int(median(after))
+    far = bool(beyond_noise(before[:, None], after[:, None], 0)[0])
+    return [
+        Row(
+            kind=Kind.SAME if not far else Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
+            op=f"{CPU}other ops that compute nothing",
+            a=tuple(name for x, _ in pairs for name in x.names),
+            b=tuple(name for _, y in pairs for name in y.names),
+            a_ns=a_ns,
+            b_ns=b_ns,
+            a_count=sum(x.per_step for x, _ in pairs),
+            b_count=sum(y.per_step for _, y in pairs),
+            why="as many on both sides",
+        )
+    ]
+
+
+def _by_label(items: Items) -> dict[str, Dispatch]:
+    work, trace = items.work, items.work.trace
+    found: dict[str, Dispatch] = {}
+    if not len(work.windows):
+        return found
+    for rows_, label_of, ns, adds_up in _populations(work):
+        window = work.windows.index_of(trace.start[rows_])
+        rows_, window, ns = rows_[window >= 0], window[window >= 0], ns[window >= 0]
+        if not len(rows_):
+            continue
+        labels = [label_of(name) for name in trace.names]
+        number = {label: n for n, label in enumerate(dict.fromkeys(labels))}
+        key = np.array([number[label] for label in labels])[trace.name[rows_]]
+        order = np.argsort(key, kind="stable")
+        present, first = np.unique(key[order], return_index=True)
+        spelled = list(number)
+        for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
+            found[spelled[value]] = _dispatch(items, rows_[part], window[part], ns[part], adds_up)
+    return found
+
+
+def _dispatch(items: Items, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool) -> Dispatch:
+    trace, steps = items.trace, len(items.work.windows)
+    sums = np.zeros((2, steps), dtype=np.int64)
+    np.add.at(sums[0], window, 1)
+    np.add.at(sums[1], window, ns)
+    names = tuple(trace.names[n] for n in np.unique(trace.name[rows_]).tolist())
+    here = tuple(rows_[window == items.window].tolist())
+    return Dispatch(names, sums[0], sums[1], here, adds_up)
+
+
+def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
+    """Rows that are not work, how to label them, their self times, and whether these add up."""
+    trace = work.trace
+    own = self_ns(trace)
+    ops = trace.rows_of(Role.OP)
+    ops = ops[~_does_work(work)[ops]]
+    yield ops, dispatch_name, own[ops], True
+    calls = trace.rows_of(Role.CALL)
+    launching = np.zeros(len(trace), dtype=np.bool_)
+    launching[trace.launch[trace.launch >= 0]] = True
+    yield calls[launching[calls]], _launches, own[calls[launching[calls]]], True
+    yield calls[~launching[calls]], _call_name, own[calls[~launching[calls]]], True
+    notes = trace.rows_of(Role.ANNOTATION)
+    named = np.array([is_compiler(name) for name in trace.names] or [False])
+    notes = notes[named[trace.name[notes]]]
+    yield notes, dispatch_name, _own_of_notes(trace, notes), False
+
+
+def _does_work(work: Work) -> NDArray[np.bool_]:
+    """Per row: does this op launch GPU work itself, or, without a GPU, compute something."""
+    found = np.zeros(len(work.trace), dtype=np.bool_)
+    trace = work.trace
+    rows_ = trace.op[trace.gpu_rows] if work.gpu else trace.rows_of(Role.OP)
+    if not work.gpu:
+        rows_ = rows_[np.isin(trace.name[rows_], np.unique(trace.name[work.row]))]
+    found[rows_[rows_ >= 0]] = True
+    return found
+
+
+def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
+    """The time of annotations during which none of the ops inside them ran."""
+    threads = {(t.pid, t.tid): t for t in trace.tracks if t.layer is Layer.OPS and not t.subrow}
+    own = trace.dur[notes].copy()
+    for n, row in enumerate(notes.tolist()):
+        note = trace.track_of(row)
+        track = threads.get((note.pid, note.tid))
+        if track is not None:
+            begins, ends = int(trace.start[row]), int(trace.end[row])
+            first, last = np.searchsorted(trace.start[track.rows], [begins, ends])
+            inner = np.arange(first, last) + track.first_row
+            inner = inner[trace.end[inner] <= ends]
+            own[n] -= union_length(trace.start[inner], trace.end[inner])
+    return own
+
+
+def _launches(name: str) -> str:
+    return LAUNCHES
+
+
+def _call_name(name: str) -> str:
+    """`hipX` and `cudaX` are one call of two makers."""
+    return "cuda" + name.removeprefix("hip") if name.startswith("hip") else name

@@ -1,0 +1,168 @@
+"""Groups of items -> rows in the words of the user's program."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.items import KERNEL_MASK, Items
+from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.names import identity, stem
+from fusetui.trace.diff.replaced import differences
+from fusetui.trace.diff.statistics import beyond_noise, resolution
+from fusetui.trace.diff.traffic import saved
+from fusetui.trace.diff.where import places
+from fusetui.trace.format import printable
+
+LOOKED_UP = 500
+"""Of so many fusions at most the shapes are looked up: each is parsed anew."""
+
+
+def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+    """One row for every group, in program order."""
+    groups = _with_savings(a, groups)
+    kinds = _kinds(a, b, groups)
+    where_a, where_b = places(a), places(b)
+    found = [
+        _row(a, b, group, kind, where_a[group.a[0]] if group.a else where_b[group.b[0]])
+        for group, kind in zip(groups, kinds, strict=True)
+    ]
+    return [found[n] for n in _program_order(a, b, groups)]
+
+
+def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
+    """Adds to fusions which tensors they spare, unless there are too many to look up."""
+    fused = [n for n, group in enumerate(groups) if _is_chain(a, group)]
+    if len(fused) > LOOKED_UP:
+        return groups
+    found = list(groups)
+    for n in fused:
+        spared = saved(a, groups[n].a)
+        if spared:
+            found[n] = replace(groups[n], why=f"{groups[n].why}; {spared}")
+    return found
+
+
+def _is_chain(a: Items, group: Group) -> bool:
+    """Different ops for one kernel: one on the other's result, not the same side by side."""
+    return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
+
+
+def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+    one, other = group.a, group.b
+    a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
+    return Row(
+        kind=kind,
+        op=_op(a, b, group),
+        a=tuple(a.names[i] for i in one),
+        b=tuple(b.names[j] for j in other),
+        a_ns=a_ns,
+        b_ns=b_ns,
+        a_count=len(one),
+        b_count=len(other),
+        why=_why(a, b, group, kind, a_ns, b_ns),
+        a_rows=tuple(a.rows[i] for i in one),
+        b_rows=tuple(b.rows[j] for j in other),
+        where=where,
+    )
+
+
+def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
+    pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
+    timed = dict(zip(pairs, _timed(a, b, [groups[n] for n in pairs]), strict=True))
+    return [timed[n] if n in timed else _shape(group) for n, group in enumerate(groups)]
+
+
+def _shape(group: Group) -> Kind:
+    """The kind of a group that is no pair."""
+    if not group.b:
+        return Kind.REMOVED
+    if not group.a:
+        return Kind.ADDED
+    return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
+
+
+def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
+    """Of groups of one against one: the same kernel, its time within noise or not, or another."""
+    one = np.array([group.a[0] for group in pairs], dtype=np.intp)
+    other = np.array([group.b[0] for group in pairs], dtype=np.intp)
+    replaced = (a.exact[one] & KERNEL_MASK) != (b.exact[other] & KERNEL_MASK)
+    tick = max(resolution(a.samples), resolution(b.samples))
+    changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick)
+    faster = b.ns[other] < a.ns[one]
+    return [
+        Kind.REPLACED if new else Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
+        for new, far, less in zip(replaced.tolist(), changed.tolist(), faster.tolist(), strict=True)
+    ]
+
+
+def _op(a: Items, b: Items, group: Group) -> str:
+    """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
+    items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
+    if len(members) == 1:
+        return items.op_names[members[0]]
+    names = Counter(items.op_names[item] for item in members)
+    named = [f"{op} x{n}" if n > 1 else op for op, n in names.items() if op]
+    return " + ".join(named)
+
+
+def _why(a: Items, b: Items, group: Group, kind: Kind, a_ns: int, b_ns: int) -> str:
+    if len(group.a) != 1 or len(group.b) != 1:
+        return group.why
+    i, j = group.a[0], group.b[0]
+    names = a.names[i], b.names[j]
+    said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
+    if kind is Kind.REPLACED:
+        said.append(differences(*names) if any(names) else "")
+    else:
+        thing = "kernel" if a.work.gpu and b.work.gpu else "op"
+        said.append(f"the same {thing}" if kind is Kind.SAME else _percent(a_ns, b_ns, thing))
+    return "; ".join(text for text in [*said, group.why] if text)
+
+
+def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
+    """Says when another op does it, unless the op is all that is known of the work."""
+    unchanged = identity(stem(before)) == identity(stem(after))
+    if unchanged or not before or not after or (before, after) == names:
+        return ""
+    return f"{printable(before)} -> {printable(after)}"
+
+
+def _percent(a_ns: int, b_ns: int, thing: str) -> str:
+    if not a_ns:
+        return f"the same {thing}"
+    change = 100 * abs(b_ns - a_ns) / a_ns
+    return f"the same {thing}, {change:.1f} % {'less' if b_ns < a_ns else 'more'} time"
+
+
+def _program_order(a: Items, b: Items, groups: Sequence[Group]) -> list[int]:
+    """By A's launches; what only B has comes after what precedes it on its lane."""
+    rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
+    known = sorted(
+        (min(group.b), min(rank_a[i] for i in group.a)) for group in groups if group.a and group.b
+    )
+    before = [first for first, _ in known]
+    keys = []
+    for number, group in enumerate(groups):
+        if group.a:
+            keys.append((min(rank_a[i] for i in group.a), -1, number))
+        else:
+            place = bisect_right(before, group.b[0]) - 1
+            same_lane = place >= 0 and b.lane[before[place]] == b.lane[group.b[0]]
+            keys.append((known[place][1] if same_lane else -1, rank_b[group.b[0]], number))
+    return [number for _, _, number in sorted(keys)]
+
+
+def _launch_ranks(items: Items) -> list[int]:
+    """The place of each item in the order of the calls that launched them."""
+    trace = items.trace
+    launch = trace.launch[items.row] if items.work.gpu else np.full(len(items), -1)
+    called = np.where(launch >= 0, trace.start[launch], trace.start[items.row])
+    ranks = np.empty(len(items), dtype=np.intp)
+    ranks[np.lexsort((trace.start[items.row], called))] = np.arange(len(items))
+    return ranks.tolist()

@@ -1,0 +1,182 @@
+"""Rows -> the lines of a table for people: repeated rows as one, dispatch of one kind as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fusetui.trace.diff.model import CPU, Diff, Kind, Row
+from fusetui.trace.diff.names import decoded, identity, shared_start
+from fusetui.trace.diff.statistics import FLOOR_PERCENT
+from fusetui.trace.format import clip, printable
+
+MAX_NAME = 48
+ARROW = " -> "
+
+MARKS = {
+    Kind.SAME: "~",
+    Kind.FASTER: "-",
+    Kind.SLOWER: "+",
+    Kind.REMOVED: "-",
+    Kind.ADDED: "+",
+}
+
+SAME = "the same kernel"
+TIMED = (Kind.FASTER, Kind.SLOWER)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; ns per step, None on a side that has nothing. Every text is safe to print."""
+
+    mark: str  # + more time, - less, ~ no change beyond noise
+    kind: str
+    a_ns: int | None
+    b_ns: int | None
+    change_ns: int
+    what: str
+    why: str = ""
+    counts: bool = True
+
+
+def lines(diff: Diff) -> list[Line]:
+    """All rows in program order, then what the CPU does more or less of."""
+    work = [row for row in diff.rows if not row.on_cpu]
+    cpu = [row for row in diff.rows if row.on_cpu]
+    return [_work(group) for group in _alike(work)] + [_dispatch(g) for g in _dispatch_groups(cpu)]
+
+
+def closing(diff: Diff) -> list[Line]:
+    """The lines that close the sum: idle time, what is not explained, and the step itself."""
+    sums, a, b = diff.accounting, diff.side_a, diff.side_b
+    return [
+        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
+        Line("", "", None, None, sums.not_explained_ns, "not explained"),
+        Line("", "step", diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
+    ]
+
+
+def largest(found: Sequence[Line], limit: int | None) -> tuple[list[Line], list[Line]]:
+    """The lines of largest effect, still in their order, and the rest."""
+    if limit is None or len(found) <= limit:
+        return list(found), []
+    ranked = sorted(range(len(found)), key=lambda n: (not found[n].counts, -_effect(found[n])))
+    kept = set(ranked[:limit])
+    return (
+        [line for n, line in enumerate(found) if n in kept],
+        [line for n, line in enumerate(found) if n not in kept],
+    )
+
+
+def microseconds(ns: int | None, signed: bool = False) -> str:
+    """`1,437.3` or `+60.2`; `-` for nothing."""
+    if ns is None:
+        return "-"
+    return f"{ns / 1000:+,.1f}" if signed else f"{ns / 1000:,.1f}"
+
+
+def _effect(line: Line) -> int:
+    return abs(line.change_ns)
+
+
+def _idle(diff: Diff) -> str:
+    gpu = diff.side_a.gpu and diff.side_b.gpu
+    return "the GPU has nothing to do" if gpu else "outside of all ops"
+
+
+def _alike(rows: Iterable[Row]) -> list[list[Row]]:
+    """Rows that say the same of the same names, in the order of the first of each."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
+        names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
+        groups.setdefault((row.kind, row.op, *names, "" if timed else row.why), []).append(row)
+    return list(groups.values())
+
+
+def _work(rows: Sequence[Row]) -> Line:
+    row = rows[0]
+    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    what = _what(row, _place(rows))
+    return Line(
+        mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
+        kind=str(row.kind),
+        a_ns=a_ns if row.a else None,
+        b_ns=b_ns if row.b else None,
+        change_ns=b_ns - a_ns,
+        what=f"{what}  x{len(rows)}" if len(rows) > 1 else what,
+        why=_why(row, len(rows), a_ns, b_ns),
+        counts=row.counts,
+    )
+
+
+def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
+    """That what is the same is the same needs no second word."""
+    if times > 1 and row.kind in TIMED:
+        return _percent(a_ns, b_ns)
+    return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
+
+
+def _percent(a_ns: int, b_ns: int) -> str:
+    change = 100 * abs(b_ns - a_ns) / a_ns if a_ns else 0
+    return f"the same, {change:.1f} % {'less' if b_ns < a_ns else 'more'} time"
+
+
+def _sign(a_ns: int, b_ns: int) -> str:
+    if 100 * abs(b_ns - a_ns) <= FLOOR_PERCENT * max(a_ns, b_ns):
+        return "~"
+    return "+" if b_ns > a_ns else "-"
+
+
+def _place(rows: Sequence[Row]) -> str:
+    """The module or annotation of all of them; with a star when only their beginnings agree."""
+    places = sorted({row.where for row in rows})
+    if len(places) == 1:
+        return places[0]
+    common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
+    return f"{common}*" if len(common) > 2 else ""
+
+
+def _what(row: Row, place: str) -> str:
+    """Where it is, the op, and the kernel, or both kernels where they differ."""
+    op = printable(row.op)
+    if row.kind in (Kind.FUSED, Kind.SPLIT):
+        one = _short((row.b if row.kind is Kind.FUSED else row.a)[0])
+        return (
+            f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
+        )
+    kernel = _short((row.b or row.a)[0])
+    parts = [clip(printable(place), MAX_NAME), op, kernel if kernel != op else ""]
+    return "  ".join(part for part in parts if part)
+
+
+def _names(names: Sequence[str]) -> str:
+    return " + ".join(_short(name) for name in names)
+
+
+def _short(name: str) -> str:
+    known = decoded(name)
+    return clip(printable(known.short if known is not None else name), MAX_NAME)
+
+
+def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
+    groups: dict[tuple[Kind, bool], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.kind, row.counts), []).append(row)
+    return list(groups.values())
+
+
+def _dispatch(rows: Sequence[Row]) -> Line:
+    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
+    names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
+    return Line(
+        mark=MARKS.get(rows[0].kind, "~"),
+        kind=str(rows[0].kind),
+        a_ns=a_ns if any(r.a for r in rows) else None,
+        b_ns=b_ns if any(r.b for r in rows) else None,
+        change_ns=b_ns - a_ns,
+        what=CPU + ", ".join(names),
+        counts=rows[0].counts,
+    )

@@ -1,0 +1,151 @@
+"""What to know before reading a diff: what else differs, then how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusetui.trace.columns import Trace
+from fusetui.trace.devices import device_names
+from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.model import Accounting, StepChange
+from fusetui.trace.diff.names import stem
+from fusetui.trace.diff.statistics import CONFIDENCE, FEW_STEPS
+from fusetui.trace.format import duration, plural, printable
+
+LOOKED_AT = 6
+"""So many of the heaviest pairs are asked for their shapes and dtypes: each is parsed anew."""
+
+
+VARIES = 0.1
+"""A rest of this share of a step is worth a word."""
+
+
+def notes(
+    a: Items, b: Items, groups: Sequence[Group], step: StepChange, sums: Accounting
+) -> list[str]:
+    """Sentences for a person, the most telling first."""
+    found = _outside(a, b) + _inputs(a, b, groups)
+    found += [_incomplete(items) for items in (a, b)]
+    found += [_few_steps(a, b), _no_difference(step), _rest(step, sums)]
+    for items in (a, b):
+        found += items.work.windows.notes
+    return [note for note in found if note]
+
+
+def _outside(a: Items, b: Items) -> list[str]:
+    """Differences of the machine and its software."""
+    return [
+        _changed("devices differ", _devices(a), _devices(b)),
+        _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
+        _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+    ]
+
+
+def _changed(what: str, before: str, after: str) -> str:
+    """Nothing when they agree, or when a side does not say."""
+    if not before or not after or before == after:
+        return ""
+    return f"{what}: {printable(before)} -> {printable(after)}"
+
+
+def _devices(items: Items) -> str:
+    names = ", ".join(dict.fromkeys(device_names(items.trace)))
+    return names or ("a GPU" if items.work.gpu else "CPU only" if len(items) else "")
+
+
+def _torch(trace: Trace) -> str:
+    for key in ("torch_version", "pytorch_version"):
+        if isinstance(trace.keys.get(key), str):
+            return str(trace.keys[key])
+    packages = _inner(trace.keys, "metadata", "system", "pip_packages")
+    named = (p for p in packages if isinstance(p, str)) if isinstance(packages, list) else ()
+    return next((p.removeprefix("torch==") for p in named if p.startswith("torch==")), "")
+
+
+def _inner(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _runtime(trace: Trace) -> str:
+    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a string."""
+    cuda, hip = (_number(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
+    if cuda:
+        return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    if hip:
+        return f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}"
+    return ""
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
+    """Shapes and dtypes of the heaviest pairs under one op: the first that differ of each."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    alike = [(i, j) for i, j in pairs if _one_op(a, b, i, j)]
+    heaviest = sorted(alike, key=lambda p: -int(a.ns[p[0]] + b.ns[p[1]]))[:LOOKED_AT]
+    found: dict[str, str] = {}
+    for i, j in heaviest:
+        before, after = _input_of(a, i), _input_of(b, j)
+        for what, x, y in zip(("shapes", "dtypes"), before, after, strict=True):
+            found.setdefault(what, _changed(f"{what} differ in {a.op_names[i]}", x, y))
+            found = {key: text for key, text in found.items() if text}
+    return list(found.values())
+
+
+def _one_op(a: Items, b: Items, i: int, j: int) -> bool:
+    return bool(a.op_names[i]) and stem(a.op_names[i]) == stem(b.op_names[j])
+
+
+def _input_of(items: Items, item: int) -> tuple[str, str]:
+    """Shapes and dtypes of the first two inputs that are tensors; "" when not recorded."""
+    args = items.trace.args_of(int(items.op[item]))
+    dims = args.get("Input Dims", args.get("Input dims"))
+    types = args.get("Input type")
+    if not isinstance(dims, list):
+        return "", ""
+    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape][:2]
+    shapes = " x ".join(str(dims[n]) for n in tensors)
+    if not isinstance(types, list) or len(types) != len(dims):
+        return shapes, ""
+    return shapes, " x ".join(str(types[n]).removeprefix("c10::").lower() for n in tensors)
+
+
+def _incomplete(items: Items) -> str:
+    return "" if items.trace.report.complete else f"{items.work.label}: the file was cut short"
+
+
+def _few_steps(a: Items, b: Items) -> str:
+    of_a, of_b = len(a.work.windows), len(b.work.windows)
+    if min(of_a, of_b) >= FEW_STEPS:
+        return ""
+    return (
+        f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): what is called a change may be"
+        f" noise; profile at least {FEW_STEPS}"
+    )
+
+
+def _no_difference(step: StepChange) -> str:
+    if step.low is None or step.high is None or step.shown:
+        return ""
+    return (
+        f"no difference of the step time shown: B / A is {step.ratio:.3f}, and"
+        f" {step.low:.3f} to {step.high:.3f} with {CONFIDENCE} % confidence"
+    )
+
+
+def _rest(step: StepChange, sums: Accounting) -> str:
+    """Says what may hide in the part that rows do not explain, when it is large."""
+    share = abs(sums.not_explained_ns)
+    if share <= VARIES * max(step.a_ns or 0, step.b_ns or 0):
+        return ""
+    return (
+        f"{duration(share)} not explained: pieces of work overlap each other or leave their step,"
+        " or their times vary so much that medians do not add up"
+    )

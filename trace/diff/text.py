@@ -1,0 +1,160 @@
+"""A diff as text for a terminal and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fusetui.trace.diff.lines import Line, closing, largest, lines, microseconds
+from fusetui.trace.diff.model import Diff, Side
+from fusetui.trace.format import clip, count, duration, plural, printable
+
+TEXT_LINES = 40
+MARKDOWN_LINES = 12
+MARKDOWN_NOTES = 6
+MAX_FOLDS = 3
+_NUMBER = 10
+_KIND = 9
+
+
+def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
+    """A table at most `width` columns wide; of many lines only the `limit` of largest effect."""
+    width = max(width, 60)
+    shown, rest = largest(lines(diff), limit)
+    body = [
+        *_wrapped(_answer(diff), width, ""),
+        *_wrapped(_totals(diff), width, ""),
+        *(text for note in diff.notes for text in _wrapped(f"! {printable(note)}", width, "  ")),
+        "-" * width,
+        clip(f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what", width),
+    ]
+    for line in shown:
+        body += _row(line, width)
+    body += _rest(rest, width)
+    for line in closing(diff):
+        body += _row(line, width)
+    if any(not line.counts for line in [*shown, *rest]):
+        body += _wrapped("( ) runs beside the rest and is no part of the sum", width, "")
+    return "\n".join(body) + "\n"
+
+
+def to_markdown(diff: Diff) -> str:
+    """The answer, the largest changes as a table, and what to know; short enough to be read."""
+    shown, rest = largest([line for line in lines(diff) if line.mark != "~"], MARKDOWN_LINES)
+    body = [f"**{_markdown(diff.a)} -> {_markdown(diff.b)}: {_markdown(_verdict(diff))}**", ""]
+    body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
+    body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
+    if rest:
+        body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
+    notes = [_markdown(note) for note in diff.notes]
+    body += ["", *(f"* {note}" for note in notes[:MARKDOWN_NOTES])]
+    if len(notes) > MARKDOWN_NOTES:
+        body.append(f"* and {plural(len(notes) - MARKDOWN_NOTES, 'more note')}")
+    return "\n".join(body).rstrip() + "\n"
+
+
+def _answer(diff: Diff) -> str:
+    a, b, step = printable(diff.a), printable(diff.b), diff.step
+    times = [
+        f"step {duration(ns)}" if ns is not None else "no work" for ns in (step.a_ns, step.b_ns)
+    ]
+    return f"A {a}   {times[0]}     B {b}   {times[1]}     {_verdict(diff)}"
+
+
+def _verdict(diff: Diff) -> str:
+    """`B is 16.5 % faster (15.2 to 18.1, 20 steps)`: by how much less than A a step of B takes."""
+    step = diff.step
+    if step.ratio is None:
+        return "no step to compare"
+    word, sign = ("faster", 1) if step.ratio <= 1 else ("slower", -1)
+    by = f"{100 * sign * (1 - step.ratio):.1f} % {word}"
+    if step.low is None or step.high is None:
+        return f"B is {by} ({_steps(diff)})"
+    low, high = sorted(100 * sign * (1 - bound) for bound in (step.low, step.high))
+    interval = f"({low:.1f} to {high:.1f}, {_steps(diff)})"
+    return f"B is {by} {interval}" if step.shown else f"no difference shown: {by} {interval}"
+
+
+def _steps(diff: Diff) -> str:
+    a, b = diff.side_a.steps, diff.side_b.steps
+    return plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
+
+
+def _totals(diff: Diff) -> str:
+    a, b = diff.side_a, diff.side_b
+    parts = [
+        f"{count(a.items)} -> {plural(b.items, _thing(a, b))}",
+        f"busy {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
+        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
+        f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
+    ]
+    return "     ".join(part for part in parts if part)
+
+
+def _thing(a: Side, b: Side) -> str:
+    return "GPU event" if a.gpu and b.gpu else "piece of work" if a.gpu or b.gpu else "working op"
+
+
+def _row(line: Line, width: int) -> Iterator[str]:
+    """The numbers and what it is; the reason behind it or, where there is no room, below."""
+    change = microseconds(line.change_ns, signed=True)
+    change = change if line.counts else f"({change})"
+    numbers = f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
+    if line.a_ns is None and line.b_ns is None:
+        numbers = " " * len(numbers)
+    head = f"  {line.mark or ' '} {numbers} {change:>{_NUMBER}}  {line.kind:<{_KIND}} "
+    room = width - len(head)
+    fits = len(line.what) + 3 + len(line.why) <= room
+    what = [f"{line.what}   {line.why}"] if fits else _folded(line.what, room)
+    below = [] if fits or not line.why else _folded(line.why, room)
+    for number, text in enumerate([*what, *below]):
+        yield f"{' ' * len(head) if number else head}{text}".rstrip()
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """At most MAX_FOLDS lines; the last one shows that more was cut."""
+    found = list(_wrapped(text, width, ""))
+    if len(found) <= MAX_FOLDS:
+        return found
+    return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
+
+
+def _rest(rest: Sequence[Line], width: int) -> list[str]:
+    if not rest:
+        return []
+    line = Line(
+        "",
+        "",
+        None,
+        None,
+        sum(line.change_ns for line in rest if line.counts),
+        f"{plural(len(rest), 'line')} of smaller effect",
+    )
+    return list(_row(line, width))
+
+
+def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
+    """Lines of whole words; a word longer than the width is cut."""
+    line = ""
+    for word in text.split(" "):
+        if line.strip() and len(line) + 1 + len(word) > width:
+            yield line.rstrip()
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line else word
+        line = clip(line, width)
+    yield line.rstrip()
+
+
+def _markdown_row(line: Line) -> str:
+    change = microseconds(line.change_ns, signed=True)
+    change = change if line.counts else f"({change})"
+    numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]
+    why = f" ({_markdown(line.why)})" if line.why else ""
+    what = f"{_markdown(line.what)}{why}"
+    return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {change} | {what} |"
+
+
+def _markdown(text: str) -> str:
+    """Names as plain words: nothing in them is markup."""
+    escaped = "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in printable(text))
+    return escaped.replace("&", "&amp;").replace("@", "@\u200b")

@@ -1,0 +1,71 @@
+"""The module or annotation of the program around each piece of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.categories import STEP_PREFIX, Layer
+from fusetui.trace.columns import Trace, Track
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.names import is_compiler
+from fusetui.trace.enclosing import enclosing_rows
+
+Rows = NDArray[np.intp]
+
+MODULE = "nn.Module: "
+
+
+def places(items: Items) -> list[str]:
+    """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
+    trace = items.trace
+    host = _hosts(items)
+    module = _around(trace, host, Layer.PYTHON, _named(trace, _is_module))
+    note = _around(trace, host, Layer.ANNOTATIONS, _named(trace, _is_note))
+    rows = np.where(module >= 0, module, note)
+    return [_label(trace, row) for row in rows.tolist()]
+
+
+def _hosts(items: Items) -> Rows:
+    """The CPU row that each item comes from: itself, its launch call or its op; -1 for none."""
+    if not items.work.gpu:
+        return items.row
+    launch = items.trace.launch[items.row]
+    return np.where(launch >= 0, launch, items.op).astype(np.intp)
+
+
+def _around(trace: Trace, host: Rows, layer: Layer, wanted: NDArray[np.bool_]) -> Rows:
+    """The innermost slice with a wanted name on a layer of the host's thread, -1 for none."""
+    found = np.full(len(host), -1, dtype=np.intp)
+    for track in (t for t in trace.tracks if t.layer is layer and t.subrow == 0):
+        here = np.flatnonzero((host >= 0) & _on_thread(trace, track)[trace.track[host]])
+        begins, ends = trace.start[host[here]], trace.end[host[here]]
+        rows = enclosing_rows(track, trace.start, trace.end, trace.parent, begins, ends)
+        other = (rows >= 0) & ~wanted[trace.name[rows]]
+        while other.any():
+            rows[other] = trace.parent[rows[other]]
+            other = (rows >= 0) & ~wanted[trace.name[rows]]
+        found[here] = rows
+    return found
+
+
+def _on_thread(trace: Trace, track: Track) -> NDArray[np.bool_]:
+    return np.array([(t.pid, t.tid) == (track.pid, track.tid) for t in trace.tracks])
+
+
+def _named(trace: Trace, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+    return np.array([test(name) for name in trace.names] or [False])
+
+
+def _is_module(name: str) -> bool:
+    return name.startswith(MODULE)
+
+
+def _is_note(name: str) -> bool:
+    return not (name.startswith((STEP_PREFIX, MODULE)) or is_compiler(name))
+
+
+def _label(trace: Trace, row: int) -> str:
+    return trace.name_of(row).removeprefix(MODULE) if row >= 0 else ""
