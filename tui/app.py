@@ -209,10 +209,9 @@ class FusetuiApp(App[int]):
 
     def on_show_pair(self, message: ShowPair) -> None:
         """A row of the diff: both sides' work, marked in both timelines."""
-        pair = (message.row.a_rows, message.row.b_rows)
-        self._marked = tuple(frozenset(rows) for rows in pair)
+        self._marked = tuple(frozenset(rows) for rows in message.pair)
         views = self._views
-        for index, rows in enumerate(pair):
+        for index, rows in enumerate(message.pair):
             if rows:
                 views = selected(self._sides, views, index, rows[0])
         self._go(views, 0)

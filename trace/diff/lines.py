@@ -38,6 +38,12 @@ class Line:
     what: str
     why: str = ""
     counts: bool = True
+    rows: tuple[Row, ...] = ()  # what the line stands for
+
+
+def by_effect(found: Iterable[Line]) -> list[Line]:
+    """The largest change first, whatever its direction; lines of the sum before the others."""
+    return sorted(found, key=lambda line: (not line.counts, -_effect(line)))
 
 
 def lines(diff: Diff) -> list[Line]:
@@ -108,6 +114,7 @@ def _work(rows: Sequence[Row]) -> Line:
         what=f"{what}  x{len(rows)}" if len(rows) > 1 else what,
         why=_why(row, len(rows), a_ns, b_ns),
         counts=row.counts,
+        rows=tuple(rows),
     )
 
 
@@ -179,4 +186,5 @@ def _dispatch(rows: Sequence[Row]) -> Line:
         change_ns=b_ns - a_ns,
         what=CPU + ", ".join(names),
         counts=rows[0].counts,
+        rows=tuple(rows),
     )

@@ -21,8 +21,8 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     width = max(width, 60)
     shown, rest = largest(lines(diff), limit)
     body = [
-        *_wrapped(_answer(diff), width, ""),
-        *_wrapped(_totals(diff), width, ""),
+        *_wrapped(answer(diff), width, ""),
+        *_wrapped(totals(diff), width, ""),
         *(text for note in diff.notes for text in _wrapped(f"! {printable(note)}", width, "  ")),
         "-" * width,
         clip(f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what", width),
@@ -52,7 +52,8 @@ def to_markdown(diff: Diff) -> str:
     return "\n".join(body).rstrip() + "\n"
 
 
-def _answer(diff: Diff) -> str:
+def answer(diff: Diff) -> str:
+    """The first line: both steps, and how B compares."""
     a, b, step = printable(diff.a), printable(diff.b), diff.step
     times = [
         f"step {duration(ns)}" if ns is not None else "no work" for ns in (step.a_ns, step.b_ns)
@@ -79,7 +80,8 @@ def _steps(diff: Diff) -> str:
     return plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
 
 
-def _totals(diff: Diff) -> str:
+def totals(diff: Diff) -> str:
+    """The second line: pieces of work, busy and idle time on both sides."""
     a, b = diff.side_a, diff.side_b
     parts = [
         f"{count(a.items)} -> {plural(b.items, _thing(a, b))}",
