@@ -34,6 +34,7 @@ COLUMNS = (
     Column("what", 8, left=True),
     Column("of", 0, left=True),
 )
+ROOMY = 28  # lines of a page with room for all
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
@@ -59,6 +60,7 @@ class DiffPage(Vertical):
         self._list = RowList(name="diff-list")
         self._why = Pane(name="why")
         self._verdict.say([Said("comparing")])
+        self._diff: Diff | None = None
         self._lines: Sequence[Line] = ()
 
     def compose(self) -> ComposeResult:
@@ -71,7 +73,7 @@ class DiffPage(Vertical):
         for timeline, side, view in zip(self.timelines, sides, views, strict=True):
             key = _key_side(side)
             timeline.show_side(key, first_view(key, view.begin, view.end))
-        self._lines = ()
+        self._diff, self._lines = None, ()
         self._verdict.say([Said("comparing")])
 
     def show_window(self, view: View) -> None:
@@ -82,7 +84,7 @@ class DiffPage(Vertical):
 
     def fill(self, diff: Diff) -> None:
         self._lines = [*by_effect(lines(diff)), *closing(diff)]
-        self._verdict.say(verdict(diff, self.size.width))
+        self._diff = diff
         self._list.cursor = 0
         self._list.fill(len(self._lines), lambda w: heading(COLUMNS, w), self._format)
         self._describe()
@@ -96,16 +98,23 @@ class DiffPage(Vertical):
         self._describe()
 
     def on_resize(self) -> None:
+        """On a small screen the list gets what the timelines give."""
+        large = self.size.height > ROOMY
+        self._verdict.styles.height = 5 if large else 3
+        self._why.styles.height = 3 if large else 2
+        for timeline in self.timelines:
+            timeline.styles.height = 6 if large else 4
         self.call_after_refresh(self._describe)
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         self.post_message(ShowPair(pair_of(self._lines[message.index])))
 
     def _describe(self) -> None:
-        """Why, in words, and the work of the line marked in both timelines."""
-        width = self._why.size.width
-        if not self._lines or not width:  # not laid out yet; a resize follows
+        """The verdict, and why, in words; the work of the line is marked in both timelines."""
+        width = self.size.width
+        if self._diff is None or not width:  # not laid out yet; a resize follows
             return
+        self._verdict.say(verdict(self._diff, width))
         line = self._lines[self._list.cursor]
         why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
         texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)
