@@ -1,6 +1,6 @@
 """Writes docs/reference.md from the code: commands, options, keys.
 
-    make reference
+make reference
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Draws the pictures of the README and the guide: the real app on the traces that ship with it.
 
-    make pictures
+make pictures
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ async def draw(name: str, samples: Sequence[str], keys: Sequence[str]) -> None:
             await pilot.pause()
         await pilot.press(*keys)
         await pilot.pause()
-        svg = app.export_screenshot(title=f"fusetui open {' '.join(f'sample:{s}' for s in samples)}")
+        opened = " ".join(f"sample:{sample}" for sample in samples)
+        svg = app.export_screenshot(title=f"fusetui open {opened}")
     unique = re.search(r"terminal-(\d+)", svg)
     if unique:
         svg = svg.replace(unique[0], "terminal")

@@ -53,7 +53,8 @@ class Builder:
     def step(
         self, number: int, pieces: Sequence[Piece | Under], slower: float, named: bool
     ) -> None:
-        begins, busy = self.now, {}
+        begins = self.now
+        busy: dict[int, float] = {}
         for piece in pieces:
             if isinstance(piece, Under):
                 self._under(piece, slower, busy)

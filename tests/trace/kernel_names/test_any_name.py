@@ -39,13 +39,13 @@ names = st.one_of(
 )
 
 
-def is_plain(text):
+def is_plain(text: str) -> bool:
     return text.isprintable() and "[" not in text and "]" not in text and len(text) <= 48
 
 
 @settings(max_examples=300, deadline=None)
 @given(names)
-def test_any_text(name):
+def test_any_text(name: str) -> None:
     assert is_plain(short_name(name))
     found = decode(name)
     if found is None:
@@ -62,7 +62,7 @@ def test_any_text(name):
 
 
 @pytest.mark.parametrize("beginning", BEGINNINGS)
-def test_long_names_return(beginning):
+def test_long_names_return(beginning: str) -> None:
     for filling in FILLINGS:
         name = (beginning + filling * (100_000 // len(filling)))[:100_000]
         assert is_plain(short_name(name))

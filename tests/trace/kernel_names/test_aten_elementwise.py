@@ -1,13 +1,14 @@
 """ATen elementwise kernels."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 LAMBDA = (
     "{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
 )
 
 
-def test_vectorized_add(says):
+def test_vectorized_add(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<"
         "c10::BFloat16>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
@@ -21,7 +22,7 @@ def test_vectorized_add(says):
     )
 
 
-def test_scalar_operand(says):
+def test_scalar_operand(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<2, "
         "at::native::AUnaryFunctor<int, int, bool, "
@@ -36,7 +37,7 @@ def test_scalar_operand(says):
     )
 
 
-def test_lambda_is_named_by_its_function(says):
+def test_lambda_is_named_by_its_function(says: Says) -> None:
     says(
         f"void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl("
         f"at::TensorIteratorBase&, at::native::GeluType)::{LAMBDA}, std::array<char*, 2ul> >(int)",
@@ -64,7 +65,7 @@ def test_lambda_is_named_by_its_function(says):
         ("batch_norm_calc_invstd(at::Tensor const&)::{lambda(float)#1}", None),
     ],
 )
-def test_operation(says, functor, op):
+def test_operation(says: Says, functor: str, op: str) -> None:
     says(
         f"void at::native::unrolled_elementwise_kernel<at::native::{functor}, "
         "at::detail::Array<char*, 2> >(int)",
@@ -72,7 +73,7 @@ def test_operation(says, functor, op):
     )
 
 
-def test_index_and_random(says):
+def test_index_and_random(says: Says) -> None:
     says(
         "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<"
         "at::native::index_put_kernel_impl<at::native::OpaqueType<4> "
@@ -89,7 +90,7 @@ def test_index_and_random(says):
     )
 
 
-def test_nsys_spelling(says):
+def test_nsys_spelling(says: Says) -> None:
     says(
         "void at::native::vectorized_elementwise_kernel<(int)4, at::native::<unnamed>::"
         "CompareFunctor<long>, at::detail::Array<char *, (int)3>>(int)",

@@ -1,9 +1,10 @@
 """The other kernels of ATen."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 
-def test_softmax_types(says):
+def test_softmax_types(says: Says) -> None:
     says(
         "void (anonymous namespace)::softmax_warp_forward<c10::Half, float, float, 6, false, false>"
         "(float*, c10::Half const*, int)",
@@ -29,11 +30,11 @@ def test_softmax_types(says):
         ("(anonymous namespace)::searchsorted_cuda_kernel<float, long>", None, None),
     ],
 )
-def test_operation_from_the_base_name(says, base, op, direction):
+def test_operation_from_the_base_name(says: Says, base: str, op: str, direction: str) -> None:
     says(f"void at::native::{base}(float*)", family="aten-other", op=op, pass_=direction)
 
 
-def test_foreach_and_optimizer(says):
+def test_foreach_and_optimizer(says: Says) -> None:
     scope = "at::native::(anonymous namespace)::"
     says(
         f"void {scope}multi_tensor_apply_kernel<{scope}TensorListMetadata<2>, {scope}"
@@ -50,7 +51,7 @@ def test_foreach_and_optimizer(says):
     )
 
 
-def test_mangled(says):
+def test_mangled(says: Says) -> None:
     says(
         "_ZN2at6native12_GLOBAL__N_120vectorized_gather_kernelIfEEvv",
         family="aten-other",

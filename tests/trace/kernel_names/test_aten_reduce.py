@@ -1,7 +1,9 @@
 """ATen reductions."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_named_operator(says):
+
+def test_named_operator(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<"
         "float>, unsigned int, long, 4, 4> >(at::native::ReduceOp<float>)",
@@ -14,7 +16,7 @@ def test_named_operator(says):
     )
 
 
-def test_wrapped_lambda(says):
+def test_wrapped_lambda(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::Half, at::native::"
         "func_wrapper_t<float, at::native::sum_functor<c10::Half, float, float>::operator()("
@@ -25,7 +27,7 @@ def test_wrapped_lambda(says):
     )
 
 
-def test_wrapped_address(says):
+def test_wrapped_address(says: Says) -> None:
     says(
         "void at::native::reduce_kernel<256, 2, at::native::ReduceOp<short, "
         "at::native::func_wrapper_t"

@@ -1,12 +1,14 @@
 """Fused attention."""
 
+from tests.trace.kernel_names.conftest import Says
+
 TRAITS = (
     "Flash_fwd_kernel_traits<128, 64, 32, 4, false, false, cutlass::half_t, "
     "Flash_kernel_traits<128, 64, 32, 4, cutlass::half_t> >"
 )
 
 
-def test_flash_attention_2(says):
+def test_flash_attention_2(says: Says) -> None:
     says(
         f"void pytorch_flash::flash_fwd_kernel<{TRAITS}, false, true, false, false>(int)",
         family="flash-attn",
@@ -21,12 +23,12 @@ def test_flash_attention_2(says):
     )
 
 
-def test_split_kv_has_no_dropout_flag(says):
+def test_split_kv_has_no_dropout_flag(says: Says) -> None:
     says(f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, true, false, false>(int)", causal=True)
     says(f"void flash::flash_fwd_splitkv_combine_kernel<{TRAITS}, 16, 7, false>(int)", causal=None)
 
 
-def test_backward_helpers(says):
+def test_backward_helpers(says: Says) -> None:
     traits = (
         "Flash_bwd_kernel_traits<96, 64, 128, 8, 2, 4, 4, true, false, cutlass::bfloat16_t, "
         "Flash_kernel_traits<96, 64, 128, 8, cutlass::bfloat16_t> >"
@@ -39,7 +41,7 @@ def test_backward_helpers(says):
     )
 
 
-def test_flash_attention_3(says):
+def test_flash_attention_3(says: Says) -> None:
     says(
         "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
         "CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, "
@@ -58,7 +60,7 @@ def test_flash_attention_3(says):
     )
 
 
-def test_memory_efficient(says):
+def test_memory_efficient(says: Says) -> None:
     says(
         "fmha_cutlassB_f16_aligned_128x128_k128_dropout_sm80(int)",
         pass_="bwd",
@@ -68,7 +70,7 @@ def test_memory_efficient(says):
     )
 
 
-def test_tensorrt_llm(says):
+def test_tensorrt_llm(says: Says) -> None:
     says(
         "fmhaSm100fKernel_QkvBfloat16OBfloat16HQk576HV512HVPerCta256P"
         "agedKvDenseP64MultiCtasKvVarSeq"

@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,10 +20,10 @@ CORPUS = TRACES.parent / "kernel_names.jsonl"
 
 
 @pytest.fixture(scope="module")
-def counts():
+def counts() -> Counter[str]:
     if not CORPUS.is_file():
         pytest.skip(f"no corpus at {CORPUS}: set FUSETUI_TRACES")
-    total = Counter()
+    total: Counter[str] = Counter()
     for line in CORPUS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         total.update(compare(row["name"], row["family"], row["expect"]))
@@ -30,7 +31,7 @@ def counts():
     return total
 
 
-def compare(name, family, expected):
+def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
     found = decode(name)
     json_found = json.loads(json.dumps(found.to_json())) if found else {"family": "other"}
     given = [key for key in expected if key in json_found]
@@ -44,13 +45,13 @@ def compare(name, family, expected):
     }
 
 
-def test_families(counts):
+def test_families(counts: Counter[str]) -> None:
     assert counts["families right"] >= 0.99 * counts["names"]
 
 
-def test_certain_fields_are_given(counts):
+def test_certain_fields_are_given(counts: Counter[str]) -> None:
     assert counts["given"] >= 0.98 * counts["certain"]
 
 
-def test_given_fields_are_right(counts):
+def test_given_fields_are_right(counts: Counter[str]) -> None:
     assert counts["wrong"] <= 0.005 * counts["given"]

@@ -1,6 +1,7 @@
 """CUB and rocPRIM."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 
 @pytest.mark.parametrize(
@@ -33,5 +34,5 @@ import pytest
         ),
     ],
 )
-def test_operation(says, name, op):
+def test_operation(says: Says, name: str, op: str) -> None:
     says(name, family="cub", op=op)

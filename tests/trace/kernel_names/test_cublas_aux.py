@@ -1,6 +1,7 @@
 """Small cuBLAS kernels."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 
 @pytest.mark.parametrize(
@@ -20,14 +21,14 @@ import pytest
         ("void scal_kernel<float, float, 1>(cublasTransposeParams<float>, float const*)", None),
     ],
 )
-def test_operation(says, name, op):
+def test_operation(says: Says, name: str, op: str) -> None:
     says(name, family="cublas-aux", op=op, dtype_a=None)
 
 
-def test_small_n(says):
+def test_small_n(says: Says) -> None:
     says("void gemmSN_TN_kernel<float, 128, 16>(int)", op="gemm", layout="tn")
 
 
-def test_split_k_second_pass(says):
+def test_split_k_second_pass(says: Says) -> None:
     says("void cublasLt::splitKreduce_kernel<32, 16, int, float>(int)", role="splitk_reduce")
     says("_ZN8cublasLt19splitKreduce_kernelILi32ELi16EEEvv", op="reduction", role="splitk_reduce")

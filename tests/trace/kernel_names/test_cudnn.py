@@ -1,9 +1,10 @@
 """cuDNN kernels."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 
-def test_tuned_convolution(says):
+def test_tuned_convolution(says: Says) -> None:
     says(
         "cudnn_infer_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
         family="cudnn",
@@ -33,11 +34,11 @@ def test_tuned_convolution(says):
         ("void cask_cudnn::computeOffsetsKernel<false, false>(int)", None, None),
     ],
 )
-def test_base_names(says, name, op, direction):
+def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
     says(name, family="cudnn", op=op, pass_=direction)
 
 
-def test_bundled_cutlass(says):
+def test_bundled_cutlass(says: Says) -> None:
     says(
         "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816f"
         "prop_optimized_bf16_256x64_32x4"
@@ -57,7 +58,7 @@ def test_bundled_cutlass(says):
     )
 
 
-def test_attention(says):
+def test_attention(says: Says) -> None:
     says(
         "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_"
         "cga1x1x1",
@@ -69,6 +70,6 @@ def test_attention(says):
     )
 
 
-def test_implicit_gemm_of_cudnn_7(says):
+def test_implicit_gemm_of_cudnn_7(says: Says) -> None:
     name = "Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1"
     says(name, family="cudnn", op="conv", pass_="fprop", arch_name="Volta")

@@ -1,9 +1,11 @@
 """CUTLASS 2.x kernels."""
 
+from tests.trace.kernel_names.conftest import Says
+
 from fusetui.trace.kernel_names import decode
 
 
-def test_wmma_gemm(says):
+def test_wmma_gemm(says: Says) -> None:
     says(
         "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8",
         family="cutlass2",
@@ -23,20 +25,20 @@ def test_wmma_gemm(says):
     )
 
 
-def test_inside_a_kernel_wrapper(says):
+def test_inside_a_kernel_wrapper(says: Says) -> None:
     body = "cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128_32x3_tt_align8"
     found = says(f"void cutlass::Kernel2<{body}>({body}::Params)", epilogue="relu", stages=3)
     assert found.name[found.parts[0][0] : found.parts[0][1]] == "80"
 
 
-def test_tf32_arithmetic(says):
+def test_tf32_arithmetic(says: Says) -> None:
     says("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", math="tf32", dtype_a="fp32")
     says("cutlass_tensorop_s1688tf32gemm_256x128_16x3_nn_align4", math="tf32", arch=None)
     says("cutlass_tensorop_tf32_s1688gemm_tf32_256x128_16x3_nn_align4", math=None, dtype_a="tf32")
     says("cutlass_80_simt_sgemm_128x32_8x5_nn_align1", math=None, dtype_a="fp32", mma=None)
 
 
-def test_types_printed_only_when_they_differ(says):
+def test_types_printed_only_when_they_differ(says: Says) -> None:
     says(
         "cutlass_75_tensorop_s1688gemm_f16_64x128_tn_align2",
         dtype_a="fp16",
@@ -52,7 +54,7 @@ def test_types_printed_only_when_they_differ(says):
     )
 
 
-def test_convolution(says):
+def test_convolution(says: Says) -> None:
     says(
         "void cutlass::Kernel<cutlass_tensorop_h16816dgrad_optimized_64x128_64x3_nhwc_unity_stride_"
         "align8>(int)",
@@ -64,5 +66,5 @@ def test_convolution(says):
     )
 
 
-def test_unknown_grammar():
+def test_unknown_grammar() -> None:
     assert decode("cutlass_80_tensorop_gemm") is None

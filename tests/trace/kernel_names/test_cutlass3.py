@@ -1,7 +1,9 @@
 """CUTLASS 3.x procedural names and raw C++ names."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_procedural_name(says):
+
+def test_procedural_name(says: Says) -> None:
     says(
         "cutlass3x_sm90_tensorop_s64x128x16gemm_f16_f16_f32_f16_f16_256x128x64_2x1x1_0_tnt_align8"
         "_warpspecialized_pingpong_epi_tma",
@@ -22,7 +24,7 @@ def test_procedural_name(says):
     )
 
 
-def test_block_scaled_types_and_epilogue(says):
+def test_block_scaled_types_and_epilogue(says: Says) -> None:
     says(
         "cutlass3x_sm100_bstensorop_s256x128x32gemm_block_scaled_ue8m0xe4m3_ue8m0xe5m2_f32_f16_f16"
         "_256x128x128_0_tnn_align16_q_2sm_bias_f16_relu_stream_k",
@@ -35,7 +37,7 @@ def test_block_scaled_types_and_epilogue(says):
     )
 
 
-def test_width_without_format(says):
+def test_width_without_format(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_s64x64x32gemm_f8_f8_f32_bf16_e4m3_64x64x128_1x1x1_0_ntn_align4"
         "_1sm_bias_bf16_relu_aux_scalemax_stream_k",
@@ -45,7 +47,7 @@ def test_width_without_format(says):
     )
 
 
-def test_complex_stays_open(says):
+def test_complex_stays_open(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_c256x64x16_9xbf16gemm_cf32_cf32_cf32_cf32_cf32_256x64x32_0_ttn"
         "_align2_2sm",
@@ -56,7 +58,7 @@ def test_complex_stays_open(says):
     )
 
 
-def test_other_shapes_settle_target_and_op_only(says):
+def test_other_shapes_settle_target_and_op_only(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_s128x256x16gemm_bgrada_f16_f16_f32_f16_f16_128x256x16_nnn_align8"
         "_1sm",
@@ -66,7 +68,7 @@ def test_other_shapes_settle_target_and_op_only(says):
     )
 
 
-def test_vllm_wrappers(says):
+def test_vllm_wrappers(says: Says) -> None:
     tile = "cute::tuple<cute::C<128>, cute::C<64>, cute::C<256> >"
     cluster = "cute::tuple<cute::C<2>, cute::C<1>, cute::C<1> >"
     says(
@@ -91,7 +93,7 @@ def test_vllm_wrappers(says):
     )
 
 
-def test_older_blockwise_form_is_not_read_by_place(says):
+def test_older_blockwise_form_is_not_read_by_place(says: Says) -> None:
     says(
         "void cutlass::device_kernel<vllm::cutlass_3x_gemm_fp8_blockwise<cutlass::half_t, 1, 128, "
         "128, cute::C<128>, cute::tuple<cute::C<2>, cute::C<1>, cute::C<1> > >::GemmKernel>(int)",
@@ -101,7 +103,7 @@ def test_older_blockwise_form_is_not_read_by_place(says):
     )
 
 
-def test_main_loop(says):
+def test_main_loop(says: Says) -> None:
     says(
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUnive"
         "rsal<cute::tuple<int, int, int, "
@@ -118,7 +120,7 @@ def test_main_loop(says):
     )
 
 
-def test_attention_on_cutlass_is_no_gemm(says):
+def test_attention_on_cutlass_is_no_gemm(says: Says) -> None:
     says(
         "void cutlass::device_kernel<cutlass::fmha::kernel::Sm100FmhaMlaKernelTmaWarpspecialized<"
         "cutlass::gemm::collective::Foo> >(int)",
@@ -126,7 +128,7 @@ def test_attention_on_cutlass_is_no_gemm(says):
     )
 
 
-def test_tf32_arithmetic(says):
+def test_tf32_arithmetic(says: Says) -> None:
     says(
         "cutlass3x_sm100_tensorop_s128x64x8tf32gemm_f32_f32_f32_f32_f32_128x64x32_0_tnn_align4_2sm",
         dtype_a="fp32",

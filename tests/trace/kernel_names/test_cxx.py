@@ -16,19 +16,19 @@ from fusetui.trace.kernel_names.cxx import signature, split_args
         ("_ZN2ck12_GLOBAL__N_13fooE", "ck::(anonymous namespace)::", "foo"),
     ],
 )
-def test_head(name, scope, base):
+def test_head(name: str, scope: str, base: str) -> None:
     sign = signature(name)
     assert sign is not None
     assert (sign.scope, sign.base) == (scope, base)
     assert name[sign.start : sign.end] == base
 
 
-def test_mangled_lengths_that_run_out():
+def test_mangled_lengths_that_run_out() -> None:
     assert signature("_ZN99short") is None
     assert signature("_Z") is None
 
 
-def test_arguments():
+def test_arguments() -> None:
     text = "f<a<b, c>, int (d, e), {lambda(x<y)#1}, g>(z)"
     spans, end = split_args(text, 2)
     assert [text[start:stop] for start, stop in spans] == [

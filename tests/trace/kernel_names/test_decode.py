@@ -1,11 +1,12 @@
 """decode and short_name as a whole."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 from fusetui.trace.kernel_names import decode, short_name
 
 
-def test_json_has_only_what_is_settled():
+def test_json_has_only_what_is_settled() -> None:
     found = decode("ampere_sgemm_128x64_tn")
     assert found is not None
     json = found.to_json()
@@ -13,7 +14,7 @@ def test_json_has_only_what_is_settled():
     assert "stages" not in json
 
 
-def test_descriptor_suffix_of_rocm(says):
+def test_descriptor_suffix_of_rocm(says: Says) -> None:
     says("attn_fwd.kd", op="attention")
     says("triton_poi_fused_add_0 [clone .kd]", fused_ops=("add",))
 
@@ -30,5 +31,5 @@ def test_descriptor_suffix_of_rocm(says):
         ("[bold]x[/]", "(bold)x(/)"),
     ],
 )
-def test_every_name_has_a_short_text(name, short):
+def test_every_name_has_a_short_text(name: str, short: str) -> None:
     assert short_name(name) == short

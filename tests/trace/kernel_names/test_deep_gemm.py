@@ -1,12 +1,14 @@
 """DeepGEMM."""
 
+from tests.trace.kernel_names.conftest import Says
+
 ARGS = (
     "0u, 4096u, 1024u, 1u, 256u, 128u, 128u, 128u, 128u, 128u, 3u, 128u, 256u, 2u, true, 132u, "
     "(deep_gemm::GemmType)0, Identity"
 )
 
 
-def test_known_form(says):
+def test_known_form(says: Says) -> None:
     says(
         f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, {ARGS}>(float*)",
         family="deep-gemm",
@@ -20,7 +22,7 @@ def test_known_form(says):
     )
 
 
-def test_other_argument_lists_stay_open(says):
+def test_other_argument_lists_stay_open(says: Says) -> None:
     says(f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<{ARGS}>(float*)", op="gemm", tile_m=None)
     says("void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 1u>(float*)", tile_m=None)
     says("void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u>(int)", arch="sm90", dtype_a=None)

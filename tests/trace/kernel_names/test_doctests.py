@@ -12,6 +12,6 @@ MODULES = [module.name for module in pkgutil.iter_modules(kernel_names.__path__)
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name):
+def test_examples(name: str) -> None:
     module = importlib.import_module(f"{kernel_names.__name__}.{name}")
     assert doctest.testmod(module).failed == 0

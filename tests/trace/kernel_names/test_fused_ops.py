@@ -16,7 +16,7 @@ from fusetui.trace.kernel_names.fused_ops import split_ops
         ["arange", "ge", "index_put", "lift_fresh"],
     ],
 )
-def test_known_operators(ops):
+def test_known_operators(ops: list[str]) -> None:
     assert list(split_ops("_".join(ops))) == ops
 
 
@@ -29,9 +29,9 @@ def test_known_operators(ops):
         ["mul", "vllm_ir_rms_norm"],
     ],
 )
-def test_the_order_bounds_custom_operators(ops):
+def test_the_order_bounds_custom_operators(ops: list[str]) -> None:
     assert list(split_ops("_".join(ops))) == ops
 
 
-def test_too_long_for_custom_operators():
+def test_too_long_for_custom_operators() -> None:
     assert split_ops("zzz_" * 1000 + "q") == ()

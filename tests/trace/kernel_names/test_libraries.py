@@ -1,6 +1,7 @@
 """Families that a namespace or a prefix settles."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 
 @pytest.mark.parametrize(
@@ -27,11 +28,11 @@ import pytest
         ("gluon_mxfp4_moe_stage1_kernel.kd", "gluon", None),
     ],
 )
-def test_family_and_operation(says, name, family, op):
+def test_family_and_operation(says: Says, name: str, family: str, op: str) -> None:
     says(name, family=family, op=op)
 
 
-def test_direction(says):
+def test_direction(says: Says) -> None:
     says("void layer_norm::ln_fwd_kernel<float>(int)", pass_="fwd")
     says(
         "void split_embedding_backward_codegen_rowwise_adagrad_weighted_kernel_cta_per_row_1<float>"
@@ -41,11 +42,11 @@ def test_direction(says):
     )
 
 
-def test_aiter_attention(says):
+def test_aiter_attention(says: Says) -> None:
     says("aiter::fmha_fwd_hd128_bf16_rtz", head_dim=128, dtype_a="bf16", pass_="fwd")
 
 
-def test_apex(says):
+def test_apex(says: Says) -> None:
     says(
         "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float>(int)",
         family="apex",

@@ -1,7 +1,9 @@
 """NCCL and RCCL kernels."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_reduction(says):
+
+def test_reduction(says: Says) -> None:
     says(
         "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
         family="nccl",
@@ -19,7 +21,7 @@ def test_reduction(says):
     )
 
 
-def test_placeholders_are_ignored(says):
+def test_placeholders_are_ignored(says: Says) -> None:
     says(
         "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
         collective="send_recv",
@@ -33,7 +35,7 @@ def test_placeholders_are_ignored(says):
     )
 
 
-def test_generic_and_symmetric(says):
+def test_generic_and_symmetric(says: Says) -> None:
     says("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", op="comm", collective=None)
     says(
         "ncclSymkDevKernel_ReduceScatter_LDMC_sum_f8e5m2(ncclSymkDevWorkArgs4K)",
@@ -44,5 +46,5 @@ def test_generic_and_symmetric(says):
     says("ncclSymkDevKernel_AllGather_LL(ncclSymkDevWorkArgs4K)", proto=None, dtype=None)
 
 
-def test_before_2_7(says):
+def test_before_2_7(says: Says) -> None:
     says("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", algo="ring", proto="ll", dtype="fp32")

@@ -1,7 +1,9 @@
 """nvjet kernels of cuBLAS."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_three_letters(says):
+
+def test_three_letters(says: Says) -> None:
     says(
         "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN",
         family="nvjet",
@@ -20,7 +22,7 @@ def test_three_letters(says):
     )
 
 
-def test_five_letters_and_split_k(says):
+def test_five_letters_and_split_k(says: Says) -> None:
     says(
         "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_bias_splitK_TNT",
         arch=None,
@@ -33,10 +35,10 @@ def test_five_letters_and_split_k(says):
     )
 
 
-def test_letters_known_from_patterns_only(says):
+def test_letters_known_from_patterns_only(says: Says) -> None:
     says("nvjet_sm100_ootst_128x256_256x4_2x1_2cta_v_bz_TNT", dtype_a=None, dtype_out="bf16")
 
 
-def test_later_forms_settle_the_target_only(says):
+def test_later_forms_settle_the_target_only(says: Says) -> None:
     name = "nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN"
     says(name, op="gemm", arch="sm121", tile_m=None)

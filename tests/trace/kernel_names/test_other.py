@@ -1,15 +1,17 @@
 """Kernels whose own words say what they do."""
 
+from tests.trace.kernel_names.conftest import Says
+
 from fusetui.trace.kernel_names import decode
 
 
-def test_words(says):
+def test_words(says: Says) -> None:
     says("__amd_rocclr_fillBufferAligned.kd", family="other", op="fill")
     says("void (anonymous namespace)::fused_rope_kernel<true, 128l>(int)", op="rope")
     says("void (anonymous namespace)::fused_qknorm_warp<128l>(int)", op="norm")
     says("void rotary_embedding_kernel<c10::BFloat16, true>(long const*)", op="rope")
 
 
-def test_no_word_no_guess():
+def test_no_word_no_guess() -> None:
     assert decode("void (anonymous namespace)::store_kvcache<2048l, 4>(int)") is None
     assert decode("rotary_fwd_kv_kernel.kd") is None

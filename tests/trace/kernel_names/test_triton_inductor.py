@@ -1,11 +1,12 @@
 """Inductor's kernels, in Triton and in C++."""
 
 import pytest
+from tests.trace.kernel_names.conftest import Says
 
 from fusetui.trace.kernel_names import decode
 
 
-def test_pointwise(says):
+def test_pointwise(says: Says) -> None:
     says(
         "triton_poi_fused__unsafe_view_gelu_mul_0",
         family="inductor-triton",
@@ -29,11 +30,11 @@ def test_pointwise(says):
         ("triton_poi_fused_add_0_0d1d2de", "pointwise", ("add",)),
     ],
 )
-def test_categories(says, name, category, ops):
+def test_categories(says: Says, name: str, category: str, ops: tuple[str, ...]) -> None:
     says(name, kernel_category=category, fused_ops=ops)
 
 
-def test_cpu(says):
+def test_cpu(says: Says) -> None:
     says(
         "graph_0_cpp_fused_gelu_mul_0",
         family="inductor-cpp",
@@ -47,15 +48,14 @@ def test_cpu(says):
     )
 
 
-def test_unnamed(says):
+def test_unnamed(says: Says) -> None:
     says("triton__0d1d2d3d", family="inductor-triton", kernel_category=None)
     says("triton_", family="inductor-triton")
-    assert decode("triton_xyz_fused_add_0") is None or (
-        decode("triton_xyz_fused_add_0").family == "triton"
-    )
+    found = decode("triton_xyz_fused_add_0")
+    assert found is None or found.family == "triton"
 
 
-def test_parts_point_at_the_operators(says):
+def test_parts_point_at_the_operators(says: Says) -> None:
     name = "triton_poi_fused_add_silu_backward_9"
     found = says(name, fused_ops=("add", "silu_backward"))
     assert [name[start:end] for start, end, _ in found.parts] == [

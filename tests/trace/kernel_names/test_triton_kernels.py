@@ -1,9 +1,11 @@
 """Hand-written Triton kernels."""
 
+from tests.trace.kernel_names.conftest import Says
+
 from fusetui.trace.kernel_names import decode
 
 
-def test_matmul_ogs(says):
+def test_matmul_ogs(says: Says) -> None:
     says(
         "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu",
         family="triton",
@@ -19,7 +21,7 @@ def test_matmul_ogs(says):
     )
 
 
-def test_block_sizes(says):
+def test_block_sizes(says: Says) -> None:
     says(
         "_gemm_a8w8_kernel_BLOCK_SIZE_M_128_BLOCK_SIZE_N_64_BLOCK_SIZE_K_32_GROUP_SIZE_M_1",
         op="gemm",
@@ -29,13 +31,13 @@ def test_block_sizes(says):
     )
 
 
-def test_habits_of_libraries(says):
+def test_habits_of_libraries(says: Says) -> None:
     says("_swiglu_bwd_kernel", op="elementwise", pass_="bwd")
     says("liger_cross_entropy_kernel", op="loss", pass_=None)
     says("attn_fwd", op="attention", pass_="fwd")
     says("chunk_fwd_kernel_o", op=None, pass_=None)
 
 
-def test_any_function_name_is_unknown():
+def test_any_function_name_is_unknown() -> None:
     assert decode("my_function") is None
     assert decode("Kernel") is None

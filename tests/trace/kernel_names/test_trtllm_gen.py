@@ -1,7 +1,9 @@
 """TensorRT-LLM's generated batched matrix products."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_two_dialects(says):
+
+def test_two_dialects(says: Says) -> None:
     says(
         "bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512u2_et128x16_m128x16x64_cga1x1x1_16dp256b_TN_transOut"
         "_schedS_bN_dynBatch_sm100a",

@@ -1,7 +1,9 @@
 """xmma kernels of cuBLAS and cuDNN."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_gemm(says):
+
+def test_gemm(says: Says) -> None:
     says(
         "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize32x32x64_stage6_warpsize2x2x1_tensor16x8x16"
         "_execute_kernel_trt",
@@ -20,7 +22,7 @@ def test_gemm(says):
     )
 
 
-def test_split_k_is_a_reduction(says):
+def test_split_k_is_a_reduction(says: Says) -> None:
     says(
         "sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x128x32"
         "_stage5_warpsize2x2x1_g1_tensor16x8x8_t1r1s1_execute_split_k_kernel__5x_cudnn",
@@ -34,7 +36,7 @@ def test_split_k_is_a_reduction(says):
     )
 
 
-def test_three_types_and_epilogue(says):
+def test_three_types_and_epilogue(says: Says) -> None:
     says(
         "sm89_xmma_gemm_e4m3e5m2e4m3_e4m3e5m2f32_f32_tn_n_tilesize256x64x64_stage4_warpsize8x1x1"
         "_tensor16x8x32_bias_f16_algo2_execute_kernel__5x_cublas",
@@ -45,7 +47,7 @@ def test_three_types_and_epilogue(says):
     )
 
 
-def test_reduced_precision_arithmetic(says):
+def test_reduced_precision_arithmetic(says: Says) -> None:
     says(
         "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x64x32_cgasize1x1x1_warpgroupsize1x1x1"
         "_execute_segment_k_off_kernel__5x_cublas",
@@ -56,7 +58,7 @@ def test_reduced_precision_arithmetic(says):
     )
 
 
-def test_complex_stays_open(says):
+def test_complex_stays_open(says: Says) -> None:
     says(
         "sm80_xmma_gemm_cf32cf32_f32f32_cf32_tt_n_tilesize32x64x8_stage3_warpsize2x2x1_ffma"
         "_execute_kernel__5x_cublas",

@@ -1,7 +1,9 @@
 """Kernels of Intel GPUs."""
 
+from tests.trace.kernel_names.conftest import Says
 
-def test_elementwise_and_onednn(says):
+
+def test_elementwise_and_onednn(says: Says) -> None:
     says(
         "at::native::xpu::VectorizedElementwiseKernel<4, at::native::xpu::GeluErfFunctor<float>>",
         family="xpu",
