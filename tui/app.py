@@ -16,6 +16,7 @@ from textual.worker import get_current_worker
 
 from fusetui.trace.format import count, printable
 from fusetui.trace.search import find
+from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.commands import COMMANDS, HINTS, commands_of
 from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
@@ -54,6 +55,7 @@ class Options:
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
+    opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
     ascii_only: bool = False
 
     @property
@@ -81,6 +83,7 @@ class FusetuiApp(App[int]):
         self._history = History()
         self._hits: Hits | None = None
         self._mode = "timeline"
+        self._paths = options.paths[: options.opened]
 
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
@@ -92,13 +95,19 @@ class FusetuiApp(App[int]):
 
     def on_mount(self) -> None:
         self.query_one(SearchBox).display = False
-        self._say("head", f"reading {printable(' and '.join(self._options.paths))}")
+        if self._paths:
+            self._read()
+        else:
+            self.action_choose()
+
+    def _read(self) -> None:
+        self._say("head", f"reading {printable(' and '.join(self._paths))}")
         self._load()
 
     @work(thread=True, exclusive=True, group="load", exit_on_error=True)
     def _load(self) -> None:
         worker = get_current_worker()
-        load(self._options.paths, self.post_message, lambda: worker.is_cancelled)
+        load(self._paths, self.post_message, lambda: worker.is_cancelled)
 
     @work(thread=True, exclusive=True, group="diff", exit_on_error=True)
     def _compare(self) -> None:
@@ -113,10 +122,24 @@ class FusetuiApp(App[int]):
     def on_failed(self, message: Failed) -> None:
         self.exit(2, message=message.sentence)
 
+    def action_choose(self) -> None:
+        """Another of the traces that were named: alone, or beside the one that is open."""
+        if self._sides or not self._paths:
+            self.push_screen(Chooser(self._options.paths), self._chosen)
+
+    def _chosen(self, choice: Choice | None) -> None:
+        if choice is not None:
+            self._paths = (*self._paths[:1], choice.path) if choice.beside else (choice.path,)
+            self._read()
+        elif not self._sides:
+            self.exit(0)
+
     async def on_loaded(self, message: Loaded) -> None:
         self._sides, self._views = message.sides, first_views(message.sides)
         self._marked = tuple(frozenset[int]() for _ in self._sides)
+        self._history, self._hits = History(), None
         glyphs, body = self._options.glyphs, self.query_one("#body")
+        await body.remove_children()
         timelines = TimelinePage(self._sides, self._views, glyphs)
         await body.mount(timelines, TreePage(glyphs), KernelsPage(glyphs))
         self._headline()
@@ -312,8 +335,13 @@ class FusetuiApp(App[int]):
         self.query_one(f"#{pane}", Pane).say([Said(" " + text)])
 
 
-def run(paths: Sequence[str], *, ascii_only: bool = False, mouse: bool = True) -> int:
-    """Open traces in the app; returns the exit code: 2 for a trace that cannot be read."""
-    app = FusetuiApp(Options(tuple(paths), ascii_only))
+def run(
+    paths: Sequence[str], *, opened: int = 2, ascii_only: bool = False, mouse: bool = True
+) -> int:
+    """Open the first `opened` of these traces (0: the person chooses); returns the exit code.
+
+    It is 2 when a trace cannot be read.
+    """
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
     result = app.run(mouse=mouse)
     return result if result is not None else 0

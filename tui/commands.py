@@ -82,6 +82,7 @@ APP: tuple[Entry, ...] = (
     ("next-hit", "Next hit", "n", "hit(1)", "of the search, in order of time"),
     ("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
     ("details", "All details", "i", "details", "the whole name and every arg"),
+    ("choose", "Other traces", "o", "choose", "the other variants or ranks that were named"),
     ("swap", "Swap the sides", "x", "swap", "A becomes B"),
     ("help", "Keys", "question_mark", "help", "this page"),
     ("quit", "Quit", "q", "close", "close what is open, else quit"),

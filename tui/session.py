@@ -106,12 +106,15 @@ def selected(sides: Sequence[Side], views: Views, index: int, row: int) -> Views
 
 def heading(side: Side) -> str:
     """One line that says what is open."""
-    trace = side.trace
+    return "   ".join([printable(side.label), *facts(side.trace)])
+
+
+def facts(trace: Trace) -> list[str]:
+    """What a person wants to know first about a trace, each in a few words."""
     times = gpu_times(trace)
     found = steps(trace)
     share = percent(times.busy_ns, times.busy_ns + times.idle_ns)
     parts = [
-        printable(side.label),
         ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
@@ -120,7 +123,7 @@ def heading(side: Side) -> str:
         f"GPU busy {share}" if share else "",
         *warnings(trace),
     ]
-    return "   ".join(part for part in parts if part)
+    return [part for part in parts if part]
 
 
 def warnings(trace: Trace) -> list[str]:

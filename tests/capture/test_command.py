@@ -165,11 +165,22 @@ def test_a_wrong_result_is_reported_and_not_timed(
 
 
 @pytest.mark.usefixtures("fast_timing")
-def test_an_exception_in_a_variant_spares_the_others(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (AttributeError("no such layer"), "AttributeError: no such layer"),
+        (torch.cuda.OutOfMemoryError("CUDA"), "it ran out of GPU memory: use smaller shapes."),
+        (SystemExit(3), "SystemExit: 3"),
+    ],
+)
+def test_a_variant_that_fails_spares_the_others(
+    error: BaseException, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first, second = capture_broken(lambda model: model.nothing, monkeypatch, tmp_path / "a")
-    assert first["failed"].startswith("AttributeError")
+    def fail(model: Any) -> Any:
+        raise error
+
+    first, second = capture_broken(fail, monkeypatch, tmp_path / "a")
+    assert first["failed"].startswith(told)
     assert second["files"] == ["eager.json.gz"]
 
 

@@ -33,7 +33,7 @@ def test_a_missing_torch_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_cpu_is_always_there() -> None:
     pytest.importorskip("torch", reason="torch knows the devices")
     device = find_device("cpu")
-    assert (device.kind, "threads" in device.name) == ("cpu", True)
+    assert (device.kind, "thread" in device.name) == ("cpu", True)
 
 
 @pytest.mark.torch

@@ -73,6 +73,12 @@ def test_found_is_the_number_per_step() -> None:
     )
 
 
+def test_copies_are_no_kernels() -> None:
+    kernels = Kernels(["k"], steps=1, copies=2, sets=1)
+    found = compare({"kernels": 1, "memcpy": 2, "memset": 1}, kernels)
+    assert all(guess.right for guess in found)
+
+
 def test_guesses_are_marked_right_or_wrong() -> None:
     lines = guess_lines("eager", [Guess("gemm", 3, 3), Guess("kernels", 5, 4.5)])
     assert lines == ["= eager gemm: guess 3, found 3", "! eager kernels: guess 5, found 4.5"]

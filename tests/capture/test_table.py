@@ -84,6 +84,12 @@ def test_a_doubtful_measurement_has_a_note() -> None:
     assert "a: its steps took from 900 ns to 5 us: something else was running." in table
 
 
+def test_the_time_to_compile_is_told() -> None:
+    compiled = replace(measured("a", 1000), compile_ns=3_500_000_000, compile_cached=True)
+    line = "a: its first call, which compiles, took 3.5 s, with kernels from the cache on disk."
+    assert line in closing_table(record(compiled)).splitlines()
+
+
 def test_recompiling_has_a_note() -> None:
     table = closing_table(record(replace(measured("a", 1000), recompilations=2)))
     assert "a: compiled 2 more graphs after the first step." in table

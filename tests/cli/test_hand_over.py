@@ -44,14 +44,14 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], bool, bool]]:
-    """The calls of the app, as if on a terminal."""
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, bool]]:
+    """The calls of the app, as if on a terminal: paths, how many of them are opened, flags."""
     from fusetui.tui import app
 
-    calls: list[tuple[list[str], bool, bool]] = []
+    calls: list[tuple[list[str], int, bool, bool]] = []
 
-    def run(paths: Sequence[str], *, ascii_only: bool = False, mouse: bool = True) -> int:
-        calls.append((list(paths), ascii_only, mouse))
+    def run(paths: Sequence[str], *, opened: int, ascii_only: bool, mouse: bool) -> int:
+        calls.append((list(paths), opened, ascii_only, mouse))
         return 0
 
     monkeypatch.setattr(app, "run", run)
@@ -107,18 +107,18 @@ def test_capture_and_open(
 def test_open_one(fusetui: Run, opened: list[Any], trace_file: File) -> None:
     path = str(trace_file())
     assert fusetui("open", path, "--ascii", "--no-mouse").code == 0
-    assert opened == [([path], True, False)]
+    assert opened == [([path], 2, True, False)]
 
 
 def test_open_two(fusetui: Run, opened: list[Any], trace_file: File) -> None:
     a, b = str(trace_file("a.json")), str(trace_file("b.json"))
     assert fusetui("open", a, b).code == 0
-    assert opened == [([a, b], False, True)]
+    assert opened == [([a, b], 2, False, True)]
 
 
 def test_open_sample(fusetui: Run, opened: list[Any]) -> None:
     assert fusetui("open", "sample:mlp-eager").code == 0
-    ((paths, _, _),) = opened
+    ((paths, *_),) = opened
     assert paths[0].endswith("mlp-eager.json.gz")
 
 
@@ -128,17 +128,15 @@ def test_open_run_folder(fusetui: Run, opened: list[Any], trace_file: File, tmp_
         '{"variants": [{"files": ["z.json"]}, {"failed": "no"}, {"files": ["a.json", "x"]}]}'
     )
     assert fusetui("open", tmp_path).code == 0
-    assert opened == [(files, False, True)]
+    assert opened == [(files, 2, False, True)]
 
 
-def test_open_folder_with_traces(
+def test_open_folder_to_choose_from(
     fusetui: Run, opened: list[Any], trace_file: File, tmp_path: Path
 ) -> None:
-    trace_file("b.json")
-    first = str(trace_file("a.json"))
-    found = fusetui("open", tmp_path)
-    assert "holds 2 traces" in found.sentence
-    assert opened == [([first], False, True)]
+    ranks = [str(trace_file(name)) for name in ("a.json", "b.json")]
+    assert fusetui("open", tmp_path).code == 0
+    assert opened == [(ranks, 0, False, True)]
 
 
 @pytest.mark.parametrize("name", ["nowhere.json", "sample:nothing", "-"])

@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str | bytes, str | None]] = {
     "time no number": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":"soon","dur":1}', None),
     "no phase": ('{"name":"x","ts":20}', None),
     "no object": ("17", None),
-    "deep": (OP % ("x", 20, ',"args":{"a":' + "[" * 5000 + "]" * 5000 + "}"), None),
+    "deep": (OP % ("x", 20, ',"args":{"a":' + "[" * 200_000 + "]" * 200_000 + "}"), None),
 }  # fmt: skip
 
 

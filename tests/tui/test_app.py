@@ -100,6 +100,28 @@ async def test_two_traces_share_one_window(path: str) -> None:
         assert len(windows) == 1
 
 
+async def test_a_folder_of_ranks_is_a_list_to_choose_from(path: str) -> None:
+    app = FusetuiApp(Options((path, path), opened=0))
+    async with app.run_test(size=SMALL) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.press("j")
+        assert ">mlp.json  NVIDIA A100-SXM4-80GB   2 steps" in screen(app)
+        await pilot.press("enter")
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert len(app.query("#timeline Timeline")) == 1
+
+
+async def test_another_trace_is_opened_beside_the_first(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("o", "b")
+        for _ in range(2):
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        assert len(app.query("#timeline Timeline")) == 2
+        assert app.query_one("#diff").display
+
+
 async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "notes.txt"
     broken.write_text("no JSON at all")

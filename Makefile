@@ -1,0 +1,73 @@
+# make demo     capture the MLP eager and compiled on this machine, then open both side by side
+# make test     run the whole test suite
+# make check    lint, format and types; what .ci/run runs before the tests
+# make pictures draw the pictures of the documentation anew
+# make reference write docs/reference.md anew from the code
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$python && break; done)
+MAKEFLAGS += --no-print-directory
+
+.PHONY: demo test check pictures reference clean
+
+demo: $(VENV)/.capture
+	@run=runs/demo-$$(date +%Y%m%d-%H%M%S) \
+	&& $(BIN)/fusetui capture mlp --variant eager --variant compiled --out $$run \
+	&& if [ -t 1 ]; then $(BIN)/fusetui open $$run; else $(MAKE) report RUN=$$run; fi
+
+.PHONY: report
+report:
+	@for variant in eager compiled; do \
+		echo; $(BIN)/fusetui summary $(RUN)/$$variant.json.gz || exit; done
+	@echo
+	@$(BIN)/fusetui diff $(RUN)
+
+test: $(VENV)/.dev
+	@$(BIN)/python -P -m pytest
+
+check: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/mypy --explicit-package-bases tests
+
+pictures: $(VENV)/.dev
+	@$(BIN)/python -P docs/pictures.py
+
+reference: $(VENV)/.dev
+	@$(BIN)/python -P docs/make_reference.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The stamps tell that an installation is whole and up to date.
+$(VENV)/.dev: $(VENV)/.capture
+	@echo "installing the development tools"
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+# A torch that is there already is used: a GPU machine has a build of its own.
+$(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing fusetui and what capture needs"
+	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
+	then $(PIP) install --editable '.[capture]'; \
+	else $(PIP) install --editable '.[capture]' --constraint constraints.txt; fi
+	@touch $@
+
+# A .venv that works is kept. From inside another virtual environment the system's packages are not
+# that environment's: then a path file leads to its torch.
+$(VENV)/.made:
+	@test -n "$(PYTHON3)" || { echo "fusetui needs Python 3.11 or newer: install it," \
+		"or name it with make PYTHON3=/path/to/python" >&2; exit 2; }
+	@if $(BIN)/python -P -m pip --version >/dev/null 2>&1; then :; \
+	elif torch=$$($(PYTHON3) -P -c \
+		'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' 2>/dev/null); \
+	then $(PYTHON3) -m venv --system-site-packages $(VENV) \
+		&& { $(BIN)/python -P -c 'import torch' 2>/dev/null \
+		|| echo "$$torch" > $$(echo $(VENV)/lib/python3*/site-packages)/outer.pth; }; \
+	else $(PYTHON3) -m venv $(VENV); fi
+	@touch $@

@@ -1,0 +1,183 @@
+"""Runs the sources' experiments on this machine and writes their tables into docs/experiments.md.
+
+    python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [NAME ...]
+
+Without names it runs all of them, on a CPU in under ten minutes. Each table goes between two
+markers of its experiment and device; what the other device printed stays. With `--runs` the run
+folders are kept; their traces are scrubbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import torch
+
+from fusetui.capture.command import capture
+from fusetui.capture.device import find_device, versions
+from fusetui.capture.errors import CaptureError
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
+THREADS = 1
+"""For a CPU: two threads wait for each other whenever something else runs on one of two cores."""
+FORMS = ("loop", "big", "masked", "bmm", "fused")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One command. `sweep` and `variants` as for `fusetui capture`; `cpu_sweep` is what a CPU runs
+    in its place, to be done in minutes."""
+
+    name: str
+    workload: str
+    backward: bool = False
+    variants: Sequence[str] = ()
+    expect: Sequence[str] = ()
+    sweep: str = ""
+    cpu_sweep: str = ""
+    mode: str | None = None
+
+    def sweep_on(self, kind: str) -> str:
+        """The sweep for a device."""
+        return self.cpu_sweep if kind == "cpu" and self.cpu_sweep else self.sweep
+
+    def command(self, kind: str) -> str:
+        """What to type for the same."""
+        words = ["fusetui", "capture", self.workload]
+        words += [word for name in self.variants for word in ("--variant", name)]
+        words += ["--backward"] if self.backward else []
+        words += ["--mode", self.mode] if self.mode else []
+        words += [word for guess in self.expect for word in ("--expect", guess)]
+        words += ["--sweep", self.sweep_on(kind)] if self.sweep else []
+        prefix = f"OMP_NUM_THREADS={THREADS} " if kind == "cpu" else ""
+        return prefix + shlex.join([*words, "--device", kind])
+
+
+MLP_GUESSES = ("eager: kernels=5 gemm=3 pointwise=2", "compiled: kernels=4 gemm=3 pointwise=1")
+
+EXPERIMENTS = (
+    Experiment("matmul-add", "matmul-add"),
+    Experiment("linear", "linear", expect=("kernels=1 gemm=1",)),
+    Experiment("mlp", "mlp", expect=MLP_GUESSES),
+    Experiment("mlp-training", "mlp", backward=True),
+    Experiment("partitioned-linear", "partitioned-linear"),
+    Experiment("partitioned-linear-training", "partitioned-linear", backward=True),
+    Experiment("paper-batch", "partitioned-linear", variants=FORMS, sweep="paper-batch"),
+    Experiment(
+        "paper-n",
+        "partitioned-linear",
+        variants=FORMS,
+        sweep="paper-n",
+        cpu_sweep="n=2,4,...,64",
+    ),
+    Experiment(
+        "paper-in",
+        "partitioned-linear",
+        variants=FORMS,
+        sweep="paper-in",
+        cpu_sweep="in=16,32,...,128",
+    ),
+    Experiment(
+        "paper-out",
+        "partitioned-linear",
+        variants=FORMS,
+        sweep="paper-out",
+        cpu_sweep="out=16,32,...,128",
+    ),
+    Experiment("split-stack", "split-stack"),
+    Experiment("split-stack-training", "split-stack", backward=True),
+)
+
+
+def main() -> None:
+    """Runs the experiments asked for, one after another; one that fails spares the others."""
+    options = _options()
+    kind = find_device(options.device).kind
+    if kind == "cpu":
+        torch.set_num_threads(THREADS)
+    begin = perf_counter()
+    with contextlib.ExitStack() as stack:
+        runs = options.runs or Path(stack.enter_context(TemporaryDirectory()))
+        for experiment in EXPERIMENTS:
+            if options.names and experiment.name not in options.names:
+                continue
+            _run(experiment, kind, runs)
+    print(f"all in {perf_counter() - begin:.0f} s", file=sys.stderr)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Runs the sources' experiments.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them without a name")
+    parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
+    parser.add_argument("--runs", type=Path, help="a folder that keeps the runs")
+    options = parser.parse_args()
+    known = [experiment.name for experiment in EXPERIMENTS]
+    if unknown := set(options.names) - set(known):
+        parser.error(f"unknown {', '.join(sorted(unknown))}: there are {', '.join(known)}")
+    return options
+
+
+def _run(experiment: Experiment, kind: str, runs: Path) -> None:
+    """Runs one experiment and puts what it printed into the page."""
+    begin = perf_counter()
+    try:
+        printed = _printed(experiment, kind, runs / experiment.name)
+    except CaptureError as error:
+        print(f"{experiment.name}: {error}", file=sys.stderr)
+        return
+    seconds = perf_counter() - begin
+    text = PAGE.read_text(encoding="utf-8")
+    block = _block(experiment.command(kind), printed, kind)
+    PAGE.write_text(insert(text, f"{experiment.name} {kind}", block), encoding="utf-8")
+    print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
+
+
+def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
+    """What `fusetui capture` prints, less the lines that name the folder."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        sweep = experiment.sweep_on(kind)
+        capture(
+            experiment.workload,
+            variants=experiment.variants,
+            device=kind,
+            backward=experiment.backward,
+            mode=experiment.mode,
+            expect=experiment.expect,
+            sweep=[sweep] if sweep else (),
+            scrub=True,
+            out=folder,
+        )
+    text = output.getvalue().partition("\n\nTime per step; the longest bar")[0]
+    return re.sub(r"\n+Open it with: .*\n", "", text).strip()
+
+
+def _block(command: str, printed: str, kind: str) -> str:
+    """The command, what it printed, and with which versions."""
+    used = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
+    device = find_device(kind).name
+    return f"```\n$ {command}\n\n{printed}\n```\n\n{device}; {used}."
+
+
+def insert(page: str, name: str, block: str) -> str:
+    """The page with the text between the markers of a name replaced. Raises ValueError."""
+    begin, end = f"<!-- table: {name} -->", "<!-- end -->"
+    before, marker, rest = page.partition(begin)
+    _, marker_end, after = rest.partition(end)
+    if not (marker and marker_end):
+        raise ValueError(f"{PAGE.name} has no place for '{name}'")
+    return f"{before}{begin}\n{block}\n{end}{after}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Everything that only a GPU can show, in one command of at most ten minutes.
+
+    python -P benchmarks/gpu_session.py OUT
+
+Runs the GPU part of the tests, the experiments of docs/experiments.md at their full shapes, the
+pointwise kernel against a copy, and two more captures: with CUDA graphs, with stacks and memory.
+The run folders, whose traces are scrubbed and may become samples, logs and session.json go into
+OUT, the tables into docs/experiments.md. A part that fails or takes too long spares the others;
+what matters most comes first. fusetui need not be installed, what it depends on must be. Exit code
+1 if any part failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT_SECONDS = 585
+PYTHON = (sys.executable, "-P")
+
+SAMPLES = """
+import sys
+from pathlib import Path
+from fusetui.capture.command import capture
+out = Path(sys.argv[1])
+common = {"device": "cuda", "scrub": True}
+capture("mlp", variants=["eager", "compiled"], mode="reduce-overhead", out=out / "graphs", **common)
+capture("mlp", variants=["eager"], stack=True, memory=True, steps=1, out=out / "stacks", **common)
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One process and the longest it may take, in seconds."""
+
+    name: str
+    command: Sequence[str]
+    limit: int
+
+
+def parts(out: Path) -> list[Part]:
+    """What to run, the most important first."""
+    experiments = [*PYTHON, "benchmarks/capture_experiments.py", "--device", "cuda"]
+    experiments += ["--runs", str(out / "runs")]
+    tests = [*PYTHON, "-m", "pytest", "-q", "tests/kernels", "tests/capture"]
+    pointwise = [*PYTHON, "benchmarks/capture_pointwise.py", "--out", str(out / "pointwise.json")]
+    one_by_one = ["matmul-add", "linear", "mlp", "mlp-training", "split-stack"]
+    forms = ["partitioned-linear", "paper-batch", "paper-n", "paper-in", "paper-out"]
+    rest = ["partitioned-linear-training", "split-stack-training"]
+    return [
+        Part("gpu-state", ["nvidia-smi", "-q"], 20),
+        Part("pointwise", pointwise, 90),
+        Part("workloads", [*experiments, *one_by_one], 150),
+        Part("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
+        Part("partitioned-linear", [*experiments, *forms], 260),
+        Part("tests", tests, 150),
+        Part("more-workloads", [*experiments, *rest], 120),
+    ]
+
+
+def run(part: Part, out: Path, seconds_left: float) -> dict[str, object]:
+    """Runs one part with its output in a log file; how it went."""
+    limit, begin = min(part.limit, seconds_left), perf_counter()
+    print(f"{part.name} ...", end=" ", flush=True)
+    if limit < 5:
+        print("no time left")
+        return {"name": part.name, "code": None, "seconds": 0.0}
+    with (out / "logs" / f"{part.name}.txt").open("w") as log:
+        code = _exit_code(part.command, limit, log.fileno())
+    seconds = perf_counter() - begin
+    print(f"{'done' if code == 0 else f'failed ({code})'} in {seconds:.0f} s")
+    return {"name": part.name, "code": code, "seconds": round(seconds, 1)}
+
+
+def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, timeout=limit, stdout=log, stderr=log, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "out of time"
+    except OSError as error:
+        return str(error)
+    return done.returncode
+
+
+def main() -> None:
+    """Runs the parts and writes session.json."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -P benchmarks/gpu_session.py OUT")
+    out, begin = Path(sys.argv[1]).resolve(), perf_counter()
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    results = []
+    for part in parts(out):
+        results.append(run(part, out, LIMIT_SECONDS - (perf_counter() - begin)))
+        (out / "session.json").write_text(json.dumps(results, indent=2) + "\n")
+    page = ROOT / "docs" / "experiments.md"
+    (out / "experiments.md").write_bytes(page.read_bytes())
+    sys.exit(0 if all(result["code"] == 0 for result in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""What torch.compile did: its counters, and its settings that make a CPU's kernels visible."""
+
+from __future__ import annotations
+
+import torch
+
+
+def show_cpu_kernels() -> None:
+    """Makes Inductor report its fused C++ kernels to the profiler, which it hides by default."""
+    import torch._inductor.config
+
+    torch._inductor.config.cpp.enable_kernel_profile = True
+
+
+def forget_compiled() -> None:
+    """Each variant compiles for itself, whatever another one left in memory."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+def graph_count() -> int:
+    """How many graphs were compiled since `forget_compiled`."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def was_cached() -> bool | None:
+    """Whether Inductor took its kernels from the cache on disk; None if it compiled no graph."""
+    if not graph_count():
+        return None
+    counters = torch._dynamo.utils.counters["inductor"]
+    return bool(counters["fxgraph_cache_hit"] and not counters["fxgraph_cache_miss"])

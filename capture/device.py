@@ -1,0 +1,134 @@
+"""The device that a capture runs on, and what is known about it. Imports torch when called."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from warnings import catch_warnings, filterwarnings
+
+from fusetui import __version__
+
+from .errors import CaptureError
+
+_NOISE = (
+    r".*TensorFloat32 tensor cores.*",
+    r".*torch\.jit\.script.*is deprecated.*",
+    r".*Profiler clears events at the end of each cycle.*",
+    r".*pkg_resources is deprecated.*",
+)
+"""Warnings of torch that tell the user of a capture nothing."""
+
+_DTYPES = {
+    "float32": "float32",
+    "fp32": "float32",
+    "bfloat16": "bfloat16",
+    "bf16": "bfloat16",
+    "float16": "float16",
+    "fp16": "float16",
+    "half": "float16",
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """`kind` is what torch calls it, cpu or cuda; `name` is for people.
+
+    `cache_bytes` is the L2 cache of a GPU, which inputs must exceed; 0 on a CPU.
+    """
+
+    kind: str
+    name: str
+    cache_bytes: int = 0
+
+
+def load_torch() -> Any:
+    """torch, with its own log and the profiler's switched off unless the user set their levels.
+
+    Raises CaptureError if torch is not installed.
+    """
+    # Both levels are read once, when torch is loaded; the log lines would end up among ours.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    try:
+        import torch
+    except ImportError as error:
+        raise CaptureError(
+            f"capture needs torch, which cannot be imported ({error}): "
+            "install it with pip install 'fusetui[capture]'."
+        ) from error
+    return torch
+
+
+@contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Keeps torch's known noise off the screen; every other warning passes."""
+    with catch_warnings():
+        for message in _NOISE:
+            filterwarnings("ignore", message=message)
+        yield
+
+
+def find_device(wanted: str) -> Device:
+    """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU.
+
+    Raises CaptureError for another word, or for `cuda` where torch sees no GPU.
+    """
+    if wanted not in ("auto", "cuda", "cpu"):
+        raise CaptureError(f"unknown device '{wanted}': it can be auto, cuda or cpu.")
+    torch = load_torch()
+    if wanted != "cpu" and torch.cuda.is_available():
+        return Device("cuda", torch.cuda.get_device_name(), _cache_bytes(torch))
+    if wanted == "cuda":
+        raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
+    threads = torch.get_num_threads()
+    return Device("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
+
+
+def dtype_name(name: str) -> str:
+    """torch's name of a dtype, also from `bf16`, `fp16`, `fp32`. Raises CaptureError."""
+    if name not in _DTYPES:
+        known = ", ".join(dict.fromkeys(_DTYPES.values()))
+        raise CaptureError(f"unknown dtype '{name}': it can be {known}.")
+    return _DTYPES[name]
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what decides a measurement; null for what is not installed."""
+    torch = load_torch()
+    return {
+        "fusetui": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": _installed("triton"),
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+    }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cache_bytes(torch: Any) -> int:
+    """The L2 cache of the GPU; 64 MiB, more than most have, where torch does not tell."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return int(getattr(properties, "L2_cache_size", 64 * 2**20))
+
+
+def _cpu_name() -> str:
+    """The processor's name; Linux tells it only in a file."""
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,64 @@
+"""Turns what went wrong in a variant into one sentence."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+_LONGEST = 300
+_HERE = Path(__file__).resolve().parent
+_NOT_THE_USERS = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
+_COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
+
+
+def sentence(error: BaseException) -> str:
+    """Why a variant failed, in one line: memory, compiler, or the innermost error itself."""
+    chain = list(_causes(error))
+    if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in chain):
+        return "it ran out of GPU memory: use smaller shapes."
+    if any(_is_cpu_memory(cause) for cause in chain):
+        return "it ran out of memory: use smaller shapes."
+    if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in chain):
+        return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
+    cause = chain[-1]
+    if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
+        return _cut(f"it could not be compiled: {_one_line(cause)}")
+    return _cut(_one_line(cause) + _place(cause))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it wraps: torch.compile hides the real one in `inner_exception`."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = getattr(cause, "inner_exception", None) or cause.__cause__
+
+
+def _is_cpu_memory(error: BaseException) -> bool:
+    """Python's own error, or the plain RuntimeError that torch raises on a CPU."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+def _one_line(error: BaseException) -> str:
+    """`ValueError: first line of its message`."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """` (train.py, line 12)`: the innermost line of the user's own code, if there is one."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename).resolve()
+        if path.is_file() and not any(map(path.is_relative_to, _NOT_THE_USERS)):
+            return f" ({path.name}, line {frame.lineno})"
+    return ""
+
+
+def _cut(text: str) -> str:
+    """The text, cut at a length that fits a screen."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

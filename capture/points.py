@@ -1,0 +1,106 @@
+"""The points of a sweep, from `batch=64,128,...,2048`. Needs no torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from .errors import CaptureError
+
+Point = Mapping[str, int]
+MOST_POINTS = 1000
+
+
+def parse_sweep(
+    texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
+) -> tuple[Point, ...]:
+    """Every combination of the sizes of all axes named, the last one changing fastest.
+
+    A text is `batch=64,128 n=2,4`, or the name of a preset. Raises CaptureError for an unknown
+    axis or preset, an axis named twice, or sizes that are none.
+    """
+    ranges: dict[str, tuple[int, ...]] = {}
+    for word in " ".join(texts).split():
+        for term in _expanded(word, presets).split():
+            axis, sizes = _parse_term(term, axes, presets)
+            if axis in ranges:
+                raise CaptureError(f"--sweep names {axis} twice.")
+            ranges[axis] = sizes
+    points = [
+        dict(zip(ranges, sizes, strict=True)) for sizes in itertools.product(*ranges.values())
+    ]
+    if not ranges or len(points) > MOST_POINTS:
+        raise CaptureError(f"--sweep needs between 1 and {MOST_POINTS} points, not {len(points)}.")
+    return tuple(points)
+
+
+def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
+    """`64,128,...,2048`: sizes, where `...` goes on as the two before it began.
+
+    It goes on by doubling (or the same factor) if that meets the last size exactly, else by the
+    same difference. Raises CaptureError.
+    """
+    words = text.split(",")
+    sizes: list[int] = []
+    for index, word in enumerate(words):
+        if word != "...":
+            sizes.append(_size(axis, word))
+            continue
+        if len(sizes) < 2 or index + 2 != len(words):
+            raise CaptureError(f"--sweep {axis}: two sizes come before ... and one behind it.")
+        sizes += _between(axis, sizes[-2], sizes[-1], _size(axis, words[-1]))
+    return tuple(dict.fromkeys(sizes))
+
+
+def describe_point(point: Point) -> str:
+    """`batch=64,n=4`: also the name of the point's folder."""
+    return ",".join(f"{axis}={size}" for axis, size in point.items())
+
+
+def as_arguments(point: Point) -> list[str]:
+    """The point as shape options: `--batch=64`."""
+    return [f"--{axis}={size}" for axis, size in point.items()]
+
+
+def _expanded(word: str, presets: Mapping[str, str]) -> str:
+    return presets.get(word, word)
+
+
+def _parse_term(
+    term: str, axes: Sequence[str], presets: Mapping[str, str]
+) -> tuple[str, tuple[int, ...]]:
+    axis, equals, sizes = term.partition("=")
+    if not equals:
+        known = f"its presets are {', '.join(presets)}" if presets else "it has no presets"
+        raise CaptureError(f"--sweep '{term}' is neither axis=sizes nor a preset: {known}.")
+    if axis not in axes:
+        raise CaptureError(f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}.")
+    return axis, parse_sizes(axis, sizes)
+
+
+def _between(axis: str, before: int, first: int, last: int) -> list[int]:
+    """What lies between `first` and `last`, both left out."""
+    factor, rest = divmod(first, before)
+    size = first
+    if rest == 0 and factor > 1:
+        while size < last:
+            size *= factor
+        if size == last:
+            return _powers(first, factor, last)
+    difference = first - before
+    if difference > 0 and last > first and (last - first) % difference == 0:
+        return list(range(first + difference, last, difference))
+    raise CaptureError(f"--sweep {axis}: {before},{first},... never comes to {last}.")
+
+
+def _powers(first: int, factor: int, last: int) -> list[int]:
+    sizes = []
+    while (first := first * factor) < last:
+        sizes.append(first)
+    return sizes
+
+
+def _size(axis: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise CaptureError(f"--sweep {axis} needs positive whole numbers, not '{text}'.")
+    return int(text)

@@ -1,0 +1,84 @@
+"""Where and how a run was made: the GPU, its clocks and driver, the user's commit, the command."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .device import load_torch
+from .scrub import shorten_paths
+
+_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
+_SECONDS = 5
+
+
+def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
+    """What run.json tells about its making; null for what cannot be read.
+
+    `where` is a folder of the user's code. With `scrubbed` the command line has no paths.
+    """
+    command = command_line(sys.argv)
+    return {
+        "command": shorten_paths(command) if scrubbed else command,
+        "git": git_state(where),
+        "gpu": gpu_state() if device_kind == "cuda" else None,
+    }
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """The command as it can be typed again; of the program, only its name."""
+    return shlex.join([Path(argv[0]).name, *argv[1:]])
+
+
+def git_state(folder: Path) -> dict[str, Any] | None:
+    """The commit of the repository around a folder, and whether files differ from it; or None."""
+    commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if commit is None:
+        return None
+    changed = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    return {"commit": commit, "changed": bool(changed)}
+
+
+def gpu_state() -> dict[str, Any]:
+    """Name, multiprocessors, memory, L2 cache, and what nvidia-smi tells of clocks and driver."""
+    cuda = load_torch().cuda
+    properties = cuda.get_device_properties(cuda.current_device())
+    state = {
+        "name": properties.name,
+        "multiprocessors": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "l2_cache_bytes": getattr(properties, "L2_cache_size", None),
+        "capability": f"{properties.major}.{properties.minor}",
+    }
+    return state | _smi(getattr(properties, "uuid", None))
+
+
+def parse_smi(line: str) -> dict[str, str | None]:
+    """One line of nvidia-smi's CSV as a dict; what the GPU does not tell is null."""
+    values = [value.strip() for value in line.split(",")]
+    if len(values) != len(_FIELDS):
+        return dict.fromkeys(_FIELDS)
+    known = [None if value.startswith("[") else value for value in values]
+    return dict(zip(_FIELDS, known, strict=True))
+
+
+def _smi(uuid: object) -> dict[str, str | None]:
+    """nvidia-smi numbers GPUs without regard to CUDA_VISIBLE_DEVICES, so it is asked by UUID."""
+    query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
+    lines = _output([*query, f"--id=GPU-{uuid}"] if uuid else query)
+    return parse_smi(lines.splitlines()[0] if lines else "")
+
+
+def _output(command: Sequence[str]) -> str | None:
+    """What a program prints, or None if it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace"
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

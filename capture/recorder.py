@@ -1,0 +1,70 @@
+"""Records a variant's steps with torch.profiler and writes them as a gzipped Chrome trace."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+from .options import Recording
+from .scrub import scrub, set_trace_name
+from .step import Step
+from .timing import synchronizer
+
+WAIT, WARM_UP = 1, 1
+"""Steps before the recorded ones: one with the profiler off, one that it discards."""
+
+
+def record(step: Step, recording: Recording, device_kind: str, path: Path) -> str:
+    """Profiles steps into `path` (.json.gz) and returns the trace's JSON text.
+
+    Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
+    that the kernels of a step run within it.
+    """
+    plain = path.with_suffix("")
+    plan = schedule(wait=WAIT, warmup=WARM_UP, active=recording.steps, repeat=1)
+    synchronize = synchronizer(device_kind)
+    with profile(
+        **settings(recording, device_kind),
+        schedule=plan,
+        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(plain)),
+    ) as profiler:
+        for _ in range(WAIT + WARM_UP + recording.steps):
+            _run_labelled(step)
+            synchronize()
+            profiler.step()
+    return compress(plain, path, recording.scrub)
+
+
+def settings(recording: Recording, device_kind: str) -> dict[str, Any]:
+    """The arguments of torch.profiler.profile for what is to be recorded."""
+    activities = [ProfilerActivity.CPU]
+    if device_kind == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    return {
+        "activities": activities,
+        "record_shapes": recording.shapes,
+        "profile_memory": recording.memory,
+        "with_stack": recording.stack,
+    }
+
+
+def compress(plain: Path, path: Path, scrubbed: bool) -> str:
+    """Moves a trace into its gzip file; the path in it becomes the file's name.
+
+    With `scrubbed` host names, user names and other paths go as well.
+    """
+    text = plain.read_text(encoding="utf-8", errors="surrogateescape")
+    text = scrub(text, plain.name) if scrubbed else set_trace_name(text, plain.name)
+    path.write_bytes(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
+    plain.unlink()
+    return text
+
+
+def _run_labelled(step: Step) -> None:
+    value = None
+    for part in step:
+        with record_function(part.label):
+            value = part.run(value)

@@ -1,0 +1,160 @@
+"""Runs the variants of a job one after another: check, time, profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+
+from . import check, compiler, expect, failure, recorder, step, timing
+from .count import kernels_of
+from .device import Device, versions
+from .job import Job, Trial
+from .options import Options
+from .progress import Progress
+from .provenance import provenance
+from .record import FORMAT, Failed, Measured, RunRecord
+from .step import Answer, Step
+from .workload_job import SEED
+
+NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
+
+
+class EmptyTraceError(Exception):
+    """The profiler ran but saw no kernels, for instance without the right to read counters."""
+
+
+class Runner:
+    """Runs one job after the other trial, into one folder.
+
+    Its only state is the answer that later trials are compared with, where the job has none.
+    """
+
+    def __init__(self, job: Job, options: Options, device: Device, progress: Progress) -> None:
+        self._job, self._options, self._device = job, options, device
+        self._progress = progress
+        self._first_answer: Answer | None = None
+        names = [trial.name for trial in job.trials]
+        self._guesses = expect.parse_for(options.expect, names)
+
+    def run(self, folder: Path, where: Path) -> RunRecord:
+        """Writes the traces into the folder and returns what was measured.
+
+        A trial that fails spares the others. `where` is the folder of the user's code.
+        """
+        compiler.show_cpu_kernels()
+        with self._autograd():
+            outcomes = tuple(self._attempt(trial, folder) for trial in self._job.trials)
+        return self._record(outcomes, where)
+
+    def _autograd(self) -> AbstractContextManager[Any]:
+        if self._job.keeps_gradients:
+            return nullcontext()
+        context: AbstractContextManager[Any] = torch.set_grad_enabled(self._job.backward)
+        return context
+
+    def _attempt(self, trial: Trial, folder: Path) -> Measured | Failed:
+        if trial.unable:
+            return Failed(trial.name, trial.unable)
+        try:
+            return self._measure(trial, folder / f"{trial.name}.json.gz")
+        except (Exception, SystemExit) as error:
+            for path in folder.glob(f"{trial.name}.json*"):
+                path.unlink()
+            return Failed(trial.name, failure.sentence(error))
+        finally:
+            if self._device.kind == "cuda":
+                torch.cuda.empty_cache()
+
+    def _measure(self, trial: Trial, path: Path) -> Measured:
+        kind, name = self._device.kind, trial.name
+        compiler.forget_compiled()
+        with self._progress.phase(f"{'compiling' if trial.compiles else 'checking'} {name}"):
+            call = trial.build()
+            parts = self._step(call, trial)
+            result, first_ns = _first_call(parts, kind)
+            errors = self._check(step.answer(result, trial.copies[0], call))
+            graphs = compiler.graph_count()
+        del result
+        with self._progress.phase(f"timing {name}"):
+            timed, peak_bytes = self._timed(parts)
+        with self._progress.phase(f"profiling {name}"):
+            trace = recorder.record(parts, self._options.recording, kind, path)
+            kernels = kernels_of(trace, kind)
+        if not kernels.names:
+            raise EmptyTraceError(NO_KERNELS)
+        compiled = trial.compiles or graphs > 0
+        return Measured(
+            name=name,
+            step_ns=timed.step_ns,
+            compile_ns=first_ns if compiled else None,
+            compile_cached=compiler.was_cached(),
+            peak_memory_bytes=peak_bytes,
+            max_error=errors.result,
+            kernels_per_step=kernels.per_step,
+            files=(path.name,),
+            max_gradient_error=errors.gradients,
+            recompilations=compiler.graph_count() - graphs if compiled else None,
+            weight_bytes=step.weight_bytes(call),
+            warm_up_steps=timed.warm_up_steps,
+            settled=timed.settled,
+            guesses=expect.compare(self._guesses[name], kernels),
+        )
+
+    def _step(self, call: Callable[..., Any], trial: Trial) -> Step:
+        label = self._job.label
+        if self._job.backward:
+            return step.training_step(call, label, trial.copies, self._job.gradient)
+        return step.forward_step(call, label, trial.copies)
+
+    def _check(self, answer: Answer) -> check.Errors:
+        """Against the reference; or, where there is none, against the first trial's answer."""
+        if self._job.reference is not None:
+            return check.check_answer(answer, self._job.reference, self._job.dtype)
+        if self._first_answer is None:
+            self._first_answer = answer
+            return check.Errors(None, None)
+        return check.compare_answer(answer, self._first_answer)
+
+    def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
+        """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
+        call, kind = step.as_call(parts), self._device.kind
+        if kind == "cpu":
+            return timing.time_steps(call, kind, self._options.seconds), None
+        torch.cuda.reset_peak_memory_stats()
+        timed = timing.time_steps(call, kind, self._options.seconds)
+        return timed, torch.cuda.max_memory_allocated()
+
+    def _record(self, outcomes: tuple[Measured | Failed, ...], where: Path) -> RunRecord:
+        job, options, device = self._job, self._options, self._device
+        return RunRecord(
+            format=FORMAT,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            workload=job.workload,
+            summary=job.summary,
+            shapes=job.shapes,
+            shapes_shrunk=job.shapes_shrunk,
+            dtype=job.dtype,
+            device=device.name,
+            device_kind=device.kind,
+            versions=versions(),
+            seed=SEED,
+            profiled_steps=options.recording.steps,
+            variants=outcomes,
+            backward=job.backward,
+            mode=options.mode,
+            provenance=provenance(device.kind, where, options.recording.scrub),
+        )
+
+
+def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
+    """The first result and how long it took, in ns: what compiles does so here."""
+    begin = perf_counter_ns()
+    result = step.run_step(parts)
+    timing.synchronizer(kind)()
+    return result, perf_counter_ns() - begin

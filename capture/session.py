@@ -1,0 +1,192 @@
+"""`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at its end.
+
+The first steps are left alone, the next are recorded, and the rest run with the profiler off and
+give the time per step. Importing this needs no torch; entering the block does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from .device import find_device, quiet_torch, versions
+from .errors import CaptureError
+from .folder import new_folder, write_record
+from .options import Options, Recording, validate
+from .provenance import provenance
+from .record import FORMAT, Measured, RunRecord, StepTime
+
+if TYPE_CHECKING:
+    from .device import Device
+
+
+class Session:
+    """What the `with` block gets: call `step()` at the end of each step of the loop."""
+
+    def __init__(
+        self, profiler: Any, synchronize: Callable[[], None], first: int, last: int
+    ) -> None:
+        """`first` and `last`: the numbers of the recorded steps, counted from 1."""
+        self._profiler, self._synchronize = profiler, synchronize
+        self._first_recorded, self._last_recorded = first, last
+        self._steps = 0
+        self._last_ns: int | None = None
+        self.durations_ns: list[int] = []
+
+    def step(self) -> None:
+        """Ends a step."""
+        self._steps += 1
+        if self._steps <= self._last_recorded:
+            # A step's kernels must end within it, or the trace would show them in the next one.
+            self._synchronize()
+            with quiet_torch():
+                self._profiler.step()
+            return
+        now = perf_counter_ns()
+        if self._last_ns is not None:
+            self.durations_ns.append(now - self._last_ns)
+        self._last_ns = now
+
+    @property
+    def steps(self) -> int:
+        """How many steps have ended."""
+        return self._steps
+
+    @property
+    def recorded_steps(self) -> int:
+        """How many whole steps the trace holds."""
+        return max(min(self._steps, self._last_recorded) - self._first_recorded + 1, 0)
+
+
+@contextmanager
+def profile(
+    out: str | Path,
+    *,
+    steps: int = 3,
+    skip: int = 1,
+    stack: bool = False,
+    record_shapes: bool = True,
+    memory: bool = False,
+    scrub: bool = False,
+    device: str = "auto",
+    expect: Sequence[str] = (),
+    name: str = "train",
+) -> Iterator[Session]:
+    """Records `steps` steps of a loop into the run folder `out`, which must not exist.
+
+    `skip` steps go before them, and one more that warms the profiler up; every further step runs
+    with the profiler off and is timed. The folder appears when the block ends; if it ends with an
+    exception, or before a step was recorded, nothing is left behind. Raises CaptureError.
+    """
+    recording = Recording(steps, stack, record_shapes, memory, scrub)
+    options = Options(expect=expect, recording=recording)
+    validate(options)
+    if skip < 0:
+        raise CaptureError(f"skip must be at least 0, not {skip}.")
+    with quiet_torch():
+        found = find_device(device)
+    with new_folder(Path(out)) as folder:
+        plain = folder / f"{name}.json"
+        with _profiler(recording, found.kind, skip, plain) as (profiler, synchronize):
+            session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + steps)
+            yield session
+        record = _record(session, options, found, plain, name)
+        write_record(folder, record)
+    _tell(session, record, Path(out), steps)
+
+
+@contextmanager
+def _profiler(
+    recording: Recording, kind: str, skip: int, plain: Path
+) -> Iterator[tuple[Any, Callable[[], None]]]:
+    """A running profiler that writes its trace to `plain`, and what waits for the device."""
+    import torch.profiler
+
+    from . import recorder, timing
+
+    plan = torch.profiler.schedule(wait=skip, warmup=1, active=recording.steps, repeat=1)
+    with quiet_torch():
+        profiler = torch.profiler.profile(
+            **recorder.settings(recording, kind),
+            schedule=plan,
+            on_trace_ready=lambda done: done.export_chrome_trace(str(plain)),
+        )
+        profiler.start()
+    try:
+        yield profiler, timing.synchronizer(kind)
+    finally:
+        with quiet_torch():
+            profiler.stop()
+
+
+def _record(
+    session: Session, options: Options, device: Device, plain: Path, name: str
+) -> RunRecord:
+    """Compresses the trace and gathers what was measured. Raises CaptureError without a trace."""
+    from . import expect, recorder
+    from .count import kernels_of
+
+    if not (plain.exists() and session.recorded_steps):
+        raise CaptureError(
+            f"the loop ended after {session.steps} steps, before one was recorded: "
+            "call step() at the end of each, and use a smaller skip."
+        )
+    path = plain.with_name(f"{plain.name}.gz")
+    text = recorder.compress(plain, path, options.recording.scrub)
+    # A loop that ends early leaves one more step open, which holds nothing.
+    kernels = replace(kernels_of(text, device.kind), steps=session.recorded_steps)
+    guesses = expect.parse_for(options.expect, [name])[name]
+    measured = Measured(
+        name=name,
+        step_ns=_step_time(session),
+        compile_ns=None,
+        compile_cached=None,
+        peak_memory_bytes=None,
+        max_error=None,
+        kernels_per_step=kernels.per_step,
+        files=(path.name,),
+        guesses=expect.compare(guesses, kernels),
+    )
+    return RunRecord(
+        format=FORMAT,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        workload=name,
+        summary="a loop of the user's own",
+        shapes={},
+        shapes_shrunk=False,
+        dtype="",
+        device=device.name,
+        device_kind=device.kind,
+        versions=versions(),
+        seed=0,
+        profiled_steps=kernels.steps,
+        variants=(measured,),
+        provenance=provenance(device.kind, Path.cwd(), options.recording.scrub),
+    )
+
+
+def _step_time(session: Session) -> StepTime | None:
+    from .timing import summarise
+
+    return summarise(session.durations_ns) if session.durations_ns else None
+
+
+def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:
+    """Talk goes to stderr: stdout belongs to the user's program."""
+    from .command import guesses
+
+    if record.profiled_steps < wanted:
+        print(
+            f"The loop ended after {session.steps} steps: {record.profiled_steps} of {wanted} "
+            "were recorded.",
+            file=sys.stderr,
+        )
+    for line in filter(None, guesses(record)):
+        print(line, file=sys.stderr)
+    print(f"Open it with: fusetui open {out}", file=sys.stderr)

@@ -1,0 +1,118 @@
+"""One step of a variant as labelled parts: the forward pass, and the backward pass if wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Answer = Mapping[str, Tensor]
+"""What a step computed: `result`, and after a backward pass the gradients by name."""
+
+MOST_COPIES = 1024
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a step with its name in the trace; it gets what the part before it returned."""
+
+    label: str
+    run: Callable[[Any], Any]
+
+
+Step = Sequence[Part]
+
+
+def run_step(parts: Step) -> Any:
+    """Runs a step; the value of its last part."""
+    value = None
+    for part in parts:
+        value = part.run(value)
+    return value
+
+
+def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]) -> Step:
+    """The forward pass alone, on the next copy of the inputs each time."""
+    feed = cycle(copies)
+    return (Part(f"{label}_fwd", lambda _: call(*next(feed))),)
+
+
+def training_step(
+    call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]], gradient: Tensor | None
+) -> Step:
+    """Forward and backward pass, from no gradients at all; without an optimizer.
+
+    `gradient` is the one of the result; None means ones.
+    """
+    feed = cycle(copies)
+
+    def forward(_: object) -> Any:
+        inputs = next(feed)
+        for tensor in (*_tensors(inputs), *_parameters(call).values()):
+            tensor.grad = None
+        return call(*inputs)
+
+    def backward(result: Tensor) -> Tensor:
+        result.backward(torch.ones_like(result) if gradient is None else gradient)
+        return result
+
+    return (Part(f"{label}_fwd", forward), Part(f"{label}_bwd", backward))
+
+
+def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:
+    """Copies of what a step computed: its result and the gradients that it left behind."""
+    leaves = list(_leaves(result))
+    names = ["result"] if len(leaves) == 1 else [f"result {i}" for i in range(len(leaves))]
+    found = dict(zip(names, leaves, strict=True))
+    gradients = {f"input {i}": t.grad for i, t in enumerate(_tensors(inputs))}
+    gradients |= {name: parameter.grad for name, parameter in _parameters(call).items()}
+    found |= {name: gradient for name, gradient in gradients.items() if gradient is not None}
+    return {name: tensor.detach().clone() for name, tensor in found.items()}
+
+
+def rotation(inputs: Sequence[Tensor], cache_bytes: int, backward: bool) -> list[list[Tensor]]:
+    """Copies of the inputs that together exceed a cache, so that none is still in it."""
+    size = sum(tensor.nbytes for tensor in inputs)
+    count = min(cache_bytes // max(size, 1) + 1, MOST_COPIES)
+    return [[t.clone().requires_grad_(backward) for t in inputs] for _ in range(count)]
+
+
+def weight_bytes(call: Callable[..., Any]) -> int | None:
+    """Bytes of a module's parameters and buffers; None for a plain function."""
+    if not isinstance(call, torch.nn.Module):
+        return None
+    return sum(int(tensor.nbytes) for tensor in (*call.parameters(), *call.buffers()))
+
+
+def as_call(parts: Step) -> Callable[[], Any]:
+    """The step as a function without arguments."""
+    return partial(run_step, parts)
+
+
+def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
+    """The parameters of a module by name, compiled or not; none for a plain function."""
+    if not isinstance(call, torch.nn.Module):
+        return {}
+    return {name.removeprefix("_orig_mod."): p for name, p in call.named_parameters()}
+
+
+def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
+    """The inputs that get a gradient of their own."""
+    return [t for t in inputs if isinstance(t, Tensor) and t.is_leaf and t.requires_grad]
+
+
+def _leaves(value: object) -> Iterator[Tensor]:
+    """The tensors in a result, which may be nested in tuples, lists and dicts."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)

@@ -1,0 +1,72 @@
+"""A sweep's results as a table, as bars and as CSV: text from rows, nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .table import align, format_ns, speed_up
+
+Row = Mapping[str, Any]
+WIDTH = 40
+"""Cells of the longest bar."""
+
+
+def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
+    """A line per point: the time per step of each variant, and its speed-up against the first."""
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    lines = [[" ".join(axes), *names]]
+    for sizes, point in by_point(rows, axes):
+        found = {row["variant"]: row for row in point}
+        lines.append([sizes, *(_cell(found.get(name), _first(point)) for name in names)])
+    failures = dict.fromkeys(f"{r['variant']}: {r['failed']}" for r in rows if r["failed"])
+    return "\n".join([*align(lines), *failures])
+
+
+def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:
+    """Bars of the time per step, a group per point, each group on a scale of its own."""
+    block = "#" if ascii_only else "█"
+    wide = max(len(row["variant"]) for row in rows)
+    lines = ["Time per step; the longest bar of each group has the same length."]
+    for sizes, point in by_point(rows, axes):
+        lines += ["", f"{' '.join(axes)} = {sizes}"]
+        longest = max((row["median_ns"] or 0 for row in point), default=0)
+        for row in point:
+            if row["median_ns"] is None:
+                continue
+            bar = block * max(round(WIDTH * row["median_ns"] / max(longest, 1)), 1)
+            lines.append(f"  {row['variant']:{wide}} {bar:{WIDTH}} {_cell(row, _first(point))}")
+    return "\n".join(lines)
+
+
+def sweep_csv(rows: Sequence[Row]) -> str:
+    """The rows as CSV with a header; nothing for no rows."""
+    if not rows:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
+    """(the sizes as text, the point's rows), in the order of the rows."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(" ".join(str(row[axis]) for axis in axes), []).append(row)
+    yield from groups.items()
+
+
+def _first(point: Sequence[Row]) -> int | None:
+    """The median of the point's first variant that was timed, in ns."""
+    return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
+
+
+def _cell(row: Row | None, first_ns: int | None) -> str:
+    """`1.31 ms 2.10x`, or a dash for what was not measured."""
+    if row is None or row["median_ns"] is None:
+        return "-"
+    return f"{format_ns(row['median_ns'])} {speed_up(first_ns, row['median_ns']):>6}"

@@ -1,0 +1,112 @@
+"""The closing table of a capture, as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .record import Failed, Measured, RunRecord
+from .shapes import describe_shapes
+
+_HEADER = ("variant", "time per step", "speed-up", "kernels per step", "weights", "largest error")
+
+_LARGEST_SPREAD = 2
+"""The 90th percentile of step times as a multiple of the 10th, above which a note is due."""
+
+
+def closing_table(record: RunRecord) -> str:
+    """What was run, a row per variant, and a line for each one that failed.
+
+    Speed-ups are against the first variant that ran.
+    """
+    rows = [_HEADER, *(_row(variant, baseline(record)) for variant in record.variants)]
+    failures = [f"{v.name}: {v.failed}" for v in record.variants if isinstance(v, Failed)]
+    return "\n".join([title(record), "", *align(rows), *_notes(record), *failures])
+
+
+def title(record: RunRecord) -> str:
+    """`mlp on cpu (AMD EPYC, 2 threads), bfloat16, batch=4 seq=128, forward and backward`."""
+    where = f"{record.workload} on {record.device_kind} ({record.device})"
+    parts = [where, record.dtype, describe_shapes(record.shapes)]
+    if record.backward:
+        parts.append("forward and backward")
+    if record.mode:
+        parts.append(f"mode {record.mode}")
+    return ", ".join(filter(None, parts))
+
+
+def baseline(record: RunRecord) -> int | None:
+    """The median step of the first variant that was timed, in ns."""
+    return next((v.step_ns.median for v in record.measured if v.step_ns), None)
+
+
+def format_ns(duration_ns: int) -> str:
+    """A duration with three significant digits and its unit: `1.31 ms`."""
+    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
+        if duration_ns >= size:
+            return f"{duration_ns / size:.3g} {unit}"
+    return f"{duration_ns} ns"
+
+
+def format_bytes(count: int) -> str:
+    """`1.5 MiB`, with three significant digits."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Names to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        return "  ".join([row[0].ljust(widths[0]), *cells[1:]])
+
+    return [line(row) for row in rows]
+
+
+def speed_up(baseline_ns: int | None, median_ns: int) -> str:
+    """`1.31x`; a dash without a baseline."""
+    return f"{baseline_ns / max(median_ns, 1):.2f}x" if baseline_ns is not None else "-"
+
+
+def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]:
+    if isinstance(variant, Failed):
+        return (variant.name, *["-"] * (len(_HEADER) - 1))
+    median = variant.step_ns.median if variant.step_ns else None
+    return (
+        variant.name,
+        "-" if median is None else format_ns(median),
+        "-" if median is None else speed_up(baseline_ns, median),
+        f"{variant.kernels_per_step:g}",
+        "-" if variant.weight_bytes is None else format_bytes(variant.weight_bytes),
+        "-" if variant.max_error is None else f"{variant.max_error:.2g}",
+    )
+
+
+def _notes(record: RunRecord) -> list[str]:
+    notes = [f"{v.name}: {note}" for v in record.measured for note in _remarks(v)]
+    if record.device_kind == "cpu":
+        notes.append("On a CPU a kernel is a compute op: views and allocations are not counted.")
+    if record.shapes_shrunk:
+        notes.append("The shapes are smaller than on a GPU, so that a capture takes seconds.")
+    return ["", *notes] if notes else []
+
+
+def _remarks(variant: Measured) -> list[str]:
+    """What the columns do not show: compiling, and what makes a time less than it seems."""
+    remarks = []
+    if variant.compile_ns is not None:
+        cached = ", with kernels from the cache on disk" if variant.compile_cached else ""
+        remarks.append(
+            f"its first call, which compiles, took {format_ns(variant.compile_ns)}{cached}."
+        )
+    if not variant.settled and variant.step_ns:
+        remarks.append("its step time had not settled when timing began.")
+    if variant.step_ns and variant.step_ns.p90 > _LARGEST_SPREAD * variant.step_ns.p10:
+        low, high = format_ns(variant.step_ns.p10), format_ns(variant.step_ns.p90)
+        remarks.append(f"its steps took from {low} to {high}: something else was running.")
+    if variant.recompilations:
+        remarks.append(f"compiled {variant.recompilations} more graphs after the first step.")
+    return remarks

@@ -1,0 +1,86 @@
+"""A workload of `fusetui.kernels` as a job: one model, one reference for all variants."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from fusetui.kernels import Shapes, Workload
+from fusetui.kernels.variants import prepare
+
+from .device import Device, dtype_name
+from .job import Job, Trial
+from .options import Options, choose
+from .shapes import parse_shapes
+from .step import Answer, Step, answer, forward_step, rotation, run_step, training_step
+
+SEED = 0
+NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
+
+
+def workload_job(workload: Workload, options: Options, device: Device) -> Job:
+    """Random weights and inputs from a fixed seed, and the float32 reference computed from them.
+
+    The reference uses the weights as rounded to the run's dtype: an error is the variant's own.
+    Raises CaptureError for an option that does not fit the workload.
+    """
+    names = choose(workload.name, workload.variants, options.variants)
+    shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
+    dtype = dtype_name(options.dtype or workload.dtype)
+    torch.manual_seed(SEED)
+    to = {"device": device.kind, "dtype": getattr(torch, dtype)}
+    model = workload.model(shapes).eval().to(**to)
+    inputs = [tensor.to(**to) for tensor in workload.inputs(shapes)]
+    gradient, reference = _reference(model, inputs, options.backward)
+    copies = rotation(inputs, device.cache_bytes, options.backward)
+
+    def trial(name: str) -> Trial:
+        variant = workload.variants[name]
+        return Trial(
+            name=name,
+            build=partial(prepare, variant, model, options.mode),
+            copies=copies,
+            compiles=variant.compiled or variant.needs_gpu,
+            unable=NEEDS_GPU if variant.needs_gpu and device.kind == "cpu" else None,
+        )
+
+    return Job(
+        workload=workload.name,
+        summary=workload.summary,
+        shapes=shapes,
+        shapes_shrunk=device.kind == "cpu" and is_shrunk(workload, shapes),
+        dtype=dtype,
+        label=workload.name.replace("-", "_"),
+        trials=[trial(name) for name in names],
+        backward=options.backward,
+        keeps_gradients=False,
+        reference=reference,
+        gradient=gradient.to(**to),
+    )
+
+
+def _reference(model: nn.Module, inputs: list[Tensor], backward: bool) -> tuple[Tensor, Answer]:
+    """A random gradient for the result, and the answer in float32."""
+    exact = copy.deepcopy(model).float()
+    copies = rotation([tensor.float() for tensor in inputs], 0, backward)
+    with torch.no_grad():
+        gradient = torch.randn_like(exact(*copies[0])).to(model_dtype(model)).float()
+    step: Step = forward_step(exact, "reference", copies)
+    if backward:
+        step = training_step(exact, "reference", copies, gradient)
+    with torch.set_grad_enabled(backward):
+        return gradient, answer(run_step(step), copies[0], exact)
+
+
+def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
+    """Does any axis have the CPU's default where a GPU's is another?"""
+    cpu, gpu = workload.cpu_shapes, workload.gpu_shapes
+    return any(size == cpu[axis] != gpu[axis] for axis, size in shapes.items())
+
+
+def model_dtype(model: nn.Module) -> torch.dtype:
+    """The dtype of a model's weights."""
+    return next(model.parameters()).dtype

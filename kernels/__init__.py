@@ -1,0 +1,34 @@
+"""The workloads: what fusetui captures and compares. Importing this package needs no torch.
+
+Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded when somebody
+asks for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from .model import Shapes, Variant, Workload
+
+__all__ = ["Shapes", "Variant", "Workload", "get", "names", "workloads"]
+
+_NAMES = ("mlp", "linear", "matmul-add", "partitioned-linear", "split-stack")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all workloads; needs no torch."""
+    return _NAMES
+
+
+def get(name: str) -> Workload:
+    """The workload of that name. Raises KeyError for an unknown one, ImportError without torch."""
+    if name not in _NAMES:
+        raise KeyError(name)
+    module = import_module(f".{name.replace('-', '_')}", __name__)
+    workload: Workload = module.WORKLOAD
+    return workload
+
+
+def workloads() -> tuple[Workload, ...]:
+    """All workloads. Raises ImportError without torch."""
+    return tuple(get(name) for name in _NAMES)

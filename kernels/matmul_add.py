@@ -1,0 +1,41 @@
+"""torch.add(torch.matmul(x, w), b): two kernels in eager mode, one `addmm` when compiled."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .model import Shapes, Workload
+from .variants import COMPILED, EAGER
+
+
+class MatmulAdd(nn.Module):  # type: ignore[misc]
+    """A matrix product and a bias, written as two calls."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(size, size) / size**0.5)
+        self.b = nn.Parameter(torch.randn(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.add(torch.matmul(x, self.w), self.b)
+
+
+def _model(shapes: Shapes) -> nn.Module:
+    return MatmulAdd(shapes["size"])
+
+
+def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
+    return (torch.randn(shapes["size"], shapes["size"]),)
+
+
+WORKLOAD = Workload(
+    name="matmul-add",
+    summary="torch.add(torch.matmul(x, w), b): a GEMM and an addition that can become one call",
+    dtype="bfloat16",
+    gpu_shapes={"size": 4096},
+    cpu_shapes={"size": 512},
+    model=_model,
+    inputs=_inputs,
+    variants={"eager": EAGER, "compiled": COMPILED},
+)

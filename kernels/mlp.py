@@ -1,0 +1,116 @@
+"""The gated MLP of a transformer block: down(gelu(gate(x)) * up(x)).
+
+Eager runs five kernels: three GEMMs, a gelu and a multiplication. The last two read and write the
+hidden activations, the largest tensors here, and do almost no arithmetic: they are what a compiler
+fuses, into one kernel that reads both inputs once and writes the product. `fused-gemm` goes one
+step further and computes both projections and the product in one kernel.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .model import Shapes, Variant, Workload
+from .variants import COMPILED, EAGER
+
+
+class GegluMlp(nn.Module):  # type: ignore[misc]
+    """The GeGLU MLP with the tanh form of gelu and no biases, as Gemma has it."""
+
+    def __init__(self, dim: int, hidden: int) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(dim, hidden, bias=False)
+        self.up_proj = nn.Linear(dim, hidden, bias=False)
+        self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = functional.gelu(self.gate_proj(x), approximate="tanh")
+        return self.down_proj(gate * self.up_proj(x))
+
+
+class _Rewritten(nn.Module):  # type: ignore[misc]
+    """The same layers, called in another way."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = mlp.gate_proj, mlp.up_proj
+        self.down_proj = mlp.down_proj
+
+
+class Fused(_Rewritten):
+    """Our own Triton kernel for gelu(gate) * up between the three GEMMs."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        from .geglu import gelu_mul
+
+        super().__init__(mlp)
+        self.gelu_mul = gelu_mul
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
+
+
+class FusedGemm(_Rewritten):
+    """Both projections and the activation as one Triton GEMM."""
+
+    def __init__(self, mlp: nn.Module) -> None:
+        from .geglu_gemm import geglu_projections
+
+        super().__init__(mlp)
+        self.projections = geglu_projections
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_proj.weight, self.up_proj.weight
+        return self.down_proj(self.projections(x, gate, up))
+
+
+class Liger(_Rewritten):
+    """The kernel for gelu(gate) * up of the package liger-kernel.
+
+    Its backward pass writes the gradients over `gate` and `up`.
+    """
+
+    def __init__(self, mlp: nn.Module) -> None:
+        super().__init__(mlp)
+        self.gelu_mul = import_module("liger_kernel.ops.geglu").LigerGELUMulFunction.apply
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
+
+
+def _model(shapes: Shapes) -> nn.Module:
+    return GegluMlp(shapes["dim"], shapes["hidden"])
+
+
+def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
+    return (torch.randn(shapes["batch"], shapes["seq"], shapes["dim"]),)
+
+
+def _variants() -> dict[str, Variant]:
+    """All variants; `liger` only where its package is installed."""
+    variants = {
+        "eager": EAGER,
+        "compiled": COMPILED,
+        "fused": Variant(Fused, needs_gpu=True),
+        "fused-gemm": Variant(FusedGemm, needs_gpu=True),
+    }
+    if find_spec("liger_kernel"):
+        variants["liger"] = Variant(Liger, needs_gpu=True)
+    return variants
+
+
+WORKLOAD = Workload(
+    name="mlp",
+    summary="GeGLU MLP: three GEMMs, and a gelu and a multiplication that can be fused",
+    dtype="bfloat16",
+    gpu_shapes={"batch": 64, "seq": 128, "dim": 768, "hidden": 3072},
+    cpu_shapes={"batch": 4, "seq": 128, "dim": 384, "hidden": 1536},
+    model=_model,
+    inputs=_inputs,
+    variants=_variants(),
+)

@@ -1,0 +1,56 @@
+"""What a workload is: a model, its inputs, and the variants that compute the same result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Shapes = Mapping[str, int]
+"""Axis name to size, for instance {"batch": 64, "dim": 768}."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute a workload's result.
+
+    `build` turns the workload's model (already on its device, in its dtype) into the module that
+    is measured, with the model's weights or others made from them; `variants.prepare` compiles it
+    if `compiled` is set.
+    """
+
+    build: Callable[[nn.Module], nn.Module]
+    compiled: bool = False
+    needs_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A piece of a network that is worth profiling.
+
+    `model` makes the eager module and `inputs` its arguments, both random, in float32 on the
+    CPU: whoever runs them seeds the generator and moves them. The first variant is the one that
+    the others are compared with. `sweeps` are named ranges of sizes, axis by axis.
+    """
+
+    name: str
+    summary: str
+    dtype: str
+    gpu_shapes: Shapes
+    cpu_shapes: Shapes
+    model: Callable[[Shapes], nn.Module]
+    inputs: Callable[[Shapes], tuple[Tensor, ...]]
+    variants: Mapping[str, Variant]
+    sweeps: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name that marks one forward pass in a trace: `mlp_fwd`."""
+        return self.name.replace("-", "_") + "_fwd"
+
+    def shapes(self, device_kind: str) -> Shapes:
+        """The default shapes: small ones on a CPU, where a capture should take seconds."""
+        return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes

@@ -1,0 +1,30 @@
+"""The two variants that every workload has, and how a variant becomes what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .model import Variant
+
+
+def _as_it_is(model: nn.Module) -> nn.Module:
+    return model
+
+
+EAGER = Variant(_as_it_is)
+COMPILED = Variant(_as_it_is, compiled=True)
+
+
+def compile_mode(mode: str | None) -> dict[str, Any]:
+    """The arguments of torch.compile for a mode: static shapes, one shape being measured."""
+    return {"dynamic": False} if mode is None else {"dynamic": False, "mode": mode}
+
+
+def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Callable[..., Tensor]:
+    """The callable that is measured; `mode` is torch.compile's, for compiled variants only."""
+    call: Callable[..., Tensor] = variant.build(model)
+    return torch.compile(call, **compile_mode(mode)) if variant.compiled else call

@@ -1,0 +1,86 @@
+"""Makes the sample traces anew on this machine's device, and the table in README.md.
+
+Run it as `python -P -m fusetui.sample_traces.make`, with torch installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fusetui.capture.command import measure
+from fusetui.capture.options import Options
+from fusetui.capture.progress import Progress
+from fusetui.capture.record import Measured, RunRecord
+from fusetui.capture.scrub import scrub
+from fusetui.capture.shapes import describe_shapes
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = ("mlp", "linear")
+VARIANTS = ("eager", "compiled")
+LARGEST_BYTES = 300_000
+
+INTRODUCTION = """\
+# Sample traces
+
+Small captures of real runs: `fusetui samples` lists them, `fusetui open sample:mlp-eager` opens
+one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. Host names, user
+names and paths were taken out; every number is as the profiler wrote it.
+
+`python -P -m fusetui.sample_traces.make` makes them anew and writes this file. Each holds three
+profiled steps.
+
+| sample | shows | shapes | device | made with | by |
+|---|---|---|---|---|---|
+"""
+
+
+def main() -> None:
+    """Captures, scrubs and writes all samples."""
+    rows = [row for workload in WORKLOADS for row in _make(workload)]
+    (HERE / "README.md").write_text(INTRODUCTION + "".join(rows), encoding="utf-8")
+
+
+def _make(workload: str) -> Iterator[str]:
+    """Writes one workload's samples and yields their rows of the table."""
+    with TemporaryDirectory() as scratch:
+        record, folder = measure(
+            workload,
+            Options(variants=VARIANTS),
+            out=Path(scratch) / workload,
+            progress=Progress(),
+        )
+        for variant in record.variants:
+            if not isinstance(variant, Measured):
+                raise SystemExit(f"{workload} {variant.name} failed: {variant.failed}")
+            _write_sample(folder / variant.files[0], f"{workload}-{variant.name}")
+            yield _row(record, variant)
+
+
+def _write_sample(trace: Path, name: str) -> None:
+    """Scrubs a trace into its gzip file, which holds no time and no name of its own."""
+    text = scrub(gzip.decompress(trace.read_bytes()).decode(), f"{name}.json")
+    packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
+    if len(packed) > LARGEST_BYTES:
+        raise SystemExit(f"{name} has {len(packed)} bytes, more than {LARGEST_BYTES}.")
+    (HERE / f"{name}.json.gz").write_bytes(packed)
+
+
+def _row(record: RunRecord, variant: Measured) -> str:
+    packages = ("torch", "triton", "python")
+    versions = [f"{p} {record.versions[p]}" for p in packages if record.versions[p]]
+    cells = (
+        f"`{record.workload}-{variant.name}`",
+        f"{record.summary}, {variant.name}",
+        f"{record.dtype}, {describe_shapes(record.shapes)}",
+        f"{record.device_kind.upper()}: {record.device}",
+        ", ".join(versions),
+        f"`fusetui capture {record.workload} --variant {variant.name}`",
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    main()

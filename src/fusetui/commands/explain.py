@@ -1,0 +1,57 @@
+"""`decode`: what the parts of kernel names say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Any
+
+from fusetui.commands.errors import CommandError
+from fusetui.render.output import emit, emit_json, speaks_unicode, width
+from fusetui.trace.annotate import UNDERLINE, annotate
+from fusetui.trace.format import printable
+from fusetui.trace.kernel_names import decode, short_name
+
+ASCII_UNDERLINE = ("\\", "_", "/", "|")
+
+
+def explain(names: Sequence[str], as_json: bool) -> int:
+    wanted = list(_expand(names))
+    if not wanted:
+        raise CommandError("There is no name to decode on standard input.")
+    if as_json:
+        emit_json({"names": [_record(name) for name in wanted]})
+    else:
+        emit("\n\n".join(_text(name) for name in wanted))
+    return 0
+
+
+def _expand(names: Sequence[str]) -> Iterator[str]:
+    """`-` stands for the lines of standard input."""
+    for name in names:
+        if name == "-":
+            yield from (line.strip() for line in sys.stdin if line.strip())
+        else:
+            yield name
+
+
+def _record(name: str) -> dict[str, Any]:
+    found = decode(name)
+    if found:
+        return found.to_json()
+    return {"name": name, "short": short_name(name), "family": None, "parts": []}
+
+
+def _text(name: str) -> str:
+    found = decode(name)
+    parts = found.parts if found else ()
+    title = f"{found.short}   ({found.family})" if found else "no family that fusetui knows"
+    shown = annotate(name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE)
+    lines = [line for pair in shown.lines for line in pair if line]
+    legend = [line for text in shown.legend for line in _folded(text)]
+    return "\n".join([title, *lines, *legend])
+
+
+def _folded(text: str) -> list[str]:
+    return wrap(printable(text), width(), subsequent_indent="  ", break_on_hyphens=False)

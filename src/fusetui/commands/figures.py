@@ -1,0 +1,67 @@
+"""`summary`, `kernels` and `ops`: the figures of one trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusetui.commands.loading import load
+from fusetui.render.output import emit, emit_json, width
+from fusetui.render.summary import summary_text
+from fusetui.render.totals import kernels_text, ops_text
+from fusetui.trace import summary as figures_of
+from fusetui.trace.aggregates import KernelTotal, OpTotal, kernel_totals, op_totals
+from fusetui.trace.kernel_names import decode
+
+
+def summary(name: str, as_json: bool) -> int:
+    loaded = load(name)
+    figures = figures_of(loaded.trace)
+    if as_json:
+        emit_json(figures)
+    else:
+        emit(summary_text(figures, kernel_totals(loaded.trace), op_totals(loaded.trace), width()))
+    return loaded.code
+
+
+def kernels(name: str, as_json: bool, top: int) -> int:
+    loaded = load(name)
+    totals = kernel_totals(loaded.trace)
+    if as_json:
+        emit_json({"kernels": [_kernel(total) for total in totals]})
+    else:
+        emit(kernels_text(totals, top, width()))
+    return loaded.code
+
+
+def ops(name: str, as_json: bool, top: int) -> int:
+    loaded = load(name)
+    totals = op_totals(loaded.trace)
+    if as_json:
+        emit_json({"ops": [_op(total) for total in totals]})
+    else:
+        emit(ops_text(totals, top, width()))
+    return loaded.code
+
+
+def _kernel(total: KernelTotal) -> dict[str, Any]:
+    decoded = decode(total.name)
+    return {
+        "name": total.name,
+        "count": total.count,
+        "total_ns": total.total_ns,
+        "min_ns": total.min_ns,
+        "median_ns": total.median_ns,
+        "max_ns": total.max_ns,
+        "decoded": decoded.to_json() if decoded else None,
+    }
+
+
+def _op(total: OpTotal) -> dict[str, Any]:
+    return {
+        "name": total.name,
+        "count": total.count,
+        "total_ns": total.total_ns,
+        "self_ns": total.self_ns,
+        "gpu_ns": total.gpu_ns,
+        "kernels": total.kernels,
+    }

@@ -1,0 +1,79 @@
+"""What a user names -> files: paths, sample:NAME, run folders, folders with traces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fusetui.commands.errors import CommandError
+
+SAMPLE = "sample:"
+RECORD = "run.json"
+ENDINGS = (".json", ".json.gz")
+
+
+def one_trace(name: str) -> str:
+    """The file of a single trace. Raises CommandError when a folder leaves it open which."""
+    found = traces(name)
+    if len(found) > 1:
+        listed = ", ".join(os.path.basename(path) for path in found[:6])
+        more = ", ..." if len(found) > 6 else ""
+        raise CommandError(
+            f"{name} is a folder with {len(found)} traces: name one ({listed}{more})."
+        )
+    return found[0]
+
+
+def traces(name: str) -> list[str]:
+    """The trace files behind a name, variants of a run in their order; at least one.
+
+    A file is not looked at: whether it can be read, reading it tells.
+    """
+    if name.startswith(SAMPLE):
+        return [_sample(name.removeprefix(SAMPLE))]
+    if not os.path.isdir(name):
+        return [name]
+    found = _variants(Path(name)) or _inside(Path(name))
+    if not found:
+        raise CommandError(f"{name} is a folder without traces (.json or .json.gz).")
+    return [str(path) for path in found]
+
+
+def is_run(name: str) -> bool:
+    """Is it a folder that `fusetui capture` wrote."""
+    return os.path.isfile(os.path.join(name, RECORD))
+
+
+def _sample(name: str) -> str:
+    from fusetui import sample_traces
+
+    known = sample_traces.names()
+    if name not in known:
+        raise CommandError(f"There is no sample {name!r}: there are {', '.join(known)}.")
+    return str(sample_traces.path(name))
+
+
+def _variants(folder: Path) -> list[Path]:
+    """The files that run.json lists and that are there; [] when it cannot be read."""
+    try:
+        record = orjson.loads((folder / RECORD).read_bytes())
+        listed = [file for variant in record["variants"] for file in _files(variant)]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return []
+    return [path for path in (folder / file for file in listed) if path.is_file()]
+
+
+def _files(variant: dict[str, Any]) -> Sequence[str]:
+    return [str(file) for file in variant.get("files", [])]
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        found = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
+    except OSError as error:
+        raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
+    return [path for path in found if path.is_file() and path.name != RECORD]

@@ -1,0 +1,1 @@
+"""Figures -> plain text for the command line. The app draws for itself."""

@@ -1,0 +1,46 @@
+"""A progress bar for what takes over a second, on a terminal only."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import Self, TextIO
+
+from fusetui.render.text import fit
+from fusetui.trace.format import printable
+
+PATIENCE_S = 1.0
+REFRESH_S = 0.1
+BAR = 24
+
+
+class Bar:
+    """`reading big.json  [#######-----]  58 %`, on one line that is wiped at the end."""
+
+    def __init__(self, title: str, stream: TextIO) -> None:
+        self._title = printable(title)
+        self._stream = stream
+        self._due = time.monotonic() + PATIENCE_S
+        self._drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            self._write("")
+
+    def update(self, done: int, total: int) -> None:
+        """Draw when it is time to."""
+        if time.monotonic() < self._due or not self._stream.isatty():
+            return
+        self._due = time.monotonic() + REFRESH_S
+        self._drawn = True
+        filled = BAR * done // max(total, 1)
+        figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {100 * done // max(total, 1):3} %"
+        columns = shutil.get_terminal_size().columns - 1
+        self._write(fit(self._title, max(columns - len(figures), 8)) + figures)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"\r\x1b[K{line}")
+        self._stream.flush()

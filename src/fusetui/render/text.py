@@ -1,0 +1,44 @@
+"""Text by its width on the screen, and sizes. Other figures are in `trace.format`."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from fusetui.trace.format import plural, printable, significant
+
+
+def printable_lines(text: str) -> str:
+    """Like `printable` for text of several lines, whose ends stay."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def cells(text: str) -> int:
+    """Columns that printable text takes in a terminal."""
+    return len(text) if text.isascii() else sum(map(_char_cells, text))
+
+
+def fit(text: str, width: int) -> str:
+    """The text, or its beginning and `...` where it is wider than `width` columns."""
+    if cells(text) <= width:
+        return text
+    kept, used = [], 0
+    for char in text:
+        used += _char_cells(char)
+        if used > width - 3:
+            break
+        kept.append(char)
+    return f"{''.join(kept)}..."[:width]
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units: `3.059 MB`."""
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= scale:
+            return f"{significant(count / scale)} {unit}"
+    return plural(count, "byte")
+
+
+def _char_cells(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

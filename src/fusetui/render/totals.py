@@ -1,0 +1,91 @@
+"""The tables of `kernels` and `ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusetui.render.table import Column, table
+from fusetui.trace.aggregates import KernelTotal, OpTotal
+from fusetui.trace.format import count, duration, percent, plural, printable
+from fusetui.trace.kernel_names import short_name
+
+KERNEL_COLUMNS = (
+    Column("total"),
+    Column("share", spare=1),
+    Column("count", spare=2),
+    Column("min", spare=4),
+    Column("median", spare=3),
+    Column("max", spare=5),
+    Column("kernel", left=True),
+    Column("name", left=True, spare=6),
+)
+OP_COLUMNS = (
+    Column("total"),
+    Column("self", spare=3),
+    Column("GPU", spare=1),
+    Column("kernels", spare=2),
+    Column("count", spare=4),
+    Column("op", left=True),
+)
+
+GPU_COLUMNS = (2, 3)  # of the ops; left out where no op launched anything
+
+
+def any_gpu(totals: Sequence[OpTotal]) -> bool:
+    return any(total.kernels or total.gpu_ns for total in totals)
+
+
+def kernels_text(
+    totals: Sequence[KernelTotal], top: int, width: int, hint: str = "--top 0 shows all"
+) -> str:
+    """The first `top` kernels (0: all), what is left out, and a hint how to see that."""
+    if not totals:
+        return "no kernels in this trace"
+    whole = sum(total.total_ns for total in totals)
+    shown = totals[:top] if top else totals
+    lines = [table(KERNEL_COLUMNS, [_kernel(total, whole) for total in shown], width)]
+    rest = totals[len(shown) :]
+    if rest:
+        share = percent(sum(total.total_ns for total in rest), whole)
+        lines.append(f"... and {plural(len(rest), 'more name')} with {share} ({hint})")
+    return "\n".join(lines)
+
+
+def ops_text(
+    totals: Sequence[OpTotal], top: int, width: int, hint: str = "--top 0 shows all"
+) -> str:
+    """The first `top` ops (0: all), how many are left out, and a hint how to see them."""
+    if not totals:
+        return "no CPU ops in this trace"
+    shown = totals[:top] if top else totals
+    kept = [n for n in range(len(OP_COLUMNS)) if n not in GPU_COLUMNS or any_gpu(totals)]
+    rows = [[_op(total)[n] for n in kept] for total in shown]
+    lines = [table([OP_COLUMNS[n] for n in kept], rows, width)]
+    rest = len(totals) - len(shown)
+    if rest:
+        lines.append(f"... and {plural(rest, 'more name')} ({hint})")
+    return "\n".join(lines)
+
+
+def _kernel(total: KernelTotal, whole: int) -> tuple[str, ...]:
+    return (
+        duration(total.total_ns),
+        percent(total.total_ns, whole),
+        count(total.count),
+        duration(total.min_ns),
+        duration(total.median_ns),
+        duration(total.max_ns),
+        printable(short_name(total.name)),
+        printable(total.name),
+    )
+
+
+def _op(total: OpTotal) -> tuple[str, ...]:
+    return (
+        duration(total.total_ns),
+        duration(total.self_ns),
+        duration(total.gpu_ns) if total.gpu_ns else "",
+        count(total.kernels) if total.kernels else "",
+        count(total.count),
+        printable(total.name),
+    )

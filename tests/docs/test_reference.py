@@ -1,0 +1,23 @@
+"""docs/reference.md is made from the code, and is not older than it."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_is_that_of_this_code() -> None:
+    written = (DOCS / "reference.md").read_text(encoding="utf-8")
+    assert written == script("make_reference").reference(), "run make reference"
