@@ -12,6 +12,7 @@ from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.format import clip, printable
 
 MAX_NAME = 48
+MAX_PLAIN = 64
 ARROW = " -> "
 
 MARKS = {
@@ -149,7 +150,7 @@ def _what(row: Row, place: str) -> str:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op = printable(row.op)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
-        one = _short((row.b if row.kind is Kind.FUSED else row.a)[0])
+        one = _plain((row.b if row.kind is Kind.FUSED else row.a)[0])
         return (
             f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
         )
@@ -165,6 +166,11 @@ def _names(names: Sequence[str]) -> str:
 def _short(name: str) -> str:
     known = decoded(name)
     return clip(printable(known.short if known is not None else name), MAX_NAME)
+
+
+def _plain(name: str) -> str:
+    """The one kernel of several: by its own name, unless that is a C++ signature."""
+    return name if len(name) <= MAX_PLAIN and name.isidentifier() else _short(name)
 
 
 def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
