@@ -26,9 +26,21 @@ def ancestors(trace: Trace, row: int) -> list[int]:
 
 
 def host_of(trace: Trace, row: int) -> int:
-    """Where a GPU row comes from: its launch call, else its op, else -1."""
+    """Where a GPU row comes from: its launch call, else its op, else -1.
+
+    An annotation on a stream comes from the CPU annotation with its External id.
+    """
+    if trace.role[row] == Role.GPU_ANNOTATION:
+        return _cpu_twin(trace, row)
     launch = int(trace.launch[row])
     return launch if launch >= 0 else int(trace.op[row])
+
+
+def _cpu_twin(trace: Trace, row: int) -> int:
+    rows = trace.rows_of(Role.ANNOTATION)
+    same = trace.external_id[rows] == trace.external_id[row]
+    rows = rows[same & (trace.name[rows] == trace.name[row]) & (trace.external_id[rows] > 0)]
+    return int(rows[0]) if len(rows) else -1
 
 
 def launch_chain(trace: Trace, row: int) -> list[int]:

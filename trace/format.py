@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 
 
@@ -50,3 +52,14 @@ def clip(text: str, width: int, ellipsis: str = "…") -> str:
     if len(text) <= width:
         return text
     return text[: max(0, width - len(ellipsis))] + ellipsis[:width]
+
+
+def joined(parts: Sequence[str], width: int, between: str = "   ") -> str:
+    """As many of the parts as fit; the first one always."""
+    text = ""
+    for part in parts:
+        longer = f"{text}{between}{part}" if text else part
+        if text and len(longer) > width:
+            break
+        text = longer
+    return text

@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 from textual.worker import get_current_worker
 
-from fusetui.trace.format import count, printable
+from fusetui.trace.format import count, joined, printable
 from fusetui.trace.search import find
 from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.commands import COMMANDS, HINTS, commands_of
@@ -212,7 +212,7 @@ class FusetuiApp(App[int]):
         for page in self.query("#body > *"):
             page.display = page.id == mode
         self._open(mode, index)
-        self._say("hints", HINTS[mode])
+        self._say("hints", joined(HINTS[mode], self.size.width - 2, "  "))
 
     def _open(self, mode: str, index: int) -> None:
         side, view = self._sides[index], self._views[index]
@@ -280,6 +280,11 @@ class FusetuiApp(App[int]):
 
     # The rest
 
+    def on_resize(self) -> None:
+        if self._sides:
+            self._headline()
+            self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+
     def action_swap(self) -> None:
         """A becomes B, and B becomes A."""
         if len(self._sides) != 2:
@@ -325,7 +330,7 @@ class FusetuiApp(App[int]):
     def _headline(self) -> None:
         marks = ("A ", "B ") if len(self._sides) == 2 else ("",)
         lines = [
-            Said(f" {mark}{heading(side)}", "title")
+            Said(f" {mark}{heading(side, self.size.width - 4)}", "title")
             for mark, side in zip(marks, self._sides, strict=True)
         ]
         self.query_one("#head").styles.height = len(lines)

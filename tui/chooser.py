@@ -13,12 +13,13 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.worker import get_current_worker
 
+from fusetui.trace.columns import Trace
 from fusetui.trace.errors import TraceError
 from fusetui.trace.format import printable
 from fusetui.trace.load import open_trace
 from fusetui.tui import palette
 from fusetui.tui.rowlist import Cell, RowList
-from fusetui.tui.session import facts
+from fusetui.tui.session import facts, warnings
 
 HELP = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 
@@ -87,8 +88,12 @@ class Chooser(ModalScreen[Choice | None]):
         return [(name, palette.BOLD), (self._texts[index], palette.PLAIN)]
 
 
+def _line(trace: Trace) -> str:
+    return "   ".join([*facts(trace), *warnings(trace)])
+
+
 def _summary(path: str) -> str:
     try:
-        return "   ".join(facts(open_trace(path)))
+        return _line(open_trace(path))
     except TraceError as error:
         return printable(str(error))

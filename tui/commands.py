@@ -134,10 +134,21 @@ def commands_of(where: Where) -> tuple[Command, ...]:
 
 
 HINTS = {
-    "timeline": "w/s zoom  a/d pan  j/k line  ,/. slice  ]/[ launch-kernel  / search  "
-    "2 tree  3 kernels  4 diff  ? keys  q quit",
-    "tree": "j/k move  Space open  Enter show in the timeline  1 timeline  3 kernels  ? keys",
-    "kernels": "j/k move  Enter show in the timeline, n/N the others  1 timeline  2 tree  ? keys",
-    "diff": "j/k move  Enter show in the timelines  x swap  1 timelines  2 tree  3 kernels  ? keys",
+    "timeline": (
+        "? keys",
+        "w/s zoom",
+        "a/d pan",
+        "j/k line",
+        ",/. slice",
+        "]/[ launch-kernel",
+        "/ search",
+        "2 tree",
+        "3 kernels",
+        "4 diff",
+        "q quit",
+    ),
+    "tree": ("? keys", "j/k move", "Space open", "Enter show in the timeline", "1 timeline"),
+    "kernels": ("? keys", "j/k move", "Enter show in the timeline", "n/N the others", "1 timeline"),
+    "diff": ("? keys", "j/k move", "Enter show in the timelines", "x swap", "1 timelines"),
 }
-"""The line at the bottom of each page."""
+"""The line at the bottom of each page, what matters most first."""

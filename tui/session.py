@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
 from fusetui.trace.diff.model import Diff, Row
-from fusetui.trace.format import count, duration, percent, plural, printable
+from fusetui.trace.format import count, duration, joined, percent, plural, printable
 from fusetui.trace.steps import steps
 from fusetui.trace.summary import gpu_times
 from fusetui.tui.lanes import lanes_of
@@ -104,9 +104,9 @@ def selected(sides: Sequence[Side], views: Views, index: int, row: int) -> Views
     return linked(views, index, select(sides[index], views[index], row))
 
 
-def heading(side: Side) -> str:
-    """One line that says what is open."""
-    return "   ".join([printable(side.label), *facts(side.trace)])
+def heading(side: Side, width: int) -> str:
+    """One line that says what is open: as many facts as fit, the warnings first."""
+    return joined([printable(side.label), *warnings(side.trace), *facts(side.trace)], width)
 
 
 def facts(trace: Trace) -> list[str]:
@@ -121,7 +121,6 @@ def facts(trace: Trace) -> list[str]:
         f"{count(len(trace))} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else "no GPU events",
         f"GPU busy {share}" if share else "",
-        *warnings(trace),
     ]
     return [part for part in parts if part]
 

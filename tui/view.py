@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from fusetui.trace.categories import GPU_LAYERS
 from fusetui.trace.chain import host_of, is_gpu, launched_under
 from fusetui.trace.columns import Trace
 from fusetui.trace.raster import Line, slice_near
@@ -197,12 +198,12 @@ def to_kernel(side: Side, view: View) -> View:
 
 
 def to_launch(side: Side, view: View) -> View:
-    """From a GPU event to its launch call; from a CPU slice to the one around it."""
+    """From a GPU slice to where it comes from; from a CPU slice to the one around it."""
     row = view.selected
     if row < 0:
         return view
-    gpu = is_gpu(side.trace, row)
-    host = host_of(side.trace, row) if gpu else int(side.trace.parent[row])
+    below = side.trace.track_of(row).layer in GPU_LAYERS
+    host = host_of(side.trace, row) if below else int(side.trace.parent[row])
     return select(side, view, host) if host >= 0 else view
 
 
