@@ -102,17 +102,19 @@ EXPERIMENTS = (
 def main() -> None:
     """Runs the experiments asked for, one after another; one that fails spares the others."""
     options = _options()
-    kind = find_device(options.device).kind
+    try:
+        kind = find_device(options.device).kind
+    except CaptureError as error:
+        sys.exit(str(error))
     if kind == "cpu":
         torch.set_num_threads(THREADS)
     begin = perf_counter()
     with contextlib.ExitStack() as stack:
         runs = options.runs or Path(stack.enter_context(TemporaryDirectory()))
-        for experiment in EXPERIMENTS:
-            if options.names and experiment.name not in options.names:
-                continue
-            _run(experiment, kind, runs)
+        wanted = [e for e in EXPERIMENTS if not options.names or e.name in options.names]
+        done = [_run(experiment, kind, runs) for experiment in wanted]
     print(f"all in {perf_counter() - begin:.0f} s", file=sys.stderr)
+    sys.exit(0 if all(done) else 1)
 
 
 def _options() -> argparse.Namespace:
@@ -127,19 +129,20 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _run(experiment: Experiment, kind: str, runs: Path) -> None:
-    """Runs one experiment and puts what it printed into the page."""
+def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
+    """Runs one experiment and puts what it printed into the page; did it work?"""
     begin = perf_counter()
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
     except CaptureError as error:
         print(f"{experiment.name}: {error}", file=sys.stderr)
-        return
+        return False
     seconds = perf_counter() - begin
     text = PAGE.read_text(encoding="utf-8")
     block = _block(experiment.command(kind), printed, kind)
     PAGE.write_text(insert(text, f"{experiment.name} {kind}", block), encoding="utf-8")
     print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
+    return True
 
 
 def _printed(experiment: Experiment, kind: str, folder: Path) -> str:

@@ -23,10 +23,12 @@ def significant(value: float) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share as `71 %`, `0.4 %`; blank when the whole is nothing."""
+    """A share as `71 %`, `0.4 %`, `<0.1 %`; blank when the whole is nothing."""
     if whole <= 0:
         return ""
     share = 100 * part / whole
+    if 0 < share < 0.1:
+        return "<0.1 %"
     return f"{share:.1f} %" if share < 10 else f"{share:.0f} %"
 
 

@@ -25,10 +25,12 @@ KERNEL_COLUMNS = (
     Column("median", 9),
     Column("min", 9, from_width=110),
     Column("max", 9, from_width=110),
-    Column("op", 11, left=True, from_width=150),
-    Column("tile", 11, left=True, from_width=150),
-    Column("dtype", 5, left=True, from_width=150),
-    Column("arch", 6, left=True, from_width=150),
+    Column("op", 11, left=True, from_width=140),
+    Column("tile", 11, left=True, from_width=140),
+    Column("layout", 6, left=True, from_width=140),
+    Column("dtype", 6, left=True, from_width=140),
+    Column("stages", 6, from_width=140),
+    Column("arch", 6, left=True, from_width=140),
     Column("kernel", 0, left=True),
 )
 OP_COLUMNS = (
@@ -88,13 +90,20 @@ def _kernels(trace: Trace) -> list[Entry]:
     return entries
 
 
-def _decoded(name: str) -> tuple[str, str, str, str]:
-    """Op, tile, dtype and architecture; blank when the name does not say."""
+def _decoded(name: str) -> tuple[str, str, str, str, str, str]:
+    """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
     found = decode(name)
     if found is None:
-        return "", "", "", ""
+        return "", "", "", "", "", ""
     sides = [str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None]
-    return found.op or "", "x".join(sides), found.dtype_a or found.dtype or "", found.arch or ""
+    return (
+        found.op or "",
+        "x".join(sides),
+        found.layout or "",
+        found.dtype_a or found.dtype or "",
+        str(found.stages or ""),
+        found.arch or "",
+    )
 
 
 def _ops(trace: Trace) -> list[Entry]:

@@ -7,9 +7,10 @@ vocabulary of the fields and how to add a family.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from fusetui.trace.kernel_names import (
     aten_elementwise,
@@ -43,7 +44,8 @@ from fusetui.trace.kernel_names.unknown import base_text
 
 __all__ = ["KernelName", "Part", "decode", "short_name"]
 
-Family = Callable[[str], KernelName | None]
+Decoder = Callable[[str], KernelName | None]
+Family = tuple[tuple[str, ...], Decoder]
 
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
 _MAX_NAME: Final = 65_536
@@ -51,7 +53,7 @@ _MAX_NAME: Final = 65_536
 # The first family that knows a name decides. Families with a fixed beginning come first, then those
 # that read C++ scopes, last the ones that look at single words. A family is asked only about names
 # with one of its beginnings; none given means any name.
-_FAMILIES: Final[tuple[tuple[tuple[str, ...], Family], ...]] = (
+_FAMILIES: Final[tuple[Family, ...]] = (
     (("void at::", "at::"), aten_elementwise.decode),
     (("triton_", "cpp_", "graph_"), triton_inductor.decode),
     (("Mem",), copies.decode),
@@ -90,13 +92,23 @@ def decode(name: str) -> KernelName | None:
     if not name.isascii() or len(name) > _MAX_NAME:
         return None
     body = _without_suffix(name)
-    for beginnings, family in _FAMILIES:
+    for beginnings, family in _candidates(body[:1]):
         if beginnings and not body.startswith(beginnings):
             continue
         found = family(body)
         if found is not None:
-            return found if body is name else replace(found, name=name)
+            return found if body is name else msgspec.structs.replace(found, name=name)
     return None
+
+
+@lru_cache(maxsize=256)
+def _candidates(first: str) -> tuple[Family, ...]:
+    """The families, in order, that know names with this first character."""
+    return tuple(
+        (beginnings, family)
+        for beginnings, family in _FAMILIES
+        if not beginnings or any(text.startswith(first) for text in beginnings)
+    )
 
 
 def _without_suffix(name: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
 
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they say, in plain words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelName:
+class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The parts of one kernel name. A field is None when the name does not settle it.
 
     Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and B (t: read
@@ -59,7 +59,9 @@ class KernelName:
 
     def to_json(self) -> dict[str, Any]:
         """The `decode` contract: keys of what the name settles; `pass_` is written `pass`."""
-        found = {key: value for key, value in asdict(self).items() if value is not None}
+        found = {
+            key: value for key, value in msgspec.structs.asdict(self).items() if value is not None
+        }
         if "pass_" in found:
             found["pass"] = found.pop("pass_")
         return found

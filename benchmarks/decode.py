@@ -1,0 +1,63 @@
+"""How long the names of kernels take to decode: many distinct names, one core.
+
+    python -P benchmarks/decode.py names.txt
+
+The file holds one name a line, or one JSON object with a `name` a line. Names are varied until there
+are 100,000 distinct ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from pathlib import Path
+
+from fusetui.trace.kernel_names import decode
+
+NAMES = 100_000
+ROUNDS = 5
+LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
+
+
+def names_in(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["name"] if line.startswith("{") else line for line in lines if line]
+
+
+def varied(names: Sequence[str]) -> Iterator[str]:
+    """The names, then the same with another last number, without an end and without repeats."""
+    seen: set[str] = set()
+    for turn in count():
+        for name in names:
+            other = LAST_NUMBER.sub(lambda m, add=turn: str(int(m[0]) + add), name, count=1)  # type: ignore[misc]
+            if other in seen:
+                other = f"{other}_{turn}"
+            seen.add(other)
+            yield other
+
+
+def main() -> None:
+    names = list(islice(varied(names_in(Path(sys.argv[1]))), NAMES))
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        decode.cache_clear()
+        start = time.perf_counter()
+        known = sum(decode(name) is not None for name in names)
+        times.append(time.perf_counter() - start)
+    print("| names | mean length | decoded | seconds, median of 5 | least |")
+    print("|---:|---:|---:|---:|---:|")
+    length = sum(map(len, names)) / len(names)
+    share = 100 * known / len(names)
+    print(
+        f"| {len(names):,} | {length:.0f} | {share:.1f} % | {statistics.median(times):.2f} "
+        f"| {min(times):.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()
