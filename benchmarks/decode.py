@@ -2,8 +2,8 @@
 
     python -P benchmarks/decode.py names.txt
 
-The file holds one name a line, or one JSON object with a `name` a line. Names are varied until there
-are 100,000 distinct ones.
+The file holds one name a line, or one JSON object with a `name` a line. Names are varied until
+there are 100,000 distinct ones.
 """
 
 from __future__ import annotations

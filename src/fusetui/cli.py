@@ -160,7 +160,11 @@ def ops(trace: TraceArgument, json: Json = False, top: Top = 20) -> int:
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="The trace to compare with.")],
     b: Annotated[
-        str | None, typer.Argument(metavar="B", help="The other; a run folder A has both.")
+        str | None, typer.Argument(metavar="B", help="The other; a run folder A has all.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="VARIANT", help="Of a run folder: what the others are compared with."),
     ] = None,
     json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="A table for a report.")] = False,
@@ -171,10 +175,14 @@ def diff(
         ),
     ] = None,
 ) -> int:
-    """What B does differently from A: what was fused, added, removed, slower or faster."""
+    """What B does differently from A: what was fused, added, removed, slower or faster.
+
+    Two folders are compared by the names of their files; of one run folder, every variant with the
+    first.
+    """
     from fusetui.commands.compare import compare
 
-    return compare(a, b, json, markdown, fail_over)
+    return compare(a, b, json, markdown, fail_over, baseline)
 
 
 @app.command()

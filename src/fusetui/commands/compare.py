@@ -1,37 +1,88 @@
-"""`diff`: what one trace does differently from another."""
+"""`diff`: what one trace does differently from another, one run folder from another."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from fusetui.commands.errors import DONE, NO, CommandError, say
-from fusetui.commands.loading import load
+from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, traces
 from fusetui.render.output import emit, emit_json, width
 from fusetui.render.text import printable_lines
 from fusetui.trace.diff import Diff, diff, to_markdown, to_text
 
+Pair = tuple[str, str]
 
-def compare(a: str, b: str | None, as_json: bool, markdown: bool, fail_over: float | None) -> int:
+
+def compare(
+    a: str,
+    b: str | None,
+    as_json: bool,
+    markdown: bool,
+    fail_over: float | None,
+    baseline: str | None = None,
+) -> int:
+    """Raises CommandError when it is not clear what is to be compared."""
     if as_json and markdown:
         raise CommandError("Give one of --json and --markdown, not both.")
-    first, second = _pair(a, b)
-    before, after = load(first), load(second)
-    found = diff(before.trace, after.trace)
+    loaded: dict[str, Loaded] = {}
+    found: list[Diff] = []
+    for pair in _pairs(a, b, baseline):
+        for name in pair:
+            loaded[name] = loaded.get(name) or load(name)
+        found.append(diff(loaded[pair[0]].trace, loaded[pair[1]].trace))
+    _show(found, as_json, markdown)
+    codes = [one.code for one in loaded.values()]
+    if fail_over is not None:
+        codes += [_verdict(one, fail_over) for one in found]
+    return max(codes)
+
+
+def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
+    """One pair is one document; of several, JSON has a list."""
     if as_json:
-        emit_json(found.to_json())
-    else:
-        emit(printable_lines(to_markdown(found) if markdown else to_text(found, width=width())))
-    over = DONE if fail_over is None else _verdict(found, fail_over)
-    return max(before.code, after.code, over)
+        documents = [one.to_json() for one in found]
+        emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
+        return
+    texts = [to_markdown(one) if markdown else to_text(one, width=width()) for one in found]
+    emit(printable_lines("\n".join(texts)))
 
 
-def _pair(a: str, b: str | None) -> tuple[str, str]:
-    """A and B, or the first two variants of a run folder."""
-    if b is not None:
-        return a, b
-    found = traces(a) if is_run(a) else []
+def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
+    """Two traces; folders by the names of their files; of one run folder every variant with the
+    baseline, which is the first unless it is named."""
+    if b is None:
+        return _variants(a, baseline)
+    if baseline is not None:
+        raise CommandError("--baseline names a variant of one run folder: give no second trace.")
+    if os.path.isdir(a) and os.path.isdir(b):
+        return _by_name(a, b)
+    return [(a, b)]
+
+
+def _variants(folder: str, baseline: str | None) -> list[Pair]:
+    found = traces(folder) if is_run(folder) else []
     if len(found) < 2:
-        raise CommandError(f"Name a second trace to compare {a} with.")
-    return found[0], found[1]
+        raise CommandError(f"Name a second trace to compare {folder} with.")
+    named = {_variant(path): path for path in found}
+    first = found[0] if baseline is None else named.get(baseline)
+    if first is None:
+        raise CommandError(f"{folder} has no variant {baseline}: there are {', '.join(named)}.")
+    return [(first, path) for path in found if path != first]
+
+
+def _by_name(a: str, b: str) -> list[Pair]:
+    others = {os.path.basename(path): path for path in traces(b)}
+    found = [(path, others.get(os.path.basename(path))) for path in traces(a)]
+    pairs = [(one, other) for one, other in found if other is not None]
+    if not pairs:
+        raise CommandError(f"{a} and {b} have no file names in common.")
+    return pairs
+
+
+def _variant(path: str) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".json")
 
 
 def _verdict(found: Diff, percent: float) -> int:
