@@ -11,7 +11,8 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from fusetui.trace.diff.lines import Line, by_effect, closing, lines, microseconds
-from fusetui.trace.diff.model import Diff
+from fusetui.trace.diff.marks import differing
+from fusetui.trace.diff.model import Diff, Kind
 from fusetui.trace.diff.text import answer, totals
 from fusetui.trace.format import duration
 from fusetui.tui import palette
@@ -35,6 +36,8 @@ COLUMNS = (
     Column("of", 0, left=True),
 )
 ROOMY = 28  # lines of a page with room for all
+WHY_LINES = 2
+NAME_LINES = 4
 Pair = tuple[Sequence[int], Sequence[int]]
 
 
@@ -101,7 +104,7 @@ class DiffPage(Vertical):
         """On a small screen the list gets what the timelines give."""
         large = self.size.height > ROOMY
         self._verdict.styles.height = 5 if large else 3
-        self._why.styles.height = 3 if large else 2
+        self._why.styles.height = 1 + WHY_LINES + NAME_LINES if large else 2
         for timeline in self.timelines:
             timeline.styles.height = 6 if large else 4
         self.call_after_refresh(self._describe)
@@ -117,8 +120,9 @@ class DiffPage(Vertical):
         self._verdict.say(verdict(self._diff, width))
         line = self._lines[self._list.cursor]
         why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
-        texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)
-        self._why.say([Said(self._glyphs.rule * width, "rule"), *(Said(text) for text in texts)])
+        texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]
+        said = [*(Said(text) for text in texts), *both_names(line)]
+        self._why.say([Said(self._glyphs.rule * width, "rule"), *said])
         self._mark(pair_of(line))
 
     def _mark(self, pair: Pair) -> None:
@@ -154,6 +158,21 @@ def pair_of(line: Line) -> Pair:
         [row for found in line.rows for row in found.a_rows],
         [row for found in line.rows for row in found.b_rows],
     )
+
+
+def both_names(line: Line) -> list[Said]:
+    """The kernels of a line whose kernel was replaced, with what differs marked beneath."""
+    first = line.rows[0] if line.rows else None
+    if first is None or first.kind is not Kind.REPLACED or not (first.a and first.b):
+        return []
+    a, b = narrow(first.a[0]), narrow(first.b[0])
+    marks_a, marks_b = differing(a, b)
+    return [
+        Said(f"A {a}", "name"),
+        Said(f"  {marks_a}", "marks"),
+        Said(f"B {b}", "name"),
+        Said(f"  {marks_b}", "marks"),
+    ]
 
 
 def verdict(diff: Diff, width: int) -> list[Said]:
