@@ -32,7 +32,7 @@ from fusetui.tui.session import (
     aligned,
     first_views,
     heading,
-    linked,
+    moved,
     selected,
 )
 from fusetui.tui.timeline import Timeline
@@ -83,6 +83,7 @@ class FusetuiApp(App[int]):
         self._history = History()
         self._hits: Hits | None = None
         self._mode = "timeline"
+        self._together = True
         self._paths = options.paths[: options.opened]
 
     def compose(self) -> ComposeResult:
@@ -159,15 +160,20 @@ class FusetuiApp(App[int]):
     # Movements
 
     def on_timeline_moved(self, message: Timeline.Moved) -> None:
-        name = message.timeline.id or ""
+        name, view = message.timeline.id or "", message.view
         index = int(name.rsplit("-", 1)[-1])
         if name.startswith("diff-"):  # its lanes are others: only the window counts
-            window = message.view
-            shown = replace(self._views[index], begin=window.begin, end=window.end)
-            self._go(linked(self._views, index, shown), index)
-            self.query_one(DiffPage).show_window(window)
-        else:
-            self._go(linked(self._views, index, message.view), index)
+            view = replace(self._views[index], begin=view.begin, end=view.end)
+        self._go(moved(self._views, index, view, self._together), index)
+        if name.startswith("diff-"):
+            self.query_one(DiffPage).show_windows(self._views)
+
+    def action_link(self) -> None:
+        """Two traces move together, or each on its own."""
+        if len(self._sides) == 2:
+            self._together = not self._together
+            how = "together" if self._together else "each on its own"
+            self._say("hints", f"the traces move {how}")
 
     def action_undo(self) -> None:
         self._travel(*self._history.undo(self._views))
@@ -223,7 +229,7 @@ class FusetuiApp(App[int]):
         elif mode == "kernels":
             self.query_one(KernelsPage).open(side, index)
         else:
-            self.query_one(DiffPage).open(view)
+            self.query_one(DiffPage).open(self._views)
 
     def on_show(self, message: Show) -> None:
         """A row chosen in a list: the first of its kind in the timeline, the others by n and N."""
@@ -236,7 +242,7 @@ class FusetuiApp(App[int]):
         views = self._views
         for index, rows in enumerate(message.pair):
             if rows:
-                views = selected(self._sides, views, index, rows[0])
+                views = selected(self._sides, views, index, rows[0], self._together)
         self._go(views, 0)
         self.action_show("timeline")
 
@@ -272,7 +278,7 @@ class FusetuiApp(App[int]):
         hits = self._hits
         if hits is None or not len(hits.rows):
             return
-        self._go(selected(self._sides, self._views, hits.side, hits.row), hits.side)
+        self._go(selected(self._sides, self._views, hits.side, hits.row, self._together), hits.side)
         self.query_one(TimelinePage).focus_timeline(hits.side)
         self.action_show("timeline")
         place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"

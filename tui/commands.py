@@ -83,6 +83,7 @@ APP: tuple[Entry, ...] = (
     ("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
     ("details", "All details", "i", "details", "the whole name and every arg"),
     ("choose", "Other traces", "o", "choose", "the other variants or ranks that were named"),
+    ("link", "Together or apart", "b", "link", "whether both traces move at once"),
     ("swap", "Swap the sides", "x", "swap", "A becomes B"),
     ("help", "Keys", "question_mark", "help", "this page"),
     ("quit", "Quit", "q", "close", "close what is open, else quit"),

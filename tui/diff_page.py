@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 from rich.style import Style
@@ -79,11 +80,10 @@ class DiffPage(Vertical):
         self._diff, self._lines = None, ()
         self._verdict.say([Said("comparing")])
 
-    def show_window(self, view: View) -> None:
-        """Both timelines over the same window."""
-        for timeline in self.timelines:
-            shown = timeline.view
-            timeline.show(View(view.begin, view.end, shown.selected, shown.folds))
+    def show_windows(self, views: Sequence[View]) -> None:
+        """The windows of the timelines, without their selections."""
+        for timeline, view in zip(self.timelines, views, strict=True):
+            timeline.show(replace(timeline.view, begin=view.begin, end=view.end))
 
     def fill(self, diff: Diff) -> None:
         self._lines = [*by_effect(lines(diff)), *closing(diff)]
@@ -92,9 +92,9 @@ class DiffPage(Vertical):
         self._list.fill(len(self._lines), lambda w: heading(COLUMNS, w), self._format)
         self._describe()
 
-    def open(self, view: View) -> None:
-        """The page comes to the front, over the window of the timelines."""
-        self.show_window(view)
+    def open(self, views: Sequence[View]) -> None:
+        """The page comes to the front, over the windows of the timelines."""
+        self.show_windows(views)
         self._list.focus()
 
     def on_row_list_highlighted(self) -> None:
@@ -126,16 +126,20 @@ class DiffPage(Vertical):
         self._mark(pair_of(line))
 
     def _mark(self, pair: Pair) -> None:
-        """Mark the work of both sides; the window moves only to keep the first in sight."""
-        window: View | None = None
+        """Mark the work of both sides; both windows move as one to keep the first in sight."""
+        views: list[View] = []
+        drawn: list[list[int]] = []
         for timeline, rows in zip(self.timelines, pair, strict=True):
             side = timeline.side
-            drawn = [row for row in rows if int(side.trace.track[row]) in side.lane_of_track]
-            view = select(side, timeline.view, drawn[0] if drawn else -1)
-            window = window or (view if drawn else None)
-            timeline.show(view, frozenset(drawn))
-        if window:
-            self.show_window(window)
+            drawn.append([row for row in rows if int(side.trace.track[row]) in side.lane_of_track])
+            views.append(select(side, timeline.view, drawn[-1][0] if drawn[-1] else -1))
+        first = 0 if drawn[0] else 1
+        before = self.timelines[first].view.begin
+        shift = views[first].begin - before
+        for timeline, view, rows in zip(self.timelines, views, drawn, strict=True):
+            window = timeline.view
+            begin, end = window.begin + shift, window.end + shift
+            timeline.show(replace(view, begin=begin, end=end), frozenset(rows))
 
     def _format(self, index: int, width: int) -> list[Cell]:
         line = self._lines[index]

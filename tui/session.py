@@ -91,17 +91,25 @@ def first_views(sides: Sequence[Side]) -> Views:
     return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
 
 
-def linked(views: Views, index: int, view: View) -> Views:
-    """One view changed; the windows of the others follow."""
+def moved(views: Views, index: int, view: View, together: bool = True) -> Views:
+    """One view changed; together, the windows of the others move by as much and zoom alike."""
+    before = views[index]
     return tuple(
-        view if n == index else replace(other, begin=view.begin, end=view.end)
+        view if n == index else _follow(other, before, view) if together else other
         for n, other in enumerate(views)
     )
 
 
-def selected(sides: Sequence[Side], views: Views, index: int, row: int) -> Views:
-    """A row selected on one side, every window where that row is in sight."""
-    return linked(views, index, select(sides[index], views[index], row))
+def _follow(other: View, before: View, after: View) -> View:
+    if (before.begin, before.end) == (after.begin, after.end):
+        return other
+    begin = after.begin + other.begin - before.begin
+    return replace(other, begin=begin, end=begin + after.span)
+
+
+def selected(sides: Sequence[Side], views: Views, index: int, row: int, together: bool) -> Views:
+    """A row selected on one side, and the windows where that row is in sight."""
+    return moved(views, index, select(sides[index], views[index], row), together)
 
 
 def heading(side: Side, width: int) -> str:

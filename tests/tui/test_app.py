@@ -100,6 +100,15 @@ async def test_two_traces_share_one_window(path: str) -> None:
         assert len(windows) == 1
 
 
+async def test_two_traces_can_move_apart(path: str) -> None:
+    async with opened([path, path]) as (app, pilot):
+        await pilot.press("1", "b", "w")
+        first, second = app.query("#timeline Timeline").results(Timeline)
+        assert first.view.span == second.view.span // 2
+        await pilot.press("b", "w")
+        assert first.view.span == second.view.span
+
+
 async def test_a_folder_of_ranks_is_a_list_to_choose_from(path: str) -> None:
     app = FusetuiApp(Options((path, path), opened=0))
     async with app.run_test(size=SMALL) as pilot:
