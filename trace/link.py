@@ -25,8 +25,9 @@ def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) ->
     starts before the GPU event is taken, else the first.
     """
     launch = np.full(len(role), -1, dtype=np.int32)
-    calls = np.flatnonzero((role == Role.CALL) & (correlation > 0))
-    events = np.flatnonzero(np.isin(role, GPU_ROLES) & (correlation > 0))
+    known = (correlation != 0) & (correlation != -1)  # it wraps at 32 bits: negative is possible
+    calls = np.flatnonzero((role == Role.CALL) & known)
+    events = np.flatnonzero(np.isin(role, GPU_ROLES) & known)
     if not len(calls) or not len(events):
         return launch
     calls = calls[np.lexsort((start[calls], correlation[calls]))]

@@ -106,3 +106,10 @@ def test_op_of_a_call_on_a_subrow(trace_of: Make, event: Make) -> None:
     trace = trace_of([event("aten::mm", 0, 20), *calls, kernel(event, "k", 30, correlation=2)])
     assert trace.track_of(row(trace, "call2")).subrow == 1
     assert op_name(trace, "k") == "aten::mm"
+
+
+def test_a_correlation_that_wrapped_still_links(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(-2147483000, 0, 10))
+    assert (trace.launch[trace.gpu_rows] >= 0).all()
