@@ -44,9 +44,12 @@ class Said:
 
 def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines about a row; the same facts are always on the same line."""
-    lines = [title(trace, row, width), *_name(trace, row, width, glyphs, max(1, height - 5))]
+    lines = [
+        title(trace, row, width, glyphs),
+        *_name(trace, row, width, glyphs, max(1, height - 5)),
+    ]
     lines += [Said(text) for text in (_origin(trace, row, glyphs), _args_line(trace, row)) if text]
-    return [Said(clip(line.text, width), line.look) for line in lines][:height]
+    return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
 
 
 def details_height(lines: int) -> int:
@@ -56,7 +59,7 @@ def details_height(lines: int) -> int:
 
 def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     """Everything about a row, for a page of its own."""
-    lines = [title(trace, row, width), Said("")]
+    lines = [title(trace, row, width, glyphs), Said("")]
     found = _annotated(trace, row, width, glyphs)
     for text, under in found.lines:
         lines += [Said(narrow(text), "name"), Said(under, "marks")]
@@ -70,11 +73,11 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
     return lines
 
 
-def title(trace: Trace, row: int, width: int) -> Said:
+def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
     """Short name, duration, place."""
     label = label_of(int(trace.role[row]), trace.name_of(row))
     rest = f"   {duration(int(trace.dur[row]))}   {narrow(trace.track_of(row).label)}"
-    return Said(clip(label, max(8, width - len(rest))) + rest, "title")
+    return Said(clip(label, max(8, width - len(rest)), glyphs.ellipsis) + rest, "title")
 
 
 def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> list[Said]:

@@ -12,6 +12,8 @@ from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
+PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
+"""What a label gives up first."""
 LEAST_LABEL = 4
 """A label cut to fewer characters than this says nothing and is left out."""
 
@@ -98,7 +100,9 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     """The label, or its first words, or its beginning; nothing when that would be nonsense."""
     if len(label) <= width:
         return label
-    bare = label.removeprefix("aten::")
+    bare = label
+    for prefix in PREFIXES:
+        bare = bare.removeprefix(prefix)
     words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
     if words:
         return words

@@ -44,6 +44,13 @@ def test_a_single_cell_is_as_high_as_it_is_covered(covered: int, bar: str) -> No
     assert texts(cells(0, covered=covered)) == [bar]
 
 
+def test_a_backward_op_loses_what_all_of_them_have() -> None:
+    label = "autograd::engine::evaluate_function: AddmmBackward0"
+    names = Names(kind=lambda row: Kind.OP, label=lambda row: label)
+    spans = draw(cells(*[0] * 18), 100, names, UNICODE)
+    assert spans[0].text == " AddmmBackward0   "
+
+
 def test_neighbouring_bars_of_one_kind_are_one_span() -> None:
     assert texts(cells(0, 1, 0)) == ["███"]
 
