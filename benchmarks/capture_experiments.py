@@ -63,7 +63,12 @@ class Experiment:
         return prefix + shlex.join([*words, "--device", kind])
 
 
-MLP_GUESSES = ("eager: kernels=5 gemm=3 pointwise=2", "compiled: kernels=4 gemm=3 pointwise=1")
+MLP_GUESSES = (
+    "eager: kernels=5 gemm=3 pointwise=2",
+    "compiled: kernels=4 gemm=3 pointwise=1",
+    "fused: kernels=4 gemm=3 pointwise=1",
+    "fused-gemm: kernels=2 gemm=2",
+)
 
 EXPERIMENTS = (
     Experiment("matmul-add", "matmul-add"),

@@ -57,9 +57,9 @@ def _median(call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes
 
 def compilations() -> int:
     """How often Triton has compiled our forward kernel in this process."""
-    from fusetui.kernels.geglu import geglu_forward_kernel
+    from fusetui.kernels.geglu import geglu_forward_kernel_triton
 
-    return len(geglu_forward_kernel.device_caches[torch.cuda.current_device()][0])
+    return len(geglu_forward_kernel_triton.device_caches[torch.cuda.current_device()][0])
 
 
 def row(result: dict[str, object]) -> list[str]:

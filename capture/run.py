@@ -19,6 +19,7 @@ from .options import Options
 from .progress import Progress
 from .provenance import provenance
 from .record import FORMAT, Failed, Measured, RunRecord
+from .scrub import shorten_paths
 from .step import Answer, Step
 from .workload_job import SEED
 
@@ -66,7 +67,7 @@ class Runner:
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
-            return Failed(trial.name, failure.sentence(error))
+            return Failed(trial.name, self._public(failure.sentence(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
@@ -130,12 +131,16 @@ class Runner:
         timed = timing.time_steps(call, kind, self._options.seconds)
         return timed, torch.cuda.max_memory_allocated()
 
+    def _public(self, text: str) -> str:
+        """The text, without paths if the run is to hold nothing private."""
+        return shorten_paths(text) if self._options.recording.scrub else text
+
     def _record(self, outcomes: tuple[Measured | Failed, ...], where: Path) -> RunRecord:
         job, options, device = self._job, self._options, self._device
         return RunRecord(
             format=FORMAT,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            workload=job.workload,
+            workload=self._public(job.workload),
             summary=job.summary,
             shapes=job.shapes,
             shapes_shrunk=job.shapes_shrunk,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -26,7 +27,9 @@ from .folder import RECORD_NAME, default_folder, file_name, read_record
 from .options import Options, validate
 from .points import Point, as_arguments, describe_point, parse_sweep
 from .progress import Progress
+from .shapes import describe_shapes
 from .sweep_table import sweep_chart, sweep_csv, sweep_table
+from .table import heading
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
@@ -36,10 +39,9 @@ def run_sweep(
 ) -> tuple[Path, bool]:
     """Runs every point that is not there yet and prints the result.
 
-    Returns the sweep's folder, and whether every guess was right at every point.
-
-    A point at which no variant could be measured is told and left out. Raises CaptureError for a
-    wrong option, or if the folder holds another sweep.
+    Returns the sweep's folder, and whether every guess was right at every point. A point at which
+    no variant could be measured is told and left out. Raises CaptureError for a wrong option, if
+    the folder holds another sweep, or, with nothing left behind, if there is no other point.
     """
     validate(options)
     points = _points(workload, sweep)
@@ -55,6 +57,9 @@ def run_sweep(
         raise
     finally:
         _write_results(folder, points)
+    if not any(_variants(folder, point) for point in points):
+        shutil.rmtree(folder)
+        raise CaptureError("nothing was captured at any point of the sweep.")
     _show(folder, points)
     return folder, _show_guesses(folder, points)
 
@@ -144,15 +149,27 @@ def _write_results(folder: Path, points: Sequence[Point]) -> None:
 
 
 def _show(folder: Path, points: Sequence[Point]) -> None:
-    rows = list(_rows(folder, points))
-    if not rows:
-        raise CaptureError("nothing was captured at any point of the sweep.")
-    axes = list(points[0])
+    rows, axes = list(_rows(folder, points)), list(points[0])
+    print(f"{_heading(folder, points)}\n")
     print(sweep_table(rows, axes))
     print(f"\n{sweep_chart(rows, axes, ascii_only=not _shows_blocks())}")
     print(f"\nThe figures are in {folder / CSV_NAME} and {SWEEP_NAME}.")
     first = shlex.quote(str(folder / describe_point(points[0])))
     print(f"Each point is a run: fusetui open {first}")
+
+
+def _heading(folder: Path, points: Sequence[Point]) -> str:
+    """What was swept, on which device, and the sizes that stayed the same."""
+    found = next(p for p in points if _variants(folder, p))
+    record = read_record(folder / describe_point(found))
+    fixed = {axis: size for axis, size in record["shapes"].items() if axis not in found}
+    return heading(
+        f"{record['workload']} on {record['device_kind']} ({record['device']})",
+        record["dtype"],
+        describe_shapes(fixed),
+        "forward and backward" if record["backward"] else "",
+        f"mode {record['mode']}" if record["mode"] else "",
+    )
 
 
 def _show_guesses(folder: Path, points: Sequence[Point]) -> bool:

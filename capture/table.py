@@ -25,12 +25,17 @@ def closing_table(record: RunRecord) -> str:
 
 def title(record: RunRecord) -> str:
     """`mlp on cpu (AMD EPYC, 2 threads), bfloat16, batch=4 seq=128, forward and backward`."""
-    where = f"{record.workload} on {record.device_kind} ({record.device})"
-    parts = [where, record.dtype, describe_shapes(record.shapes)]
-    if record.backward:
-        parts.append("forward and backward")
-    if record.mode:
-        parts.append(f"mode {record.mode}")
+    return heading(
+        f"{record.workload} on {record.device_kind} ({record.device})",
+        record.dtype,
+        describe_shapes(record.shapes),
+        "forward and backward" if record.backward else "",
+        f"mode {record.mode}" if record.mode else "",
+    )
+
+
+def heading(*parts: str) -> str:
+    """The parts that say something, with commas between them."""
     return ", ".join(filter(None, parts))
 
 

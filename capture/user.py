@@ -49,9 +49,10 @@ def user_job(target: str, options: Options, device: Device) -> Job:
     build = load(target)
     shapes = parse_shapes(options.shapes, axes(build))
     dtype = dtype_name(options.dtype or "float32")
+    context = _context(build, device, dtype, options)
     torch.manual_seed(SEED)
     try:
-        built = build(**shapes, **_context(build, device, dtype, options))
+        built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
         raise CaptureError(f"{target} failed: {failure.sentence(error)}") from error
     functions = functions_of(built, target)
@@ -61,7 +62,7 @@ def user_job(target: str, options: Options, device: Device) -> Job:
         summary=(inspect.getdoc(build) or target).splitlines()[0],
         shapes=shapes,
         shapes_shrunk=False,
-        dtype=dtype,
+        dtype=dtype if "dtype" in context else "",
         label=build.__name__,
         trials=[_trial(name, *functions[name]) for name in names],
         backward=options.backward,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fusetui.kernels import Shapes, Workload
 from fusetui.kernels.variants import prepare
 
+from .check import TOLERANCE
 from .device import Device, dtype_name
 from .job import Job, Trial
 from .options import Options, choose
@@ -66,8 +67,9 @@ def _reference(model: nn.Module, inputs: list[Tensor], backward: bool) -> tuple[
     """A random gradient for the result, and the answer in float32."""
     exact = copy.deepcopy(model).float()
     copies = rotation([tensor.float() for tensor in inputs], 0, backward)
+    dtype = next(model.parameters()).dtype
     with torch.no_grad():
-        gradient = torch.randn_like(exact(*copies[0])).to(model_dtype(model)).float()
+        gradient = gradient_for(exact(*copies[0]), dtype)
     step: Step = forward_step(exact, "reference", copies)
     if backward:
         step = training_step(exact, "reference", copies, gradient)
@@ -81,6 +83,11 @@ def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
     return any(size == cpu[axis] != gpu[axis] for axis, size in shapes.items())
 
 
-def model_dtype(model: nn.Module) -> torch.dtype:
-    """The dtype of a model's weights."""
-    return next(model.parameters()).dtype
+def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
+    """A random gradient of a result, in float32 but with values that the dtype has.
+
+    It is 0 where the result may be 0 for all that the dtype tells: a relu's slope is undecided
+    there, so the right gradient would be as well.
+    """
+    allowed = TOLERANCE[str(dtype).removeprefix("torch.")] * float(result.abs().max())
+    return torch.randn_like(result).masked_fill(result.abs() <= allowed, 0).to(dtype).float()

@@ -59,7 +59,7 @@ def _differentiate(  # type: ignore[no-untyped-def]
 
 
 @triton.jit(do_not_specialize=["count"])  # type: ignore[untyped-decorator]
-def geglu_forward_kernel(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def geglu_forward_kernel_triton(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """One program computes BLOCK elements."""
     first = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = first + tl.arange(0, BLOCK)
@@ -70,7 +70,7 @@ def geglu_forward_kernel(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["count"])  # type: ignore[untyped-decorator]
-def geglu_backward_kernel(  # type: ignore[no-untyped-def]
+def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
     grad_ptr,
     gate_ptr,
     up_ptr,
@@ -93,7 +93,7 @@ def geglu_backward_kernel(  # type: ignore[no-untyped-def]
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
     """gelu(gate) * up without a gradient, in the layout of `gate` if that is dense."""
     out = torch.empty_like(gate)
-    _launch(geglu_forward_kernel, _laid_out(gate, out), _laid_out(up, out), out)
+    _launch(geglu_forward_kernel_triton, _laid_out(gate, out), _laid_out(up, out), out)
     return out
 
 
@@ -101,7 +101,7 @@ def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of `gate` and `up`, from that of the product."""
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(gate)
     inputs = [_laid_out(tensor, grad_gate) for tensor in (grad, gate, up)]
-    _launch(geglu_backward_kernel, *inputs, grad_gate, grad_up)
+    _launch(geglu_backward_kernel_triton, *inputs, grad_gate, grad_up)
     return grad_gate, grad_up
 
 

@@ -37,7 +37,7 @@ def tile_of(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def geglu_gemm_kernel(  # type: ignore[no-untyped-def]
+def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     x_ptr,
     gate_ptr,
     up_ptr,
@@ -88,7 +88,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     block_m, block_n, block_k = choose_tile(x.element_size(), shared_bytes(x))
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(hidden, block_n)
     if tiles:
-        geglu_gemm_kernel[(tiles,)](
+        geglu_gemm_kernel_triton[(tiles,)](
             x,
             gate_weight,
             up_weight,

@@ -57,6 +57,9 @@ def test_a_guess_for_an_unknown_variant_is_told() -> None:
         ("triton_poi_fused_gelu_mul_0", "pointwise"),
         ("triton_per_fused_native_layer_norm_0", "reduction"),
         (GELU, "pointwise"),
+        ("geglu_forward_kernel_triton", "pointwise"),
+        ("geglu_gemm_kernel_triton", "gemm"),
+        ("grouped_gemm_kernel_triton", "gemm"),
         ("my_kernel", "unknown"),
     ],
 )

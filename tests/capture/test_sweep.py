@@ -57,7 +57,10 @@ def test_the_table_and_the_chart_are_printed(
 ) -> None:
     run(tmp_path / "a", "n=1,3")
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split() == ["n", *VARIANTS]
+    heading, _, columns, *_ = out.splitlines()
+    assert heading.startswith("partitioned-linear on cpu (")
+    assert heading.endswith("), bfloat16, batch=64 in=2 out=2")
+    assert columns.split() == ["n", *VARIANTS]
     assert "n = 3" in out
     assert "1.00x" in out
     assert "fused: it needs a GPU" in out
@@ -99,6 +102,12 @@ def test_a_point_that_fails_is_left_out(tmp_path: Path, capsys: pytest.CaptureFi
     assert "cannot be set up: it ran out of memory" in capsys.readouterr().err
     rows = json.loads((folder / "sweep.json").read_text())["rows"]
     assert {row["batch"] for row in rows} == {2}
+
+
+def test_a_sweep_without_a_result_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="nothing was captured at any point"):
+        run(tmp_path / "a", f"batch={2**50}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:

@@ -38,6 +38,7 @@ def test_whole_numbers_are_shapes(code: Path, tmp_path: Path) -> None:
     record = json.loads((tmp_path / "a" / "run.json").read_text())
     assert record["shapes"] == {"batch": 2, "dim": 3}
     assert record["summary"] == "Two ways to multiply."
+    assert record["dtype"] == ""
 
 
 def test_they_can_be_swept(code: Path, tmp_path: Path) -> None:
@@ -57,6 +58,7 @@ def test_a_training_step_needs_a_result_with_a_gradient(code: Path, tmp_path: Pa
 def test_device_and_dtype_are_passed(code: Path, tmp_path: Path) -> None:
     (only,) = variants(f"{code}:typed", tmp_path / "a", dtype="bf16")
     assert only["kernels_per_step"] == 1
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["dtype"] == "bfloat16"
 
 
 def test_an_exception_in_a_function_spares_the_others(code: Path, tmp_path: Path) -> None:
@@ -69,6 +71,12 @@ def test_a_compiled_function_has_a_compile_time(code: Path, tmp_path: Path) -> N
     (only,) = variants(f"{code}:graph_breaks", tmp_path / "a")
     assert only["compile_ns"] > 0
     assert only["recompilations"] == 0
+
+
+def test_a_scrubbed_record_names_no_folder(code: Path, tmp_path: Path) -> None:
+    variants(f"{code}:build", tmp_path / "a", scrub=True)
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["workload"] == "ways.py:build"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_no_shape_compiles_the_pointwise_kernels_again() -> None:
     from fusetui.kernels import geglu
 
     def compiled() -> int:
-        both = (geglu.geglu_forward_kernel, geglu.geglu_backward_kernel)
+        both = (geglu.geglu_forward_kernel_triton, geglu.geglu_backward_kernel_triton)
         return sum(len(kernel.device_caches[torch.cuda.current_device()][0]) for kernel in both)
 
     def run(*shape: int) -> None:

@@ -77,8 +77,8 @@ VECTORS = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from fusetui.kernels.geglu import BLOCK, geglu_backward_kernel, geglu_forward_kernel
-for kernel in geglu_forward_kernel, geglu_backward_kernel:
+from fusetui.kernels.geglu import BLOCK, geglu_backward_kernel_triton, geglu_forward_kernel_triton
+for kernel in geglu_forward_kernel_triton, geglu_backward_kernel_triton:
     names = kernel.arg_names
     pointers = [name for name in names if name.endswith("_ptr")]
     kinds = {**dict.fromkeys(pointers, "*bf16"), "count": "i32", "BLOCK": "constexpr"}

@@ -1,0 +1,27 @@
+"""A workload as a job: its reference and its gradient."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="jobs are made of tensors")
+workload_job = pytest.importorskip("fusetui.capture.workload_job", reason="needs torch")
+pytestmark = pytest.mark.torch
+
+
+def test_no_gradient_flows_where_a_relu_is_undecided() -> None:
+    result = torch.tensor([0.0, 0.029, -0.029, 0.031, 1.0])
+    gradient = workload_job.gradient_for(result, torch.bfloat16)
+    assert (gradient != 0).tolist() == [False, False, False, True, True]
+
+
+def test_a_gradient_has_values_of_the_dtype() -> None:
+    gradient = workload_job.gradient_for(torch.ones(100), torch.bfloat16)
+    assert torch.equal(gradient, gradient.bfloat16().float())
+
+
+def test_shapes_are_shrunk_only_by_the_cpus_defaults() -> None:
+    from fusetui import kernels
+
+    mlp = kernels.get("mlp")
+    assert workload_job.is_shrunk(mlp, mlp.cpu_shapes)
+    assert not workload_job.is_shrunk(mlp, mlp.gpu_shapes)
+    assert not workload_job.is_shrunk(mlp, dict.fromkeys(mlp.gpu_shapes, 3))
