@@ -7,6 +7,7 @@ unreadable input, with one sentence on stderr.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -26,11 +27,24 @@ app = typer.Typer(
 )
 
 TraceArgument = Annotated[
-    str, typer.Argument(metavar="TRACE", help="A trace (.json or .json.gz), - or sample:NAME.")
+    str, typer.Argument(metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document; times in ns, exact.")]
 Top = Annotated[
     int, typer.Option("--top", metavar="N", min=0, help="Rows of the table; 0 shows all.")
+]
+
+
+def _switch_cache_off(unwanted: bool) -> None:
+    if unwanted:
+        os.environ["FUSETUI_CACHE"] = "off"
+
+
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", callback=_switch_cache_off, help="Read the file anew; keep nothing."
+    ),
 ]
 
 
@@ -95,7 +109,9 @@ def capture(
 ) -> int:
     """Profile the variants of a workload and write a run folder.
 
-    Shapes are options too, by the names of the workload: --batch 32 --hidden 64.
+    Shapes are options too, by the names of the workload: --batch 32 --hidden 64. A guess may
+    be for one variant: --expect "eager: kernels=5". A sweep over several axes measures every
+    combination; batch=64,128,...,2048 goes on as it began, and paper-batch is the name of one.
     """
     from fusetui.capture.options import Options, Recording
     from fusetui.commands.measure import capture as run
@@ -125,6 +141,7 @@ def open_traces(
     ] = None,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")] = False,
     mouse: Annotated[bool, typer.Option(help="Let the app see the mouse.")] = True,
+    no_cache: NoCache = False,
 ) -> int:
     """Browse a trace, or two side by side."""
     from fusetui.commands.browse import browse
@@ -133,7 +150,7 @@ def open_traces(
 
 
 @app.command()
-def summary(trace: TraceArgument, json: Json = False) -> int:
+def summary(trace: TraceArgument, json: Json = False, no_cache: NoCache = False) -> int:
     """The figures of a whole trace: times, counts, steps, lanes."""
     from fusetui.commands.figures import summary as run
 
@@ -141,7 +158,9 @@ def summary(trace: TraceArgument, json: Json = False) -> int:
 
 
 @app.command()
-def kernels(trace: TraceArgument, json: Json = False, top: Top = 20) -> int:
+def kernels(
+    trace: TraceArgument, json: Json = False, top: Top = 20, no_cache: NoCache = False
+) -> int:
     """The kernels by name, the largest total time first."""
     from fusetui.commands.figures import kernels as run
 
@@ -149,7 +168,7 @@ def kernels(trace: TraceArgument, json: Json = False, top: Top = 20) -> int:
 
 
 @app.command()
-def ops(trace: TraceArgument, json: Json = False, top: Top = 20) -> int:
+def ops(trace: TraceArgument, json: Json = False, top: Top = 20, no_cache: NoCache = False) -> int:
     """The CPU ops by name, with the GPU time launched under each."""
     from fusetui.commands.figures import ops as run
 
@@ -174,6 +193,7 @@ def diff(
             metavar="PERCENT", min=0, help="Exit 1 if B's step is slower by more, beyond noise."
         ),
     ] = None,
+    no_cache: NoCache = False,
 ) -> int:
     """What B does differently from A: what was fused, added, removed, slower or faster.
 
@@ -203,6 +223,7 @@ def check(
         str, typer.Option(metavar="GUESS", help='For example "kernels=5 gemm=3 pointwise=2".')
     ],
     json: Json = False,
+    no_cache: NoCache = False,
 ) -> int:
     """Guess first, then look: exit 1 when the trace's kernels differ from the guess."""
     from fusetui.commands.guess import check as run

@@ -13,7 +13,8 @@ from fusetui.commands.errors import CommandError
 
 SAMPLE = "sample:"
 RECORD = "run.json"
-ENDINGS = (".json", ".json.gz")
+SWEEP = "sweep.json"
+ENDINGS = (".json", ".json.gz", ".json.zst")
 
 
 def one_trace(name: str) -> str:
@@ -39,7 +40,7 @@ def traces(name: str) -> list[str]:
         return [name]
     found = _variants(Path(name)) or _inside(Path(name))
     if not found:
-        raise CommandError(f"{name} is a folder without traces (.json or .json.gz).")
+        raise CommandError(f"{name} is a folder without traces (.json, .json.gz or .json.zst).")
     return [str(path) for path in found]
 
 
@@ -76,4 +77,4 @@ def _inside(folder: Path) -> list[Path]:
         found = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
     except OSError as error:
         raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
-    return [path for path in found if path.is_file() and path.name != RECORD]
+    return [path for path in found if path.is_file() and path.name not in (RECORD, SWEEP)]
