@@ -20,6 +20,7 @@ from fusetui.trace.chain import (
 from fusetui.trace.columns import Trace
 from fusetui.trace.format import clip, duration, plural, printable
 from fusetui.trace.kernel_names import decode
+from fusetui.trace.work import describe, remarks
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import label_of, narrow
 
@@ -44,11 +45,11 @@ class Said:
 
 def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines about a row; the same facts are always on the same line."""
-    lines = [
-        title(trace, row, width, glyphs),
-        *_name(trace, row, width, glyphs, max(1, height - 5)),
+    legend = max(1, height - 6)
+    lines = [title(trace, row, width, glyphs), *_name(trace, row, width, glyphs, legend)]
+    lines += [
+        Said(text) for text in (_origin(trace, row, glyphs), *flow(_facts(trace, row), width))
     ]
-    lines += [Said(text) for text in (_origin(trace, row, glyphs), _args_line(trace, row)) if text]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
 
 
@@ -67,6 +68,7 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
     lines += [Said(""), Said(_origin(trace, row, glyphs))]
     for over in launch_chain(trace, row):
         lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
     lines += [Said(""), Said("args", "title")]
     for key, value in trace.args_of(row).items():
         lines.append(Said(f"  {narrow(str(key))}: {_value(value)}"))
@@ -134,13 +136,15 @@ def _launched(trace: Trace, row: int) -> str:
     return f"launched {plural(len(rows), 'GPU event')}, {duration(int(trace.dur[rows].sum()))}"
 
 
-def _args_line(trace: Trace, row: int) -> str:
-    """The args that say most, in one line."""
+def _facts(trace: Trace, row: int) -> list[str]:
+    """What a kernel computed and how well, else the shapes; then the args that say most."""
     args = _args(trace, row)
-    parts = [_shapes(args)] + [f"{key} {_value(args[key])}" for key in LAUNCH_ARGS if key in args]
+    work = describe(trace, row) if is_gpu(trace, row) else ""
+    parts = [work or _shapes(args), *remarks(trace, row)]
+    parts += [f"{key} {_value(args[key])}" for key in LAUNCH_ARGS if key in args]
     skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
     parts += [f"{narrow(str(k))} {_value(v)}" for k, v in args.items() if k not in skip]
-    return "   ".join(part for part in parts if part)
+    return [part for part in parts if part]
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,180 @@
+"""What devices can do at most: memory bandwidth and dense operations, from the makers' sheets.
+
+Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands here.
+`half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16` with sums in fp16
+where that is faster; `fp32` and `fp64` are the plain cores, `fp32_matrix` and `fp64_matrix` the
+matrix ones. One GCD of an MI250 is one device.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+TERA: Final = 10**12
+GIGA: Final = 10**9
+MEGA: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The limits of one device. Names match by pattern, and its multiprocessors must agree."""
+
+    pattern: str
+    sms: int
+    gigabytes_per_s: float
+    cache_mb: float  # the last level between the cores and memory
+    teraflops: dict[str, float]
+    memory_gb: tuple[int, int] | None = None  # least and most, where one name has two memories
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.gigabytes_per_s * GIGA
+
+    @property
+    def cache_bytes(self) -> float:
+        return self.cache_mb * MEGA
+
+    def flop_per_s(self, kind: str | None) -> float | None:
+        """The dense peak of one kind of arithmetic, None when the sheet has none."""
+        found = self.teraflops.get(kind or "")
+        return found * TERA if found else None
+
+
+def _rates(half: float = 0, **more: float) -> dict[str, float]:
+    """TFLOP/s by kind of arithmetic."""
+    return {**({"fp16": half, "bf16": half} if half else {}), **more}
+
+
+_A100: Final = _rates(312.0, fp64=9.7, fp64_matrix=19.5, fp32=19.5, tf32=156.0, int8=624.0)
+_H100: Final = _rates(
+    989.4, fp64=33.5, fp64_matrix=66.9, fp32=66.9, tf32=494.7, fp8=1978.9, int8=1978.9
+)
+_H100_NVL: Final = _rates(
+    835.5, fp64=30.0, fp64_matrix=60.0, fp32=60.0, tf32=417.5, fp8=1670.5, int8=1670.5
+)
+_H100_PCIE: Final = _rates(
+    756.0, fp64=25.6, fp64_matrix=51.2, fp32=51.2, tf32=378.0, fp8=1513.0, int8=1513.0
+)
+_B200: Final = _rates(
+    2250.0, fp64=40.0, fp64_matrix=40.0, fp32=80.0, tf32=1125.0, fp8=4500.0, int8=4500.0
+)
+_B300: Final = _rates(2250.0, fp64=1.25, fp64_matrix=1.25, fp32=75.0, tf32=1125.0, fp8=4500.0)
+_A30: Final = _rates(165.0, fp64=5.2, fp64_matrix=10.3, fp32=10.3, tf32=82.0, int8=330.0)
+_MI300X: Final = _rates(
+    1307.4,
+    fp64=81.7,
+    fp64_matrix=163.4,
+    fp32=163.4,
+    fp32_matrix=163.4,
+    tf32=653.7,
+    fp8=2614.9,
+    int8=2614.9,
+)
+_MI300A: Final = _rates(
+    980.6,
+    fp64=61.3,
+    fp64_matrix=122.6,
+    fp32=122.6,
+    fp32_matrix=122.6,
+    tf32=490.3,
+    fp8=1961.2,
+    int8=1961.2,
+)
+_MI250X: Final = _rates(191.5, fp64=23.9, fp64_matrix=47.9, fp32=23.9, fp32_matrix=47.9, int8=191.5)
+_MI250: Final = _rates(181.0, fp64=22.6, fp64_matrix=45.3, fp32=22.6, fp32_matrix=45.3, int8=181.0)
+
+# The first pattern that fits decides. The comment above an entry names its sheet.
+PEAKS: Final = (
+    # NVIDIA HGX B200 and DGX B200 data sheets (an eighth of the system), Blackwell brief
+    Peak(r"\bB200\b", 148, 8000, 126, _B200),
+    # NVIDIA HGX B300 data sheet (an eighth of the system)
+    Peak(r"\bB300\b", 148, 8000, 126, _B300),
+    # NVIDIA H200 Tensor Core GPU data sheet
+    Peak(r"\bH200 NVL\b", 132, 4800, 50, _H100_NVL),
+    Peak(r"\bH200\b", 132, 4800, 50, _H100),
+    # NVIDIA H100 Tensor Core GPU data sheet, Hopper architecture white paper
+    Peak(r"\bH100 PCIe\b", 114, 2039, 50, _H100_PCIE),
+    Peak(r"\bH100 NVL\b", 132, 3938, 50, _H100_NVL),
+    Peak(r"\bH100 (80GB HBM3|SXM)", 132, 3352, 50, _H100),
+    # NVIDIA A100 Tensor Core GPU data sheet, Ampere architecture white paper
+    Peak(r"\bA100 80GB PCIe\b", 108, 1935, 40, _A100),
+    Peak(r"\bA100-SXM4-80GB\b", 108, 2039, 40, _A100),
+    Peak(r"\bA100-(SXM4|PCIE)-40GB\b", 108, 1555, 40, _A100),
+    # the same: its 40 GB modules under their board number
+    Peak(r"\bA100-PG50[69]", 108, 1555, 40, _A100, (38, 44)),
+    # NVIDIA A30 data sheet
+    Peak(r"\bA30$", 56, 933, 24, _A30),
+    # NVIDIA A10 data sheet
+    Peak(r"\bA10$", 72, 600, 6, _rates(125.0, fp32=31.2, tf32=62.5, int8=250.0)),
+    # NVIDIA A10G data sheet (AWS): half the tensor rate of an A10
+    Peak(r"\bA10G$", 80, 600, 6, _rates(70.0, fp32=35.0, tf32=35.0, int8=140.0)),
+    # NVIDIA A40 data sheet
+    Peak(r"\bA40$", 84, 696, 6, _rates(149.7, fp32=37.4, tf32=74.8, int8=299.3)),
+    # NVIDIA L4 data sheet
+    Peak(r"\bL4$", 58, 300, 48, _rates(121.0, fp32=30.3, tf32=60.0, fp8=242.5, int8=242.5)),
+    # NVIDIA L40S data sheet
+    Peak(r"\bL40S$", 142, 864, 96, _rates(362.05, fp32=91.6, tf32=183.0, fp8=733.0, int8=733.0)),
+    # NVIDIA L40 data sheet
+    Peak(r"\bL40$", 142, 864, 96, _rates(181.05, fp32=90.5, tf32=90.5, fp8=362.0, int8=362.0)),
+    # NVIDIA T4 data sheet
+    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp32=8.1, int8=130.0)),
+    # NVIDIA V100 data sheet; DGX Station data sheet (500 TFLOPS for four V100)
+    Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates(fp16=130.0, fp32=16.4, fp64=8.2)),
+    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp32=14.0, fp64=7.0)),
+    Peak(r"\bV100-(SXM2|DGXS)", 80, 900, 6, _rates(fp16=125.0, fp32=15.7, fp64=7.8)),
+    # NVIDIA Tesla P100 data sheet; Quadro GP100 data sheet
+    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp32=10.6, fp64=5.3)),
+    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp32=10.3, fp64=5.2)),
+    # NVIDIA RTX Blackwell GPU architecture white paper
+    Peak(r"\bRTX 5090$", 170, 1792, 96, _rates(209.5, fp16_acc16=419.0, fp32=104.8, tf32=104.8)),
+    # NVIDIA Ada GPU architecture white paper
+    Peak(r"\bRTX 4090$", 128, 1008, 72, _rates(165.2, fp16_acc16=330.3, fp32=82.6, tf32=82.6)),
+    # NVIDIA Ampere GA102 GPU architecture white paper
+    Peak(r"\bRTX 3090$", 82, 936, 6, _rates(71.0, fp16_acc16=142.0, fp32=35.6, tf32=35.6)),
+    # NVIDIA Turing GPU architecture white paper, Founders Edition
+    Peak(r"\bRTX 2080 Ti$", 68, 616, 5.5, _rates(fp16=56.9, fp16_acc16=113.8, fp32=14.2)),
+    # AMD Instinct MI355X data sheet; MI350X data sheet
+    Peak(r"\bMI355X\b", 256, 8000, 256, _rates(2516.6, fp8=5033.2, int8=5033.2, fp32=157.3)),
+    Peak(r"\bMI350X\b", 256, 8000, 256, _rates(2306.9, fp8=4613.7, int8=4613.7, fp32=144.2)),
+    # AMD Instinct MI325X data sheet; MI300X data sheet; MI300A data sheet
+    Peak(r"\bMI325X\b", 304, 6000, 256, _MI300X),
+    Peak(r"\bMI300X\b", 304, 5325, 256, _MI300X),
+    Peak(r"\bMI300A\b", 228, 5325, 256, _MI300A),
+    # AMD Instinct MI250X and MI250 data sheets, half of each; MI210 data sheet
+    Peak(r"\bMI250X\b", 110, 1638.4, 8, _MI250X),
+    Peak(r"\bMI250\b", 104, 1638.4, 8, _MI250),
+    Peak(r"\bMI210\b", 104, 1638.4, 8, _MI250),
+    # AMD Instinct MI100 data sheet
+    Peak(
+        r"\bMI100\b",
+        120,
+        1228.8,
+        8,
+        _rates(fp16=184.6, bf16=92.3, fp32=23.1, fp32_matrix=46.1, fp64=11.5),
+    ),
+)
+
+
+def peak_of(properties: dict[str, Any]) -> Peak | None:
+    """The limits of a device by its `deviceProperties`; None for an unknown device.
+
+    A part of a device (MIG, a partition) has fewer multiprocessors than its name promises, and
+    less of everything: it is unknown.
+    """
+    name, sms = properties.get("name"), properties.get("numSms")
+    if not isinstance(name, str):
+        return None
+    for peak in PEAKS:
+        if re.search(peak.pattern, name):
+            return peak if sms == peak.sms and _memory_fits(peak, properties) else None
+    return None
+
+
+def _memory_fits(peak: Peak, properties: dict[str, Any]) -> bool:
+    size = properties.get("totalGlobalMem")
+    if peak.memory_gb is None:
+        return True
+    least, most = peak.memory_gb
+    return isinstance(size, int) and least * GIGA <= size <= most * GIGA
