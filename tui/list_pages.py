@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
@@ -14,7 +16,7 @@ from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kernel_rows import Table, table_of
 from fusetui.tui.pane import Pane
-from fusetui.tui.rowlist import RowList
+from fusetui.tui.rowlist import Cell, RowList
 from fusetui.tui.session import Hits
 from fusetui.tui.tree import COLUMNS, OpTree, format_node, node_of, op_tree, open_to, visible
 from fusetui.tui.view import Side
@@ -86,7 +88,7 @@ class KernelsPage(Vertical):
 class TreePage(Vertical):
     """CPU ops of every thread; space opens and closes, Enter shows the op in the timeline."""
 
-    BINDINGS = [  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space,right,l", "fold(1)", "Open", show=False, id="tree.open"),
         Binding("left,h", "fold(-1)", "Close", show=False, id="tree.close"),
     ]
@@ -151,8 +153,8 @@ class TreePage(Vertical):
         self._shown = visible(tree, self._opened)
         shown, opened = self._shown, self._opened
 
-        def row(index: int, width: int) -> list[tuple[str, object]]:
+        def row(index: int, width: int) -> list[Cell]:
             node = int(shown[index])
-            return format_node(tree, node, bool(opened[node]), self._glyphs, width)  # type: ignore[return-value]
+            return format_node(tree, node, bool(opened[node]), self._glyphs, width)
 
-        self._list.fill(len(shown), lambda w: heading(COLUMNS, w), row)  # type: ignore[arg-type]
+        self._list.fill(len(shown), lambda w: heading(COLUMNS, w), row)
