@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.moves import MOVES
 from fusetui.tui.timeline import Timeline
-from fusetui.tui.view import MOVES
 
 SIZE = (200, 50)
 WALK = {

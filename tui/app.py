@@ -21,23 +21,14 @@ from fusetui.tui.commands import COMMANDS, HINTS, commands_of
 from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
 from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
+from fusetui.tui.headings import heading
 from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
 from fusetui.tui.pane import Pane
 from fusetui.tui.screens import Page, key_lines
-from fusetui.tui.session import (
-    History,
-    Hits,
-    Views,
-    aligned,
-    first_views,
-    heading,
-    moved,
-    selected,
-)
+from fusetui.tui.session import Hits, Session, start
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.timeline_page import TimelinePage
-from fusetui.tui.view import Side, deselect
 
 BAR = 30  # cells of the progress bar
 
@@ -77,13 +68,8 @@ class FusetuiApp(App[int]):
         super().__init__()
         self.animation_level = "none"
         self._options = options
-        self._sides: tuple[Side, ...] = ()
-        self._views: Views = ()
-        self._marked: tuple[frozenset[int], ...] = ()
-        self._history = History()
-        self._hits: Hits | None = None
+        self._session = Session()
         self._mode = "timeline"
-        self._together = True
         self._paths = options.paths[: options.opened]
 
     def compose(self) -> ComposeResult:
@@ -112,7 +98,7 @@ class FusetuiApp(App[int]):
 
     @work(thread=True, exclusive=True, group="diff", exit_on_error=True)
     def _compare(self) -> None:
-        a, b = self._sides
+        a, b = self._session.sides
         compare(a, b, self.post_message)
 
     def on_loading(self, message: Loading) -> None:
@@ -125,81 +111,68 @@ class FusetuiApp(App[int]):
 
     def action_choose(self) -> None:
         """Another of the traces that were named: alone, or beside the one that is open."""
-        if self._sides or not self._paths:
+        if self._session.sides or not self._paths:
             self.push_screen(Chooser(self._options.paths), self._chosen)
 
     def _chosen(self, choice: Choice | None) -> None:
         if choice is not None:
             self._paths = (*self._paths[:1], choice.path) if choice.beside else (choice.path,)
             self._read()
-        elif not self._sides:
+        elif not self._session.sides:
             self.exit(0)
 
     async def on_loaded(self, message: Loaded) -> None:
-        self._sides, self._views = message.sides, first_views(message.sides)
-        self._marked = tuple(frozenset[int]() for _ in self._sides)
-        self._history, self._hits = History(), None
+        self._session = now = start(message.sides)
         glyphs, body = self._options.glyphs, self.query_one("#body")
         await body.remove_children()
-        timelines = TimelinePage(self._sides, self._views, glyphs)
+        timelines = TimelinePage(now.sides, now.views, glyphs)
         await body.mount(timelines, TreePage(glyphs), KernelsPage(glyphs))
         self._headline()
-        if len(self._sides) == 2:
-            await body.mount(DiffPage(self._sides, self._views, glyphs))
+        if len(now.sides) == 2:
+            await body.mount(DiffPage(now.sides, now.views, glyphs))
             self._compare()
-        self.action_show("diff" if len(self._sides) == 2 else "timeline")
+        self.action_show("diff" if len(now.sides) == 2 else "timeline")
 
     def on_compared(self, message: Compared) -> None:
         """The rows are there: align both sides at the steps that were compared."""
-        self._sides = aligned(self._sides, message.result)
-        self._views = first_views(self._sides)
-        self._history = History()
+        self._session = self._session.realigned(message.result)
         self._show_sides()
         self.query_one(DiffPage).fill(message.result)
 
     # Movements
 
     def on_timeline_moved(self, message: Timeline.Moved) -> None:
-        name, view = message.timeline.id or "", message.view
+        name = message.timeline.id or ""
         index = int(name.rsplit("-", 1)[-1])
         if name.startswith("diff-"):  # its lanes are others: only the window counts
-            view = replace(self._views[index], begin=view.begin, end=view.end)
-        self._go(moved(self._views, index, view, self._together), index)
-        if name.startswith("diff-"):
-            self.query_one(DiffPage).show_windows(self._views)
+            self._change(self._session.windowed(index, message.view), index)
+            self.query_one(DiffPage).show_windows(self._session.views)
+        else:
+            self._change(self._session.moved(index, message.view), index)
 
     def action_link(self) -> None:
         """Two traces move together, or each on its own."""
-        if len(self._sides) == 2:
-            self._together = not self._together
-            how = "together" if self._together else "each on its own"
+        if len(self._session.sides) == 2:
+            together = not self._session.together
+            self._session = replace(self._session, together=together)
+            how = "together" if together else "each on its own"
             self._say("hints", f"the traces move {how}")
 
     def action_undo(self) -> None:
-        self._travel(*self._history.undo(self._views))
+        self._change(self._session.undo())
 
     def action_redo(self) -> None:
-        self._travel(*self._history.redo(self._views))
+        self._change(self._session.redo())
 
     def action_clear(self) -> None:
-        """Nothing selected and nothing marked, on any side."""
-        self._marked = tuple(frozenset[int]() for _ in self._sides)
-        self._travel(
-            tuple(deselect(s, v) for s, v in zip(self._sides, self._views, strict=True)),
-            self._history.moved(self._views),
-        )
+        self._change(self._session.cleared())
 
-    def _go(self, views: Views, index: int) -> None:
-        """Other views, with a way back."""
-        if views != self._views:
-            self._history = self._history.moved(self._views)
-            self._views = views
-            self.query_one(TimelinePage).show(views, index, self._marked)
-
-    def _travel(self, views: Views, history: History) -> None:
-        self._views, self._history = views, history
-        if views:
-            self.query_one(TimelinePage).show(views, self._active, self._marked)
+    def _change(self, session: Session, index: int | None = None) -> None:
+        """Another state; `index`: the side whose details are shown (default: the active one)."""
+        self._session = session
+        if session.sides:
+            active = self._active if index is None else index
+            self.query_one(TimelinePage).show(session.views, active, session.marked)
 
     # Pages
 
@@ -209,9 +182,9 @@ class FusetuiApp(App[int]):
 
     def action_show(self, mode: str) -> None:
         """Bring a page to the front, at the slice that is selected."""
-        if not self._sides:
+        if not self._session.sides:
             return
-        if mode == "diff" and len(self._sides) < 2:
+        if mode == "diff" and len(self._session.sides) < 2:
             self._say("hints", "a diff needs two traces: fusetui open A B")
             return
         index, self._mode = self._active, mode
@@ -221,35 +194,29 @@ class FusetuiApp(App[int]):
         self._say("hints", joined(HINTS[mode], self.size.width - 2, "  "))
 
     def _open(self, mode: str, index: int) -> None:
-        side, view = self._sides[index], self._views[index]
+        now = self._session
         if mode == "timeline":
-            self.query_one(TimelinePage).open(self._views, index, self._marked)
+            self.query_one(TimelinePage).open(now.views, index, now.marked)
         elif mode == "tree":
-            self.query_one(TreePage).open(side, index, view.selected)
+            self.query_one(TreePage).open(now.sides[index], index, now.views[index].selected)
         elif mode == "kernels":
-            self.query_one(KernelsPage).open(side, index)
+            self.query_one(KernelsPage).open(now.sides[index], index)
         else:
-            self.query_one(DiffPage).open(self._views)
+            self.query_one(DiffPage).open(now.views)
 
     def on_show(self, message: Show) -> None:
         """A row chosen in a list: the first of its kind in the timeline, the others by n and N."""
-        self._hits = message.hits.step(1)
-        self._show_hit()
+        self._show_hit(message.hits.step(1))
 
     def on_show_pair(self, message: ShowPair) -> None:
         """A row of the diff: both sides' work, marked in both timelines."""
-        self._marked = tuple(frozenset(rows) for rows in message.pair)
-        views = self._views
-        for index, rows in enumerate(message.pair):
-            if rows:
-                views = selected(self._sides, views, index, rows[0], self._together)
-        self._go(views, 0)
+        self._change(self._session.paired(message.pair), 0)
         self.action_show("timeline")
 
     # Search
 
     def action_search(self) -> None:
-        if self._sides:
+        if self._session.sides:
             box = self.query_one(SearchBox)
             box.display, box.value = True, ""
             box.focus()
@@ -260,25 +227,22 @@ class FusetuiApp(App[int]):
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         index = self._active
-        side, view = self._sides[index], self._views[index]
-        rows = find(side.trace, message.value)
+        side, view = self._session.sides[index], self._session.views[index]
+        hits = Hits(message.value, index, find(side.trace, message.value))
         self.action_close_search()
-        if not len(rows):
+        if not len(hits.rows):
             self._say("hints", f"no name contains {printable(message.value)}")
             return
-        self._hits = Hits(message.value, index, rows).nearest(side.trace, view.begin + side.origin)
-        self._show_hit()
+        self._show_hit(hits.nearest(side.trace, view.begin + side.origin))
 
     def action_hit(self, by: int) -> None:
-        if self._hits is not None:
-            self._hits = self._hits.step(by)
-            self._show_hit()
+        if self._session.hits is not None:
+            self._show_hit(self._session.hits.step(by))
 
-    def _show_hit(self) -> None:
-        hits = self._hits
-        if hits is None or not len(hits.rows):
+    def _show_hit(self, hits: Hits) -> None:
+        if not len(hits.rows):
             return
-        self._go(selected(self._sides, self._views, hits.side, hits.row, self._together), hits.side)
+        self._change(self._session.hit(hits), hits.side)
         self.query_one(TimelinePage).focus_timeline(hits.side)
         self.action_show("timeline")
         place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
@@ -287,28 +251,27 @@ class FusetuiApp(App[int]):
     # The rest
 
     def on_resize(self) -> None:
-        if self._sides:
+        if self._session.sides:
             self._headline()
             self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
 
     def action_swap(self) -> None:
         """A becomes B, and B becomes A."""
-        if len(self._sides) != 2:
-            return
-        self._sides, self._views = self._sides[::-1], self._views[::-1]
-        self._history, self._hits, self._marked = History(), None, self._marked[::-1]
-        self._show_sides()
-        self._compare()
-        self._headline()
+        if len(self._session.sides) == 2:
+            self._session = self._session.swapped()
+            self._show_sides()
+            self._compare()
+            self._headline()
 
     def _show_sides(self) -> None:
-        self.query_one(TimelinePage).show_sides(self._sides, self._views)
-        self.query_one(DiffPage).show_sides(self._sides, self._views)
+        self.query_one(TimelinePage).show_sides(self._session.sides, self._session.views)
+        self.query_one(DiffPage).show_sides(self._session.sides, self._session.views)
 
     def action_details(self) -> None:
-        if not self._sides:
+        if not self._session.sides:
             return
-        side, row = self._sides[self._active], self._views[self._active].selected
+        index = self._active
+        side, row = self._session.sides[index], self._session.views[index].selected
         if row >= 0:
             width = self.size.width * 9 // 10 - 4
             lines = all_details(side.trace, row, width, self._options.glyphs)
@@ -327,17 +290,18 @@ class FusetuiApp(App[int]):
 
     def _caller(self, action: str) -> Any:
         async def call() -> None:
-            on_timeline = bool(self._sides) and self._mode == "timeline"
+            on_timeline = bool(self._session.sides) and self._mode == "timeline"
             page = self.query_one(TimelinePage) if on_timeline else None
             await self.run_action(action, page.timelines[page.active] if page else self)
 
         return call
 
     def _headline(self) -> None:
-        marks = ("A ", "B ") if len(self._sides) == 2 else ("",)
+        sides = self._session.sides
+        marks = ("A ", "B ") if len(sides) == 2 else ("",) * len(sides)
         lines = [
             Said(f" {mark}{heading(side, self.size.width - 4)}", "title")
-            for mark, side in zip(marks, self._sides, strict=True)
+            for mark, side in zip(marks, sides, strict=True)
         ]
         self.query_one("#head").styles.height = len(lines)
         self.query_one("#head", Pane).say(lines)

@@ -18,8 +18,8 @@ from fusetui.trace.errors import TraceError
 from fusetui.trace.format import printable
 from fusetui.trace.load import open_trace
 from fusetui.tui import palette
+from fusetui.tui.headings import facts, warnings
 from fusetui.tui.rowlist import Cell, RowList
-from fusetui.tui.session import facts, warnings
 
 HELP = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 

@@ -22,10 +22,11 @@ from fusetui.tui.details import Said, flow
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import narrow
 from fusetui.tui.lanes import key_lanes
+from fusetui.tui.moves import select
 from fusetui.tui.pane import Pane
 from fusetui.tui.rowlist import Cell, RowList
 from fusetui.tui.timeline import Timeline
-from fusetui.tui.view import Side, View, first_view, select
+from fusetui.tui.view import Side, View, first_view
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 COLUMNS = (

@@ -10,7 +10,8 @@ from fusetui.trace.columns import Trace
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.errors import TraceError
 from fusetui.trace.load import open_trace
-from fusetui.tui.session import make_sides, short_label
+from fusetui.tui.headings import short_label
+from fusetui.tui.sides import make_sides
 from fusetui.tui.view import Side
 
 Post = Callable[[Message], object]

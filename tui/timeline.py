@@ -26,6 +26,7 @@ from fusetui.tui.frame import (
     window_columns,
 )
 from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.moves import MOVES, go, select
 from fusetui.tui.strips import (
     gutter_text,
     heading,
@@ -34,7 +35,7 @@ from fusetui.tui.strips import (
     minimap_segments,
     plain,
 )
-from fusetui.tui.view import MOVES, Place, Side, View, go, index_of, places, select
+from fusetui.tui.view import Place, Side, View, index_of, places
 from fusetui.tui.writer import writer_is_behind
 
 SMALL = 14  # with fewer lines the bar beneath the minimap is left out

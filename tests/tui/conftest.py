@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.tui.session import first_views, make_sides
+from fusetui.tui.sides import first_views, make_sides
 from fusetui.tui.view import Side, View
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fusetui.tui.frame import busy_of, columns, lane_line, minimap, names_of, row_at, window_bar
 from fusetui.tui.glyphs import UNICODE
-from fusetui.tui.view import Side, View, places, select, to_kernel, zoom
+from fusetui.tui.moves import select, to_kernel, zoom
+from fusetui.tui.view import Side, View, places
 
 
 def line(side: Side, view: View, label: str, width: int = 70) -> str:

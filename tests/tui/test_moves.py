@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from fusetui.trace.search import find
 from fusetui.tui.lanes import Fold
-from fusetui.tui.view import (
-    Side,
-    View,
+from fusetui.tui.moves import (
     centre,
     edge,
     fit,
@@ -19,14 +17,13 @@ from fusetui.tui.view import (
     next_line,
     next_slice,
     pan,
-    places,
     select,
-    times,
     to_kernel,
     to_launch,
     zoom,
     zoom_to,
 )
+from fusetui.tui.view import Side, View, places, times
 
 
 def name(side: Side, view: View) -> str:
