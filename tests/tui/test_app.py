@@ -200,3 +200,15 @@ async def test_the_size_of_the_terminal_may_change(path: str) -> None:
             await pilot.pause()
         assert len(screen(app).splitlines()) == 24
         assert app.query(Pane)
+
+
+async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"traceEvents": mlp_events(1)}))
+    async with opened([path, str(other)]) as (app, pilot):
+        await pilot.press("x")
+        for _ in range(2):
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+        assert screen(app).startswith(" A other")
+        assert "A other" in screen(app).splitlines()[2]
