@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,14 @@ import pytest
 from fusetui.trace import Trace, open_trace
 
 Events = Sequence[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the user's cache, nor one that it starts in another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

@@ -50,6 +50,8 @@ class Report:
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
     negative_delays: int  # GPU events that start before their launch call does: clocks differ
+    unfinished: int  # begin events without an end: shown up to the end of the trace
+    unmatched_ends: int  # end events without a begin
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,13 +34,24 @@ def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) ->
     keys = correlation[calls]
     first = np.searchsorted(keys, correlation[events], side="left")
     last = np.searchsorted(keys, correlation[events], side="right") - 1
-    late = (last > first) & (start[calls[last]] > start[events])
-    while late.any():
-        last[late] -= 1
-        late = (last > first) & (start[calls[last]] > start[events])
     found = last >= first
+    several = np.flatnonzero(last > first)
+    last[several] = _last_before(
+        start[calls], first[several], last[several], start[events[several]]
+    )
     launch[events[found]] = calls[last[found]]
     return launch
+
+
+def _last_before(
+    begins: Int64s, low: NDArray[np.intp], high: NDArray[np.intp], until: Int64s
+) -> NDArray[np.intp]:
+    """The last place in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        early = begins[middle] <= until
+        low, high = np.where(early, middle, low), np.where(early, high, middle - 1)
+    return low
 
 
 def enclosing_ops(role: NDArray[np.uint8], parent: Rows, depth: NDArray[np.int16]) -> Rows:

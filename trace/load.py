@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fusetui.trace.cache import entry_for
 from fusetui.trace.columns import Report, Trace, Track
 from fusetui.trace.enclosing import adopt_overlapping
 from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
@@ -16,8 +17,18 @@ from fusetui.trace.tracks import Lane, Layout, lay_out
 
 
 def open_trace(path: str, progress: Progress | None = None) -> Trace:
-    """Read a trace of any supported form. Raises TraceError with one plain sentence."""
-    return build(read(path, progress))
+    """Read a trace of any supported form, or take it from the cache (see trace/cache).
+
+    Raises TraceError with one plain sentence.
+    """
+    entry = entry_for(path)
+    trace = entry.load() if entry else None
+    if trace is not None:
+        return trace
+    trace = build(read(path, progress))
+    if entry:
+        entry.store(trace)
+    return trace
 
 
 def build(raw: Raw) -> Trace:
@@ -30,6 +41,8 @@ def build(raw: Raw) -> Trace:
     end_row = np.arange(1, len(order) + 1, dtype=np.int32)
     depth = np.zeros(len(order), dtype=np.int16)
     for track in tracks:
+        if len(track) == 1:
+            continue
         nesting = nest(start[track.rows], start[track.rows] + dur[track.rows])
         inside = nesting.parent >= 0
         parent[track.rows] = np.where(inside, nesting.parent + track.first_row, -1)
@@ -85,4 +98,6 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         cut=raw.source.cut,
         negative_durations=raw.negative,
         negative_delays=negative_delays,
+        unfinished=raw.unfinished,
+        unmatched_ends=raw.unmatched,
     )

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.first_fit import Slice, first_fit
+
 Int64s = NDArray[np.int64]
+DEEPEST = np.iinfo(np.int16).max - 2
 
 
 @dataclass(frozen=True, eq=False)
 class Nesting:
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
 
-    depth: NDArray[np.int16]
+    depth: NDArray[np.int16]  # 32767 also for what is deeper
     parent: NDArray[np.int32]  # -1: none
     end_row: NDArray[np.int32]  # one past the last row of the subtree
 
@@ -31,7 +34,8 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     parent = _parents(depth)
     rows = np.arange(len(start))
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
-    return Nesting(depth.astype(np.int16), parent, ends.astype(np.int32))
+    shown = np.minimum(depth, np.iinfo(np.int16).max).astype(np.int16)
+    return Nesting(shown, parent, ends.astype(np.int32))
 
 
 def assign_subrows(
@@ -44,7 +48,9 @@ def assign_subrows(
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     for first, last in _clusters(start, end, _crossing(start, end, call, flat)):
-        subrow[first:last] = _greedy(start[first:last], end[first:last], call[first:last], flat)
+        rows = slice(first, last)
+        slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
+        subrow[rows] = first_fit(slices, flat)
     return subrow
 
 
@@ -64,8 +70,10 @@ def _parents(depth: Int64s) -> NDArray[np.int32]:
     parent = np.full(len(depth), -1, dtype=np.int32)
     if not len(depth):
         return parent
-    by_depth = np.argsort(depth, kind="stable").astype(np.int32)
-    bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
+    deepest = int(depth.max())
+    small = depth.astype(np.int16) if deepest <= DEEPEST else depth  # sorts in linear time
+    by_depth = np.argsort(small, kind="stable").astype(np.int32)
+    bounds = np.searchsorted(small[by_depth], np.arange(deepest + 2, dtype=small.dtype))
     for level in range(1, len(bounds) - 1):
         upper = by_depth[bounds[level - 1] : bounds[level]]
         here = by_depth[bounds[level] : bounds[level + 1]]
@@ -95,27 +103,3 @@ def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, i
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
     hit = np.unique(np.searchsorted(firsts, crossing, side="right") - 1)
     return list(zip(firsts[hit].tolist(), firsts[hit + 1].tolist(), strict=True))
-
-
-def _greedy(start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool) -> list[int]:
-    """Each row onto the first sub-row where it fits, in order."""
-    stacks: list[list[tuple[int, int, bool]]] = []
-    found: list[int] = []
-    for first, last, is_call in zip(start.tolist(), end.tolist(), call.tolist(), strict=True):
-        row = (first, last, is_call)
-        place = next((n for n, s in enumerate(stacks) if _fits(s, row, flat)), len(stacks))
-        if place == len(stacks):
-            stacks.append([])
-        stacks[place].append(row)
-        found.append(place)
-    return found
-
-
-def _fits(stack: list[tuple[int, int, bool]], row: tuple[int, int, bool], flat: bool) -> bool:
-    """Pops what has ended; true when the row may lie on or in what is left."""
-    while stack and stack[-1][1] <= row[0]:
-        stack.pop()
-    if not stack:
-        return True
-    top = stack[-1]
-    return not flat and row[1] <= top[1] and not (row == top and row[2])

@@ -22,6 +22,7 @@ COLLECTIVE = re.compile(
     r"nccl|rccl|cross_device_reduce|multimem_all|allreduce_fusion|deep_ep::|dpsk::ep::",
     re.IGNORECASE,
 )
+LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ def summary(trace: Trace) -> dict[str, Any]:
         "events_skipped": len(report.skipped),
         "skipped": [{"byte": s.byte, "reason": s.reason} for s in report.skipped],
         "slices": len(trace),
+        "slices_unfinished": report.unfinished,
+        "ends_unmatched": report.unmatched_ends,
+        "counters": report.phases["C"],
+        "instants": report.phases["i"] + report.phases["I"],
         "kernels": int((trace.role == Role.KERNEL).sum()),
         "gpu_events": len(gpu),
         "gpu_events_linked": int((trace.launch[gpu] >= 0).sum()),
@@ -137,5 +142,7 @@ def _span(trace: Trace, rows: Rows) -> int:
 
 def _is_collective(trace: Trace) -> NDArray[np.bool_]:
     """Per row: is it communication between devices, by its name."""
-    named = np.array([bool(COLLECTIVE.search(name)) for name in trace.names] or [False])
+    named = np.array(
+        [bool(COLLECTIVE.search(name, 0, LONGEST_NAME)) for name in trace.names] or [False]
+    )
     return named[trace.name]

@@ -39,6 +39,17 @@ CASES: dict[str, tuple[str | bytes, str | None]] = {
     "number as name": ('{"ph":"X","name":17,"pid":1.5,"tid":true,"ts":20,"dur":1}', "17"),
     "lone surrogates": (OP % (r"a\ud800", 20, r',"args":{"\udfff":"\ud800"}'), "a?"),
     "huge numbers": (OP % ("x", 20, ',"args":{"correlation":1e400,"a":99999999999999999999}'), "x"),
+    "quoted inf": (OP % ("x", 20, ',"args":{"bw":"inf","bus":"N/A"}'), "x"),
+    "string ids": ('{"ph":"X","name":"x","pid":"CPU functions","tid":"a:b","ts":20,"id":"7"}', "x"),
+    "correlation in quotes": (OP % ("x", 20, ',"args":{"correlation":"7"}'), "x"),
+    "correlation no number": (OP % ("x", 20, ',"args":{"correlation":"N/A"}'), "x"),
+    "over 64 bits": (OP % ("x", 20, ',"args":{"External id":18446744073709551616}'), "x"),
+    "minus one": (OP % ("x", 20, ',"args":{"External id":-1,"Sequence number":-1}'), "x"),
+    "huge tid": ('{"ph":"X","name":"x","pid":1,"tid":99999999999999999999,"ts":20}', "x"),
+    "escaped quote turned": (OP % ("x", 20, ',"args":{"cmd":"say /"hi/""}'), None),
+    "time is inf": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":inf,"dur":1}', "x"),
+    "key without quote": ('{"ph":"X","name":"x","pid":1,tid": 0,"ts":20}', None),
+    "value without a key": ('{"ph":"X","name":"x","pid":1,"ts":20,"dur"}', None),
     "duplicate keys": (OP % ("x", 20, ',"args":{"a":1,"a":2},"name":"y"'), "y"),
     "time too large": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":1e30,"dur":1}', None),
     "time no number": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":"soon","dur":1}', None),
@@ -89,6 +100,58 @@ def test_missing_quote_of_a_key(trace_of: Callable[..., Trace]) -> None:
     trace = trace_of(f'{{"traceEvents":[{GOOD},{{"ph":"X", "name":"x", tid": 0}},\n{LAST}]}}')
     assert names(trace) == ["good", "last"]
     assert len(trace.report.skipped) == 1
+
+
+def test_a_plugin_without_quotes_and_bracket(trace_of: Callable[..., Trace]) -> None:
+    """As the example profiler of NCCL writes: bare words, hex numbers, no end."""
+    lines = [
+        '{"name": "AllReduce", "cat": "COLL", "ph": "b", "id": 0, "pid": 5, "tid": 1, "ts": 10.5,'
+        ' "args": {"SeqNum": 0, "CommHash": 16493612083293574209, "Count": 1024}}',
+        '{"name": "AllReduce", "cat": "COLL", "ph": "e", "id": 0, "pid": 5, "tid": 1, "ts": 19.5}',
+        '{"name": "Send", "cat": "P2P", "ph": "b", "id": 1, "pid": 5, "tid": 1, "ts": 20,'
+        ' "args": {"Datatype": ncclFloat32, "Buffer": 0x262ca50}}',
+        '{"name": "Recv", "cat": "P2P", "ph": "b", "id": 2, "pid": 5, "tid": 1, "ts": 21,'
+        ' "args": {"Buffer": 0x262ca50}}',
+        "{}",
+    ]
+    trace = trace_of("[\n" + ",\n".join(lines) + ",\n")
+    assert names(trace) == ["AllReduce", "Recv"]
+    assert trace.dur.tolist() == [9000, 0]
+    assert (trace.report.events, len(trace.report.skipped), trace.report.unfinished) == (5, 1, 1)
+
+
+def test_damaged_keys_around_the_events(trace_of: Callable[..., Trace]) -> None:
+    head = '"user": "say "hi"", "deviceProperties": [{"id": 0, "name": "A"}]'
+    trace = trace_of(f'{{{head}, "traceEvents": [{GOOD}], "WARNING": ["a "b" c"]}}')
+    assert names(trace) == ["good"]
+    assert trace.keys["deviceProperties"] == [{"id": 0, "name": "A"}]
+    assert trace.report.complete
+
+
+@pytest.mark.parametrize("form", ['{"traceEvents": [%s], "a": "]["}', "[%s]"])
+def test_two_files_in_one(trace_of: Callable[..., Trace], form: str) -> None:
+    """The second one is not read, and the report says where it begins."""
+    first = form % GOOD
+    assert not trace_of(first).report.skipped
+    trace = trace_of(f"{first}\n{form % LAST}")
+    assert names(trace) == ["good"]
+    assert [skip.byte for skip in trace.report.skipped] == [len(first) + 1]
+    assert trace.report.events == 2
+
+
+def test_merged_ranks(trace_of: Callable[..., Trace]) -> None:
+    """Two ranks with the same ids: each kernel belongs to the call before it."""
+    call = '{"ph":"X","cat":"cuda_runtime","name":"c%d","pid":%d,"tid":1,"ts":%d,"dur":1,%s}'
+    kernel = '{"ph":"X","cat":"kernel","name":"k%d","pid":%d,"tid":7,"ts":%d,"dur":1,%s}'
+    args = '"args":{"correlation":5}'
+    events = [
+        text % (rank, pid, ts, args)
+        for rank in range(2)
+        for text, pid, ts in ((call, 10 + rank, 100 * rank), (kernel, rank, 100 * rank + 9))
+    ]
+    trace = trace_of("[" + ",".join(events) + "]")
+    launches = {trace.name_of(row): trace.name_of(trace.launch[row]) for row in trace.gpu_rows}
+    assert launches == {"k0": "c0", "k1": "c1"}
 
 
 def test_cut_in_an_event(trace_of: Callable[..., Trace]) -> None:

@@ -14,20 +14,20 @@ Make = Callable[..., Any]
 
 def test_by_place() -> None:
     data = b'[{"a": 1}, {"b": 2.50},\n{"c": "x"} ]'
-    elements = Elements(data, [Stretch(1, 23, 2, ()), Stretch(24, len(data) - 1, 1, ())])
+    elements = Elements(lambda: data, [Stretch(1, 23, 2, ()), Stretch(24, len(data) - 1, 1, ())])
     assert [elements.element(n) for n in range(3)] == [{"a": 1}, {"b": 2.5}, {"c": "x"}]
 
 
 def test_places_of_their_own() -> None:
     data = b'[{"a": 1} junk {"b": nan}]'
-    elements = Elements(data, [Stretch(1, 25, 3, ((1, 9), (10, 14), (15, 25)))])
+    elements = Elements(lambda: data, [Stretch(1, 25, 3, ((1, 9), (10, 14), (15, 25)))])
     assert [elements.element(n) for n in range(3)] == [{"a": 1}, {}, {"b": None}]
 
 
 @pytest.mark.parametrize("place", [-1, 1, 99])
 def test_no_such_place(place: int) -> None:
     with pytest.raises(IndexError):
-        Elements(b"[{}]", [Stretch(1, 3, 1, ())]).element(place)
+        Elements(lambda: b"[{}]", [Stretch(1, 3, 1, ())]).element(place)
 
 
 def test_args(trace_of: Make, event: Make) -> None:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import orjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import TraceError, open_trace, summary
@@ -61,6 +61,23 @@ def test_edited_syntax(edits: list[tuple[float, int, bytes]]) -> None:
 @given(st.lists(edit, min_size=1, max_size=2))
 def test_edited_gzip(edits: list[tuple[float, int, bytes]]) -> None:
     survives(edited(gzip.compress(VALID, mtime=0), edits))
+
+
+REAL = gzip.decompress(
+    (Path(__file__).parents[2] / "sample_traces" / "linear-eager.json.gz").read_bytes()
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(edit, min_size=1, max_size=20))
+def test_edited_bytes_of_a_real_trace(edits: list[tuple[float, int, bytes]]) -> None:
+    survives(edited(REAL, edits))
+
+
+@settings(max_examples=25)
+@given(st.floats(0, 1))
+def test_a_real_trace_cut_anywhere(share: float) -> None:
+    survives(REAL[: int(share * len(REAL))])
 
 
 def edited(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:

@@ -7,14 +7,12 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
-from fusetui.trace.read.read import read_chunks
 
 Write = Callable[[str | bytes], Path]
 EVENT = '{"ph":"X","cat":"cpu_op","name":"aten::a","pid":1,"tid":1,"ts":10.000,"dur":5.000}'
@@ -168,9 +166,7 @@ def test_progress(write: Write) -> None:
 
 
 def test_many_chunks(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["fusetui.trace.read.read"]
-    small = partial(read_chunks, size=300)
-    monkeypatch.setattr(module, "read_chunks", small)
+    monkeypatch.setattr(sys.modules["fusetui.trace.read.read"], "CELL", 300)
     trap = 'text },\n{"ph": "X"} of a name'  # looks like the border of two events
     events: list[dict[str, Any]] = [
         {"ph": "X", "name": f"op{n}", "ts": n, "dur": 1, "args": {"n": n, "trap": trap}}

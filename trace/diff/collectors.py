@@ -69,6 +69,12 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 @cache
+def is_library(kernel: str) -> bool:
+    """Is it a kernel of PyTorch itself or a GEMM: its words do not list what it fuses."""
+    return _ATEN.search(kernel) is not None
+
+
+@cache
 def collector(kernel: str) -> Collector | None:
     """What a kernel (or a CPU op in its place) collects by its name; None for the usual one."""
     known = decoded(kernel)
@@ -76,15 +82,13 @@ def collector(kernel: str) -> Collector | None:
         ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
         template = known.kernel_category == "template"
         return Collector(ops, ops - METADATA or ops, 1, template, listed=True)
-    if _ATEN.search(kernel):
+    if is_library(kernel):
         return None
     return next((found for pattern, found in _COMPOUNDS if pattern.search(kernel)), None)
 
 
 def words_of(kernel: str, stems: frozenset[str]) -> Collector | None:
     """A hand-written kernel named after at least two of these ops; None when it is not."""
-    if _ATEN.search(kernel):
-        return None
     words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
     text = f"_{'_'.join(words)}_"
     found = frozenset(

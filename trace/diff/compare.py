@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.diff import dispatch, explain
@@ -18,6 +21,19 @@ from fusetui.trace.diff.work import works
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Nothing here is a cycle, and looking for cycles among a million rows costs a second."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_without_collector()
 def diff(a: Trace, b: Trace) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 

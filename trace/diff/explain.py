@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -29,7 +30,9 @@ def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
     kinds = _kinds(a, b, groups)
     where_a, where_b = places(a), places(b)
     found = [
-        _row(a, b, group, kind, where_a[group.a[0]] if group.a else where_b[group.b[0]])
+        (_pair if len(group.a) == len(group.b) == 1 else _row)(
+            a, b, group, kind, where_a[group.a[0]] if group.a else where_b[group.b[0]]
+        )
         for group, kind in zip(groups, kinds, strict=True)
     ]
     return [found[n] for n in _program_order(a, b, groups)]
@@ -53,6 +56,22 @@ def _is_chain(a: Items, group: Group) -> bool:
     return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
+def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+    """The same as `_row`, for one against one: most rows are that, and may be very many."""
+    i, j = group.a[0], group.b[0]
+    a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
+    names = a.names[i], b.names[j]
+    said = [_change_of_op(op, b.op_names[j], names)]
+    if kind is Kind.REPLACED:
+        said.append(differences(*names) if any(names) else "")
+    else:
+        thing = "kernel" if a.work.gpu and b.work.gpu else "op"
+        said.append(f"the same {thing}" if kind is Kind.SAME else _percent(a_ns, b_ns, thing))
+    why = "; ".join([text for text in (*said, group.why) if text])
+    rows = (a.rows[i],), (b.rows[j],)
+    return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where)
+
+
 def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
     one, other = group.a, group.b
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
@@ -65,7 +84,7 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         b_ns=b_ns,
         a_count=len(one),
         b_count=len(other),
-        why=_why(a, b, group, kind, a_ns, b_ns),
+        why=group.why,
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
         where=where,
@@ -111,20 +130,7 @@ def _op(a: Items, b: Items, group: Group) -> str:
     return " + ".join(named)
 
 
-def _why(a: Items, b: Items, group: Group, kind: Kind, a_ns: int, b_ns: int) -> str:
-    if len(group.a) != 1 or len(group.b) != 1:
-        return group.why
-    i, j = group.a[0], group.b[0]
-    names = a.names[i], b.names[j]
-    said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
-    if kind is Kind.REPLACED:
-        said.append(differences(*names) if any(names) else "")
-    else:
-        thing = "kernel" if a.work.gpu and b.work.gpu else "op"
-        said.append(f"the same {thing}" if kind is Kind.SAME else _percent(a_ns, b_ns, thing))
-    return "; ".join(text for text in [*said, group.why] if text)
-
-
+@cache
 def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
     """Says when another op does it, unless the op is all that is known of the work."""
     unchanged = identity(stem(before)) == identity(stem(after))

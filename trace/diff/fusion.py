@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusetui.trace.diff.collectors import Collector, collector, words_of
+from fusetui.trace.diff.collectors import Collector, collector, is_library, words_of
 from fusetui.trace.diff.groups import REACH, Board
-from fusetui.trace.diff.names import stem, work_class
+from fusetui.trace.diff.names import work_class
 
 Claims = dict[int, list[int]]  # the fused item -> the items it stands for
 
@@ -49,16 +49,19 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
             kind = (
                 collector(other.names[one])
                 or collector(other.op_names[one])
-                or words_of(other.names[one], _stems_near(board, side, gap))
+                or _by_words(board, side, gap, other.names[one])
             )
             found += [(one, kind)] if kind is not None else []
     return found
 
 
-def _stems_near(board: Board, side: int, gap: int) -> frozenset[str]:
-    items = board.items[side]
+def _by_words(board: Board, side: int, gap: int, kernel: str) -> Collector | None:
+    """What a hand-written kernel collects of the ops near it."""
+    if is_library(kernel):
+        return None
+    stems = board.items[side].stems
     near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
-    return frozenset(stem(items.op_names[item]) for pair in near for item in pair[side][:_WIDE])
+    return words_of(kernel, frozenset(stems[item] for pair in near for item in pair[side][:_WIDE]))
 
 
 def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:

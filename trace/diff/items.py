@@ -89,6 +89,24 @@ class Items:
         return found
 
     @cached_property
+    def stems(self) -> list[str]:
+        """Of the innermost op's name."""
+        return [stem(name) for name in self.op_names]
+
+    @cached_property
+    def outer(self) -> list[int]:
+        """The row of the outermost op of the program around each item, -1 when unknown."""
+        trace = self.trace
+        ours = np.array([not is_compiler(name) for name in trace.names] or [False])
+        found, row = np.full(len(self), -1, dtype=np.intp), self.op
+        while (row >= 0).any():
+            is_op = (row >= 0) & (trace.role[row] == Role.OP) & ours[trace.name[row]]
+            found = np.where(is_op, row, found)
+            row = np.where(row >= 0, trace.parent[row], -1)
+        rows: list[int] = found.tolist()
+        return rows
+
+    @cached_property
     def times(self) -> list[int]:
         """`ns` as plain integers."""
         found: list[int] = self.ns.tolist()
@@ -186,14 +204,15 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s) -> Int64s:
 
 def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
-    kernels = trace.name[work.row[chosen]].tolist()
-    ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1).tolist()
-    plain = trace.role[work.row[chosen]]
+    kernels = trace.name[work.row[chosen]]
+    ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
+    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP))
+    kinds, kind = np.unique(np.stack([ops, kernels, computes]), axis=1, return_inverse=True)
     found = [
-        words.number(_class(trace, op, kernel) if role in (Role.KERNEL, Role.OP) else "")
-        for op, kernel, role in zip(ops, kernels, plain.tolist(), strict=True)
+        words.number(_class(trace, op, kernel) if plain else "")
+        for op, kernel, plain in kinds.T.tolist()
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(found, dtype=np.int64)[kind.reshape(-1)]
 
 
 def _class(trace: Trace, op: int, kernel: int) -> str:

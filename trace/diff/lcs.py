@@ -2,13 +2,15 @@
 
 Short stretches are solved exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation
 revisited, 2004): each row of the table is one Python integer. Longer ones are first cut at anchors:
-numbers that occur once on both sides (the patience diff), else equal occurrences of a number.
+numbers that occur once on both sides (the patience diff), else what windows that slide along both
+find, or equal occurrences of a number, whichever are more.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,9 @@ MAX_CELLS = 1 << 28
 
 SMALL = 64
 """Tables up to this size are not worth trimming first."""
+
+WINDOW = 2048
+"""Windows of this size are solved exactly and kept up to the middle; the next is a quarter on."""
 
 MAX_CUTS = 40
 """Stretches that are still too long after so many cuts in a row stay unmatched."""
@@ -69,9 +74,12 @@ def gaps(pairs: list[Pair], stretch: Stretch) -> Iterator[Stretch]:
 
 def exact(a: list[int], b: list[int]) -> list[Pair]:
     """One longest common subsequence, in time len(a) * len(b) / 64."""
-    rows = _table(a, b)
+    return _traced(_table(a, b), len(a), len(b))
+
+
+def _traced(rows: list[int], i: int, j: int) -> list[Pair]:
+    """The pairs of one between the first i of a and the first j of b, from their table."""
     pairs: list[Pair] = []
-    i, j = len(a), len(b)
     while i and j:
         if rows[i - 1] >> (j - 1) & 1:
             j -= 1
@@ -119,8 +127,47 @@ def _anchors(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
     """Ascending pairs of numbers that are unique on both sides, else of equal occurrences."""
     first_a, last_a, first_b, last_b = stretch
     part_a, part_b = a[first_a:last_a], b[first_b:last_b]
-    found = _common(_unique(part_a), _unique(part_b)) or _common(_nth(part_a), _nth(part_b))
-    return [(i + first_a, j + first_b) for i, j in _ascending(found)]
+    found = _ascending(_common(_unique(part_a), _unique(part_b)))
+    if not found:
+        found = max(_slide(part_a, part_b), _equal_occurrences(part_a, part_b), key=len)
+    return [(i + first_a, j + first_b) for i, j in found]
+
+
+def _slide(a: Int64s, b: Int64s) -> list[Pair]:
+    """Pairs from windows that move along both; what occurs on one side only is left aside."""
+    in_a, in_b = np.flatnonzero(np.isin(a, b)).tolist(), np.flatnonzero(np.isin(b, a)).tolist()
+    shared_a, shared_b = a[in_a].tolist(), b[in_b].tolist()
+    pairs: list[Pair] = []
+    i = j = 0
+    while i < len(in_a) and j < len(in_b):
+        window = shared_a[i : i + WINDOW], shared_b[j : j + WINDOW]
+        if i + WINDOW < len(in_a) or j + WINDOW < len(in_b):
+            found = [(x, y) for x, y in _open_ended(*window) if max(x, y) < WINDOW // 2]
+        else:
+            found = exact(*window)
+        pairs += [(in_a[i + x], in_b[j + y]) for x, y in found]
+        x, y = found[-1] if found else (0, 0)
+        skipped = max(1, WINDOW // 4 - max(x, y))
+        i, j = i + x + skipped, j + y + skipped
+    return pairs
+
+
+def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
+    """The alignment with the fewest left aside that reaches the end of a or that of b.
+
+    Not the longest one: of two windows of equal size that would leave out some of each. It is taken
+    where the two are so little alike that the fewest would be almost none of one.
+    """
+    rows = _table(a, b)
+    matched = accumulate(1 - (rows[-1] >> j & 1) for j in range(len(b)))
+    ends = [(len(a) + j - 2 * n, -j, len(a), j) for j, n in enumerate(matched, 1)]
+    ends += [(i - len(b) + 2 * row.bit_count(), -i, i, len(b)) for i, row in enumerate(rows, 1)]
+    found = _traced(rows, *min(ends)[2:])
+    return found if 2 * len(found) > len(a) else _traced(rows, len(a), len(b))
+
+
+def _equal_occurrences(a: Int64s, b: Int64s) -> list[Pair]:
+    return _ascending(_common(_nth(a), _nth(b)))
 
 
 def _unique(numbers: Int64s) -> dict[object, int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
-from fusetui.trace.diff.names import stem
 from fusetui.trace.diff.statistics import CONFIDENCE, FEW_STEPS
 from fusetui.trace.format import duration, plural, printable
 
@@ -87,11 +89,8 @@ def _number(value: object) -> int:
 
 def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
     """Shapes and dtypes of the heaviest pairs under one op: the first that differ of each."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    alike = [(i, j) for i, j in pairs if _one_op(a, b, i, j)]
-    heaviest = sorted(alike, key=lambda p: -int(a.ns[p[0]] + b.ns[p[1]]))[:LOOKED_AT]
     found: dict[str, str] = {}
-    for i, j in heaviest:
+    for i, j in _heaviest(a, b, groups):
         before, after = _input_of(a, i), _input_of(b, j)
         for what, x, y in zip(("shapes", "dtypes"), before, after, strict=True):
             found.setdefault(what, _changed(f"{what} differ in {a.op_names[i]}", x, y))
@@ -99,8 +98,16 @@ def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
     return list(found.values())
 
 
+def _heaviest(a: Items, b: Items, groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
+    """Pairs under one op, those that take the most time."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    of_a, of_b = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable").tolist()
+    return islice((pairs[n] for n in order if _one_op(a, b, *pairs[n])), LOOKED_AT)
+
+
 def _one_op(a: Items, b: Items, i: int, j: int) -> bool:
-    return bool(a.op_names[i]) and stem(a.op_names[i]) == stem(b.op_names[j])
+    return bool(a.op_names[i]) and a.stems[i] == b.stems[j]
 
 
 def _input_of(items: Items, item: int) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from fusetui.trace.columns import Trace
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import is_compiler, stem
 
+_OP: Final = int(Role.OP)  # a member of an enum is slow to look up
 _COPIES: Final = ("copy", "_to_copy", "clone", "to", "contiguous", "convert_element_type")
 _FILLS: Final = ("fill", "zero", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
 _BATCH_NORM: Final = (
@@ -37,16 +38,10 @@ def around(trace: Trace, op: int) -> list[int]:
     """The rows of an op and those around it on its thread, inside out; wrappers left out."""
     rows: list[int] = []
     while op >= 0:
-        if trace.role[op] == Role.OP and not is_compiler(trace.name_of(op)):
+        if trace.role[op] == _OP and not is_compiler(trace.name_of(op)):
             rows.append(op)
         op = int(trace.parent[op])
     return rows
-
-
-def outer_op(items: Items, item: int) -> int:
-    """The row of the outermost op of the program around an item, -1 when unknown."""
-    rows = around(items.trace, int(items.op[item]))
-    return rows[-1] if rows else -1
 
 
 def known_as(items: Items, item: int) -> frozenset[str]:

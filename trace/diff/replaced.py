@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from fusetui.trace.diff.names import decoded, shared_start
 from fusetui.trace.format import clip, printable
@@ -45,6 +46,7 @@ _SHOWN = 5
 _MAX_NAME = 40
 
 
+@cache
 def differences(a: str, b: str) -> str:
     """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding settles nothing."""
     one, other = decoded(a), decoded(b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Final
 
 from fusetui.trace.diff.align import Lanes
@@ -11,7 +12,7 @@ from fusetui.trace.diff.fusion import by_name
 from fusetui.trace.diff.groups import Board, Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, stem, work_class
-from fusetui.trace.diff.ops import numel, outer_op
+from fusetui.trace.diff.ops import numel
 
 Rule = Callable[[Board, int], None]
 
@@ -118,9 +119,10 @@ def _is_moved(group_: Group, found: dict[int, int], gone: set[int]) -> bool:
     return group_.b[0] in gone
 
 
-def _epilogue(kernel: str) -> set[str]:
+@cache
+def _epilogue(kernel: str) -> frozenset[str]:
     known = decoded(kernel)
-    return set((known.epilogue or "").lower().split("_")) if known is not None else set()
+    return frozenset((known.epilogue or "").lower().split("_") if known is not None else ())
 
 
 def _regions(
@@ -190,7 +192,7 @@ def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str,
     by_row: defaultdict[int, list[int]] = defaultdict(list)
     for item in open_items:
         if board.is_compute(side, item):
-            by_row[outer_op(items, item)].append(item)
+            by_row[items.outer[item]].append(item)
     by_row.pop(-1, None)
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], list[int]] = {}

@@ -1,11 +1,14 @@
-"""Cuts traceEvents into chunks at event boundaries and decodes each: fast, and else exactly.
+"""Cuts traceEvents into chunks at event boundaries and decodes each in one call.
 
-A cut that is wrong (inside the args of an event, or behind the end of the array) makes a chunk
-that does not parse; such a chunk is read element by element instead.
+The document is divided into cells of 4 MB. The chunk of a cell runs from the first boundary of two
+events in it to the first boundary in a later cell. So everybody can find any chunk without knowing
+the others. A cut that is wrong (inside the args of an event, or behind the end of the array) makes
+a chunk that does not parse.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +16,17 @@ from typing import Any
 
 import msgspec
 
-from fusetui.trace.read.events import ExactEvent, decode_events, decode_exact
+from fusetui.trace.read.events import PHASES_OF_PAIRS, decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, gather
-from fusetui.trace.read.salvage import KEYS, Element, array_end, elements
+from fusetui.trace.read.salvage import KEYS
 from fusetui.trace.read.times import InexactTimes
 
-CHUNK = 4 << 20
+CELL = 4 << 20
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
-SEARCH = 1 << 20
+MARGIN = 1 << 14  # read beyond a cell, which nearly always holds a boundary
+FARTHEST = 1 << 26  # a boundary farther off than this is not looked for
+
+UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,78 +53,55 @@ class Chunk:
     after: int = -1  # the byte after the closing bracket, once it was met
 
 
-def cut_points(data: Any, start: int, size: int = CHUNK) -> list[int]:
-    """Where chunks probably begin, and the end of the document: `start`, ..., len(data)."""
-    points = [start]
-    while points[-1] < len(data):
-        points.append(_cut(data, points[-1] + size))
-    return points
+def decode_cell(file: int, cell: int, size: int = CELL) -> Chunk | None:
+    """The chunk that begins in this cell of an open file, None when it cannot be decoded."""
+    begin = cell * size
+    buffer = _read(file, begin, size + MARGIN)
+    first = BOUNDARY.search(buffer, 0, size)
+    if first is None:
+        return None
+    last = BOUNDARY.search(buffer, size)
+    reach = size
+    while last is None and reach < FARTHEST and len(buffer) == reach + MARGIN:
+        reach *= 2
+        buffer = _read(file, begin, reach + MARGIN)
+        last = BOUNDARY.search(buffer, reach // 2)
+    if last is None:
+        return None
+    start, close = first.end(), last.start() + 1
+    buffer[start - 1], buffer[close] = ord("["), ord("]")  # blanks or commas before
+    return _chunk(memoryview(buffer)[start - 1 : close + 1], begin + start, begin + last.end())
 
 
-def read_chunk(data: Any, start: int, end: int) -> Chunk:
-    """The chunk that begins at `start`; `end` is the next cut point, which it may overrun."""
-    if end < len(data):
-        return decode_chunk(data, start, end) or _slow(data, start, end)
-    likely = _likely_end(data, start)
-    fast = decode_chunk(data, start, likely)
-    after = array_end(data, likely)
-    if fast is not None and (after != -1 or likely == len(data)):
-        return _closed(fast, after)
-    return _slow(data, start, end)
-
-
-def _cut(data: Any, target: int) -> int:
-    if target >= len(data):
-        return len(data)
-    found = BOUNDARY.search(data, target, target + SEARCH)
-    return found.end() if found else len(data)
-
-
-def _closed(chunk: Chunk, after: int) -> Chunk:
-    return Chunk(chunk.start, chunk.end, chunk.events, chunk.columns, after=after)
-
-
-def _likely_end(data: Any, start: int) -> int:
-    """Where the array probably closes: keys may follow it, so the first `}` before a `]` and a key
-    or the end. A wrong guess does not parse."""
-    pattern = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
-    found = pattern.search(data, start)
-    return found.end() if found else len(data)
-
-
-def decode_chunk(data: Any, start: int, end: int) -> Chunk | None:
+def decode_stretch(data: Any, start: int, end: int) -> Chunk | None:
     """The chunk of exactly these bytes, None when they are no list of readable events."""
-    text = b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]"
+    return _chunk(b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]", start, end)
+
+
+def _read(file: int, start: int, size: int) -> bytearray:
+    buffer = bytearray(size)
+    got = os.preadv(file, [buffer], start)
+    if got < size:
+        del buffer[got:]
+    return buffer
+
+
+def _chunk(text: bytes | memoryview, start: int, end: int) -> Chunk | None:
     try:
         events, columns = _decode(text)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
+    except UNDECODABLE:
         return None
-    if columns.phases.get(""):
+    if "" in columns.phases:
         return None
     return Chunk(start, end, events, columns)
 
 
-def _decode(text: bytes) -> tuple[int, ChunkColumns]:
+def _decode(text: bytes | memoryview) -> tuple[int, ChunkColumns]:
     events: Sequence[Any] = decode_events(text)
     try:
-        return len(events), gather(events)
+        columns = gather(events)
     except InexactTimes:
-        exact: Sequence[ExactEvent] = decode_exact(text)
-        return len(exact), gather(exact)
-
-
-def _slow(data: Any, start: int, end: int) -> Chunk:
-    found: list[Element] = list(elements(data, start, end))
-    stop = found[-1].end if found else start
-    return Chunk(
-        start,
-        max(stop, min(end, len(data))) if array_end(data, stop) == -1 else stop,
-        len(found),
-        gather([element.event or UNREADABLE for element in found]),
-        tuple(Skipped(e.start, e.reason) for e in found if e.event is None),
-        tuple((e.start, e.end) for e in found),
-        array_end(data, stop),
-    )
-
-
-UNREADABLE = ExactEvent()
+        return len(events), gather(decode_exact(text))
+    if PHASES_OF_PAIRS.isdisjoint(columns.phases):
+        return len(events), columns
+    return len(events), gather(decode_exact(text))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from fusetui.trace.errors import TraceError
 from fusetui.trace.read.salvage import loads
 
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -29,14 +30,15 @@ class Stretch:
 class Elements:
     """Looks elements up by decoding their stretch again, about 10 ms for 4 MB."""
 
-    def __init__(self, data: Any, stretches: Sequence[Stretch]) -> None:
-        self._data = data
-        self._stretches = tuple(stretches)
+    def __init__(self, document: Callable[[], Any], stretches: Sequence[Stretch]) -> None:
+        """`document` gives the bytes; it is asked when the first element is."""
+        self._document = document
+        self.stretches = tuple(stretches)
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(self._decode)
 
     def element(self, order: int) -> dict[str, Any]:
-        """The event at this place as a dict; {} when it cannot be read.
+        """The event at this place as a dict; {} when it cannot be read (any more).
 
         Raises IndexError when there is no such place.
         """
@@ -45,12 +47,16 @@ class Elements:
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
             found = loads(self._texts(number)[order - int(self._firsts[number])])
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
+    @cached_property
+    def _data(self) -> Any:
+        return self._document()
+
     def _decode(self, number: int) -> list[bytes]:
-        stretch = self._stretches[number]
+        stretch = self.stretches[number]
         if stretch.places:
             return [bytes(self._data[start:end]) for start, end in stretch.places]
         text = bytes(self._data[stretch.start : stretch.end]).rstrip(b" \t\r\n,")

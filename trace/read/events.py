@@ -39,7 +39,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ExactEvent(msgspec.Struct, gc=False):
-    """The same with its times as their text in the file."""
+    """The same with its times as their text in the file, and the ids of pairs."""
 
     ph: str = ""
     cat: str = ""
@@ -49,9 +49,15 @@ class ExactEvent(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"0")
     dur: msgspec.Raw = msgspec.Raw(b"0")
     args: Args | None = None
+    id: Any = None
+    id2: Any = None
+    scope: Any = None
 
 
 NO_ARGS = Args()
+
+PHASES_OF_PAIRS = frozenset("BEbeSF")
+"""Slices written as two events: by thread (BE), by id (be), and the old way by id (SF)."""
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
@@ -80,8 +86,11 @@ def coerce(element: object) -> ExactEvent:
         ts=_time(element.get("ts", 0)),
         dur=_time(element.get("dur", 0)),
         args=_args(args) if isinstance(args, dict) else None,
+        id=element.get("id"),
+        id2=element.get("id2"),
+        scope=element.get("scope"),
     )
-    if not event.ph:
+    if element and not event.ph:  # some writers end the list with an empty object
         raise ValueError("no phase (ph)")
     return event
 

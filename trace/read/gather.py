@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.read.events import NO_ARGS, Event, ExactEvent, Id
+from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, Event, ExactEvent, Id
 from fusetui.trace.read.times import exact_nanoseconds, nanoseconds
 
 AnyEvent = Event | ExactEvent
@@ -26,6 +27,19 @@ class Label:
     pid: Id
     tid: Id
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The begin or the end of a slice that is written as two events."""
+
+    phase: str
+    name: str
+    category: str
+    thread: Thread
+    key: str  # the id that both have, "" for those of a thread
+    time: int  # ns
+    order: int  # the event's place
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +59,7 @@ class ChunkColumns:
     correlation: NDArray[np.int64]
     external_id: NDArray[np.int64]
     order: NDArray[np.int64]  # the event's place in the chunk
+    marks: tuple[Mark, ...] = ()  # known only of exact events
 
 
 class Interner(dict[Any, int]):
@@ -54,31 +69,52 @@ class Interner(dict[Any, int]):
         number = self[key] = len(self)
         return number
 
-    def ids(self, keys: Iterable[Any]) -> NDArray[np.int32]:
-        return np.fromiter(map(self.__getitem__, keys), dtype=np.int32)
+    def ids(self, keys: Iterable[Any], count: int = -1) -> NDArray[np.int32]:
+        """The number of each key; `count` is how many there are, if that is known."""
+        return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
 def gather(events: Sequence[AnyEvent]) -> ChunkColumns:
     """Raises InexactTimes or OverflowError when times need their text (see times.py)."""
-    phases = list(map(attrgetter("ph"), events))
-    slices = [event for event in events if event.ph == "X"]
+    exact = bool(events) and isinstance(events[0], ExactEvent)
+    phases = [event.ph for event in events]
+    is_slice = list(map("X".__eq__, phases))
+    slices = list(compress(events, is_slice))
+    count = len(slices)
     args = [event.args or NO_ARGS for event in slices]
     names, categories, threads = Interner(), Interner(), Interner()
     return ChunkColumns(
         phases=Counter(phases),
-        labels=[_label(event) for event in events if event.ph == "M"],
+        labels=[_label(event) for event in compress(events, map("M".__eq__, phases))],
         start=_times([event.ts for event in slices]),
         dur=_times([event.dur for event in slices]),
-        name=names.ids(map(attrgetter("name"), slices)),
-        category=categories.ids(map(attrgetter("cat"), slices)),
-        thread=threads.ids(map(attrgetter("pid", "tid"), slices)),
+        name=names.ids(map(attrgetter("name"), slices), count),
+        category=categories.ids(map(attrgetter("cat"), slices), count),
+        thread=threads.ids(map(attrgetter("pid", "tid"), slices), count),
         correlation=_integers([a.correlation for a in args]),
-        external_id=_integers([max(a.external_id, a.external_id_2021) for a in args]),
-        order=np.flatnonzero(np.fromiter((ph == "X" for ph in phases), np.bool_, len(phases))),
+        external_id=np.maximum(
+            _integers([a.external_id for a in args]), _integers([a.external_id_2021 for a in args])
+        ),
+        order=np.flatnonzero(np.array(is_slice, dtype=np.bool_)),
         names=list(names),
         categories=list(categories),
         threads=[(_identity(pid), _identity(tid)) for pid, tid in threads],
+        marks=tuple(_marks(events)) if exact else (),
     )
+
+
+def _marks(events: Sequence[Any]) -> Iterator[Mark]:
+    for order, event in enumerate(events):
+        if event.ph in PHASES_OF_PAIRS:
+            yield Mark(
+                event.ph,
+                event.name,
+                event.cat,
+                (_identity(event.pid), _identity(event.tid)),
+                "" if event.ph in "BE" else f"{event.id} {event.id2} {event.scope}",
+                exact_nanoseconds(bytes(event.ts)),
+                order,
+            )
 
 
 def _label(event: AnyEvent) -> Label:

@@ -19,16 +19,26 @@ from fusetui.trace.read.events import ExactEvent, coerce, decode_one_exact, time
 
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 EVENT_START = re.compile(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: strings may be very long
+TOKEN = re.compile(STRING.encode() + rb"|[{}]", re.DOTALL)
 BETWEEN = re.compile(rb"[\s,]*")
-REACH = 64  # an element is sought over this many starts of events, then given up
+NO_EVENT = re.compile(rb"(?:\{\s*\}|null|true|false|-?[0-9][0-9.eE+-]*)(?=\s*[,\]])")
+NEAR = 8  # starts of events over which the end of a damaged element is sought
 
-BARE_WORD = re.compile(
-    r'("(?:[^"\\]|\\.)*")|(-?\b(?:inf|nan|NaN|Infinity|0x[0-9a-fA-F]+)\b)', re.DOTALL
-)
-TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])|(?<=[{\[,])\s*,', re.DOTALL)
+BARE_WORD = re.compile(rf"({STRING})|(-?\b(?:inf|nan|NaN|Infinity|0x[0-9a-fA-F]+)\b)", re.DOTALL)
+TRAILING_COMMA = re.compile(rf"({STRING})|,(?=\s*+[}}\]])|(?<=[{{\[,])\s*+,", re.DOTALL)
 BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])|\\u(?![0-9a-fA-F]{4})')
 PATH_ESCAPE = re.compile(r'\\(?!["\\])')
+
+
+@dataclass(slots=True)
+class Patience:
+    """How many more bytes may be searched in vain for the far end of an element.
+
+    Without a bound, a file with thousands of damaged events would be searched thousands of times.
+    """
+
+    left: int = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class Element:
     reason: str = ""
 
 
-def elements(data: Any, start: int, stop: int) -> Iterator[Element]:
+def elements(data: Any, start: int, stop: int, patience: Patience) -> Iterator[Element]:
     """Elements that begin in data[start:stop]; ends early at the bracket that closes the array.
 
     The last Element tells by its `end` how far the array was read.
@@ -51,7 +61,7 @@ def elements(data: Any, start: int, stop: int) -> Iterator[Element]:
         position = _end(BETWEEN.match(data, position), position)
         if position >= min(stop, len(data)) or data[position : position + 1] == b"]":
             return
-        element = _element(data, position)
+        element = _element(data, position, patience)
         yield element
         position = element.end
 
@@ -101,25 +111,35 @@ def _number(word: str) -> str:
     return str(int(word, 16)) if "0x" in word else "null"
 
 
-def _element(data: Any, start: int) -> Element:
+def _element(data: Any, start: int, patience: Patience) -> Element:
     reason = "unreadable"
-    for end in _candidate_ends(data, start):
+    for end in _candidate_ends(data, start, patience):
         try:
             return Element(start, end, parse(bytes(data[start:end])))
         except ValueError as error:
             reason = getattr(error, "msg", "") or str(error)
+    simple = NO_EVENT.match(data, start)
+    if simple:
+        return Element(start, simple.end(), None, reason)
     return Element(start, _next_start(data, start) or _stop(data, start), None, reason)
 
 
-def _candidate_ends(data: Any, start: int) -> Iterator[int]:
+def _candidate_ends(data: Any, start: int, patience: Patience) -> Iterator[int]:
     """Where the element may end: before the next event, else at its own closing brace."""
+    simple = NO_EVENT.match(data, start)
+    if simple:
+        yield simple.end()
+        return
     before = _next_start(data, start) or len(data)
-    yield start + len(bytes(data[start:before]).rstrip(b" \t\r\n,"))
-    limit = before
-    for _ in range(REACH):
-        limit = _next_start(data, limit) or len(data)
+    first = start + len(bytes(data[start:before]).rstrip(b" \t\r\n,"))
+    yield first
+    near = before
+    for _ in range(NEAR):
+        near = _next_start(data, near) or len(data)
+    limit = max(near, min(len(data), start + patience.left))
     end = _balanced_end(data, start, limit)
-    if end != -1:
+    patience.left -= max(0, (limit if end == -1 else end) - near)
+    if end not in (-1, first):
         yield end
 
 

@@ -1,4 +1,4 @@
-"""Paths and compressed files -> the bytes of one JSON document.
+"""Paths, packed files and standard input -> one document that is mapped into memory.
 
 What a file is, its first bytes say; its name says nothing.
 """
@@ -7,25 +7,50 @@ from __future__ import annotations
 
 import mmap
 import os
+import shutil
+import stat
 import sys
-import zlib
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from io import UnsupportedOperation
 from pathlib import Path
-from typing import cast
-
-from isal import igzip_lib, isal_zlib
+from typing import IO
 
 from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.read.unpack import (
+    GIB,
+    LIMIT,
+    Damaged,
+    Packing,
+    TooLarge,
+    limit_for,
+    packing_of,
+    unpack,
+)
 
-GZIP = b"\x1f\x8b"
-GZIP_BITS = 16 + zlib.MAX_WBITS
-PIECE = 1 << 22
-IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
+IN_MEMORY = 100 << 20  # stored bytes; larger documents are unpacked into a file on the disk
+
+PACKED = 15  # how many times traces are usually packed
+
+Grown = Callable[[int], None]
+"""Called with the number of bytes of the document that are there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """An open file that holds a trace, packed or not."""
+
+    path: str
+    size: int  # bytes, never 0
+    file: IO[bytes]
+    packing: Packing | None
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The bytes of one document. `cut` says how a compressed file ended too early, or is None."""
+    """The bytes of one document. `cut` says how a packed file ended too early, or is None."""
 
     path: str
     size: int  # of the file as stored, in bytes
@@ -34,73 +59,112 @@ class Source:
 
 
 def open_source(path: str) -> Source:
-    """Map or decompress a file; `-` reads standard input. Raises CannotRead or NotATrace."""
-    if path == "-":
-        return _unpack("standard input", sys.stdin.buffer.read())
+    """The whole document of a file. Raises CannotRead or NotATrace."""
+    stored = open_stored(path)
+    room = room_for(stored)
+    with closing(stored.file), closing(room):
+        return document(stored, room)
+
+
+def open_stored(path: str) -> Stored:
+    """Open a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     try:
-        with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size == 0:
-                raise CannotRead(f"{path} is empty: was the profiler stopped before it exported?")
-            if file.read(2) == GZIP:
-                file.seek(0)
-                return _unpack(path, file.read())
-            return Source(path, size, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        file = _seekable(sys.stdin.buffer if path == "-" else _opened(path))
+        size = os.fstat(file.fileno()).st_size
+        start = os.pread(file.fileno(), 4, 0)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CannotRead(f"{path} cannot be opened: {reason}.") from None
+        raise CannotRead(f"{path} cannot be opened: {_reason(error)}.") from None
+    shown = "standard input" if path == "-" else path
+    if size == 0:
+        file.close()
+        raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
+    return Stored(shown, size, file, packing_of(start))
 
 
-def _unpack(path: str, stored: bytes) -> Source:
-    if not stored:
-        raise CannotRead(f"{path} is empty: was the profiler stopped before it exported?")
-    if not stored.startswith(GZIP):
-        return Source(path, len(stored), stored)
-    data, cut = gunzip(stored)
-    if not data:
+def room_for(stored: Stored) -> IO[bytes]:
+    """The file that the document is in, or will be once it is unpacked: without a name."""
+    if stored.packing is None:
+        return stored.file
+    return file_in_memory() if stored.size < IN_MEMORY else tempfile.TemporaryFile()
+
+
+def likely_size(stored: Stored) -> int:
+    """Of the document, in bytes; a guess for a packed one."""
+    return stored.size * (PACKED if stored.packing else 1)
+
+
+def document(stored: Stored, room: IO[bytes], grown: Grown | None = None) -> Source:
+    """Unpack into `room`, where that is needed, and map it. Raises CannotRead or NotATrace."""
+    report = grown or _silent
+    cut = _fill(stored, room, report) if stored.packing else None
+    size = os.fstat(room.fileno()).st_size
+    report(size)
+    if size == 0:
+        name = stored.packing.name if stored.packing else "plain"
         raise NotATrace(
-            f"{path} is a gzip file of which nothing can be unpacked ({cut or 'empty'})."
+            f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
-    return Source(path, len(stored), data, cut)
+    return Source(
+        stored.path, stored.size, mmap.mmap(room.fileno(), 0, access=mmap.ACCESS_READ), cut
+    )
 
 
-def gunzip(stored: bytes) -> tuple[bytes, str | None]:
-    """All that can be unpacked, and why it ended early (None: whole, checksum included)."""
-    pieces: list[bytes] = []
-    rest: bytes = stored
-    while rest.startswith(GZIP):
-        begin = len(pieces)
-        member = isal_zlib.decompressobj(wbits=GZIP_BITS)
+def file_in_memory() -> IO[bytes]:
+    """A file without a name, in memory where the system can do that."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("fusetui"), "w+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _fill(stored: Stored, room: IO[bytes], report: Grown) -> str | None:
+    """Unpack; the result says why it ended early, None when all is there."""
+    assert stored.packing
+    limit = limit_for(stored.size)
+    length = 0
+    with mmap.mmap(stored.file.fileno(), 0, access=mmap.ACCESS_READ) as packed:
         try:
-            for start in range(0, len(rest), PIECE):
-                pieces.append(member.decompress(rest[start : start + PIECE]))
-                if member.eof:
-                    rest = member.unused_data + rest[start + PIECE :]
-                    break
-            else:
-                return b"".join(pieces), f"the gzip data ends early, at byte {len(stored)}"
-        except IsalError:
-            found, at = _before_damage(rest)
-            damaged = f"the gzip data is damaged near byte {len(stored) - len(rest) + at}"
-            return b"".join([*pieces[:begin], found]), damaged
-    return b"".join(pieces), None
+            for piece in unpack(packed, stored.packing, limit):
+                room.write(piece)
+                room.flush()
+                length += len(piece)
+                report(length)
+        except TooLarge:
+            raise CannotRead(
+                f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, which no trace of its "
+                f"size should; if it is one, set {LIMIT} to the GiB it may have."
+            ) from None
+        except Damaged as damage:
+            return str(damage)
+        except OSError as error:
+            raise CannotRead(f"{stored.path} cannot be unpacked: {_reason(error)}.") from None
+    return None
 
 
-def _before_damage(member: bytes) -> tuple[bytes, int]:
-    """What can be unpacked up to the first wrong byte, and where that is.
+def _opened(path: str) -> IO[bytes]:
+    return Path(path).open("rb")
 
-    A piece that fails is tried again in smaller pieces, the last time byte by byte.
-    """
-    pieces: list[bytes] = []
-    stream = zlib.decompressobj(wbits=GZIP_BITS)
-    at = 0
-    for size in (1 << 16, 1 << 8, 1):
-        before = stream.copy()
-        try:
-            while at < len(member):
-                pieces.append(stream.decompress(member[at : at + size]))
-                before = stream.copy()
-                at += size
-        except zlib.error:
-            stream = before
-    return b"".join(pieces), at
+
+def _seekable(file: IO[bytes]) -> IO[bytes]:
+    """The file itself, or a copy of a pipe, which can be read only once and only in order."""
+    if _is_regular(file):
+        return file
+    room = file_in_memory()
+    shutil.copyfileobj(file, room)
+    if file is not sys.stdin.buffer:
+        file.close()
+    return room
+
+
+def _is_regular(file: IO[bytes]) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except UnsupportedOperation:  # a stream that is no file of the system
+        return False
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _silent(length: int) -> None:
+    """Nobody wants to know."""

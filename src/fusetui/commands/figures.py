@@ -6,11 +6,9 @@ from typing import Any
 
 from fusetui.commands.loading import load
 from fusetui.render.output import emit, emit_json, width
-from fusetui.render.summary import summary_text
-from fusetui.render.totals import kernels_text, ops_text
+from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
 from fusetui.trace.aggregates import KernelTotal, OpTotal, kernel_totals, op_totals
-from fusetui.trace.kernel_names import decode
 
 
 def summary(name: str, as_json: bool) -> int:
@@ -19,11 +17,20 @@ def summary(name: str, as_json: bool) -> int:
     if as_json:
         emit_json(figures)
     else:
-        emit(summary_text(figures, kernel_totals(loaded.trace), op_totals(loaded.trace), width()))
+        emit(_summary_text(loaded.trace, figures))
     return loaded.code
 
 
+def _summary_text(trace: Trace, figures: dict[str, Any]) -> str:
+    """Its imports explain kernel names: those who want JSON do not wait for them."""
+    from fusetui.render.summary import summary_text
+
+    return summary_text(figures, kernel_totals(trace), op_totals(trace), width())
+
+
 def kernels(name: str, as_json: bool, top: int) -> int:
+    from fusetui.render.totals import kernels_text
+
     loaded = load(name)
     totals = kernel_totals(loaded.trace)
     if as_json:
@@ -34,6 +41,8 @@ def kernels(name: str, as_json: bool, top: int) -> int:
 
 
 def ops(name: str, as_json: bool, top: int) -> int:
+    from fusetui.render.totals import ops_text
+
     loaded = load(name)
     totals = op_totals(loaded.trace)
     if as_json:
@@ -44,6 +53,8 @@ def ops(name: str, as_json: bool, top: int) -> int:
 
 
 def _kernel(total: KernelTotal) -> dict[str, Any]:
+    from fusetui.trace.kernel_names import decode
+
     decoded = decode(total.name)
     return {
         "name": total.name,

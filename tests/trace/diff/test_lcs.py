@@ -42,6 +42,7 @@ def test_anchors_keep_it_a_common_subsequence(a: list[int], b: list[int]) -> Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lcs, "MAX_CELLS", 4)
         patch.setattr(lcs, "SMALL", 0)
+        patch.setattr(lcs, "WINDOW", 4)
         pairs = lcs.match(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
     assert is_common_subsequence(pairs, a, b)
 
@@ -50,6 +51,19 @@ def test_a_long_repetitive_sequence_is_matched_around_its_holes() -> None:
     a = np.tile(np.arange(50), 2000)
     b = np.delete(a, np.arange(7, len(a), 5003))
     assert len(lcs.match(a, b)) == len(b)
+
+
+def test_holes_anywhere_in_a_long_repetitive_sequence_keep_it_in_step() -> None:
+    a = np.tile(np.arange(7), 6000)
+    kept = np.random.default_rng(0).random(len(a)) > 0.01
+    assert len(lcs.match(a, a[kept])) >= 0.999 * kept.sum()
+
+
+def test_what_only_one_side_has_does_not_put_windows_out_of_step() -> None:
+    a = np.tile(np.arange(7), 6000)
+    b = np.concatenate([a[:20_000], np.full(5000, 99), a[20_000:]])
+    b = np.delete(b, [3, 40_000])
+    assert len(lcs.match(a, b)) >= len(a) - 2
 
 
 def test_nothing_in_common() -> None:

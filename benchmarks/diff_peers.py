@@ -1,0 +1,271 @@
+"""The diff of two traces by fusetui and by HTA, side by side, as a Markdown table.
+
+    python -P benchmarks/diff_peers.py a.json.gz b.json.gz --hta PYTHON [--into docs/diff.md]
+
+Each tool runs three times in a process of its own; time and memory are those of the whole process,
+from its start to its answer. `--hta` names a Python that has HolisticTraceAnalysis. What the files
+hold is counted here with the standard library alone. TraceLens is not run: its column says what its
+documentation and source say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+RUNS = 3
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+CALLS = ("cuda_runtime", "cuda_driver")
+
+HTA = """
+import json, logging, sys
+logging.disable(logging.CRITICAL)
+from hta.common.trace import Trace
+from hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
+a, b = (LabeledTrace(label=label, t=Trace(trace_files={0: path}))
+        for label, path in zip("AB", sys.argv[1:]))
+gpu = TraceDiff.compare_traces(a, b, device_type=DeviceType.GPU)
+ops = TraceDiff.ops_diff(a, b, device_type=DeviceType.CPU)
+totals = {side: [int(gpu[side + "_counts"].sum()), float(gpu[side + "_total_duration"].sum())]
+          for side in "AB"}
+one_sided = int(((gpu["A_counts"] == 0) | (gpu["B_counts"] == 0)).sum())
+json.dump({"totals": totals, "names": len(gpu), "one_sided": one_sided,
+           "change": float(gpu["diff_duration"].sum()),
+           "ops": {kind: len(names) for kind, names in ops.items()},
+           "columns": [str(column) for column in gpu.columns]}, sys.stdout)
+"""
+
+EVENTS = "GPU events in a step, A -> B"
+TIME = "their time, us"
+STEPS = "steps used"
+RENAMED = "kernels under other names matched"
+FUSED = "fusions named"
+DISPATCH = "dispatch on the CPU"
+CLOSES = "the sum closes"
+NOISE = "noise"
+COST = "time and peak memory"
+PREPARE = "to prepare"
+
+Cells = dict[str, str]  # by point of the table
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process said, how long it took (s) and the most memory it held (MB)."""
+
+    said: dict[str, Any]
+    seconds: float
+    megabytes: float
+
+    @property
+    def cost(self) -> str:
+        return f"{self.seconds:.2f} s, {self.megabytes:,.0f} MB"
+
+
+def measured(command: Sequence[str]) -> Run:
+    """The median time of several runs; the last one's answer."""
+    runs = [once(command) for _ in range(RUNS)]
+    said = runs[-1].said
+    times, sizes = [run.seconds for run in runs], [run.megabytes for run in runs]
+    return Run(said, statistics.median(times), statistics.median(sizes))
+
+
+def once(command: Sequence[str]) -> Run:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, stderr=errors)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        said = answer_of(out.read(), errors.read())
+    return Run(said, seconds, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))
+
+
+def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
+    """The JSON that was printed, else the last line of the error."""
+    try:
+        said: dict[str, Any] = json.loads(out)
+        return said
+    except ValueError:
+        return {"error": errors.decode(errors="replace").strip().rpartition("\n")[2]}
+
+
+@dataclass(frozen=True)
+class InFile:
+    """GPU events of each step: those that calls in it launched; of the whole file without steps."""
+
+    counts: list[int]
+    ns: list[int]
+
+
+def in_file(path: Path) -> InFile:
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    document = json.loads(text, parse_float=Decimal)
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    slices = [event for event in events if event.get("ph") == "X"]
+    steps = [e for e in slices if e.get("cat") == "user_annotation" and is_step(e)]
+    if not steps:
+        found = [event for event in slices if event.get("cat") in GPU]
+        return InFile([len(found)], [sum(map(duration, found))])
+    per_step = [launched_in(slices, step) for step in steps]
+    return InFile([len(found) for found in per_step], [sum(map(duration, f)) for f in per_step])
+
+
+def is_step(event: dict[str, Any]) -> bool:
+    return str(event.get("name")).startswith("ProfilerStep")
+
+
+def launched_in(slices: list[dict[str, Any]], step: dict[str, Any]) -> list[dict[str, Any]]:
+    begin, end = step["ts"], step["ts"] + step["dur"]
+    calls = (e for e in slices if e.get("cat") in CALLS and begin <= e["ts"] < end)
+    numbers = {call["args"].get("correlation") for call in calls} - {None, 0}
+    gpu = (event for event in slices if event.get("cat") in GPU)
+    return [event for event in gpu if event["args"].get("correlation") in numbers]
+
+
+def duration(event: dict[str, Any]) -> int:
+    return int(Decimal(event["dur"]) * 1000)
+
+
+TRACELENS = {
+    EVENTS: "leaves out kernels whose launch is not in the file",
+    TIME: "adds up floats of us",
+    STEPS: "the whole trace",
+    RENAMED: "listed together under the op that both share",
+    FUSED: "no: unequal lists under one op",
+    DISPATCH: "ops matched as a tree",
+    CLOSES: "times of kernels only",
+    NOISE: "no",
+    COST: "not measured",
+    PREPARE: "a script in Python, or two spreadsheets to compare",
+}
+"""Read in its documentation and source."""
+
+
+def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
+    held = {
+        EVENTS: f"{spread(a.counts)} -> {spread(b.counts)}",
+        TIME: f"{spread(a.ns, 1000)} -> {spread(b.ns, 1000)}",
+        STEPS: f"{len(a.counts)} -> {len(b.counts)}",
+    }
+    columns = [held, cells(ours, of_fusetui), cells(hta, of_hta), TRACELENS]
+    lines = [
+        "| | in the files | fusetui | HTA | TraceLens (read, not run) |",
+        "|---|---|---|---|---|",
+    ]
+    for point in TRACELENS:
+        lines.append(f"| {point} | {' | '.join(c.get(point, '') for c in columns)} |")
+    return lines
+
+
+def cells(run: Run | None, of: Callable[[dict[str, Any]], Cells]) -> Cells:
+    if run is None:
+        return {EVENTS: "not run"}
+    if "error" in run.said:
+        return {EVENTS: f"stopped: {run.said['error']}"}
+    return {**of(run.said), COST: f"{run.seconds:.2f} s, {run.megabytes:,.0f} MB"}
+
+
+def of_fusetui(said: dict[str, Any]) -> Cells:
+    a, b = said["sides"]["a"], said["sides"]["b"]
+    kinds = Counter((row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"])
+    sums = {name: micro(ns, "+") for name, ns in said["accounting"].items()}
+    return {
+        EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
+        TIME: f"{micro(a['work_ns'])} -> {micro(b['work_ns'])}",
+        STEPS: f"{a['steps']} -> {b['steps']}, medians",
+        RENAMED: f"{kinds[False, 'replaced']:,}, with what differs in the names",
+        FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
+        DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",
+        CLOSES: f"yes: step {sums['step_ns']} us = rows {sums['rows_ns']}, idle {sums['idle_ns']},"
+        f" not explained {sums['not_explained_ns']}",
+        NOISE: noise(said["step_ns"]),
+        PREPARE: "nothing: one command",
+    }
+
+
+def noise(step: dict[str, Any]) -> str:
+    if step["low"] is None:
+        return "said: too few steps to tell"
+    return f"B / A is {step['ratio']:.2f}, {step['low']:.2f} to {step['high']:.2f} at 95 %"
+
+
+def of_hta(said: dict[str, Any]) -> Cells:
+    a, b, ops = said["totals"]["A"], said["totals"]["B"], said["ops"]
+    less, more = ops["deleted"] + ops["decreased"], ops["added"] + ops["increased"]
+    return {
+        EVENTS: f"{a[0]:,} -> {b[0]:,}",
+        TIME: f"{a[1]:,} -> {b[1]:,}",
+        STEPS: "the first of each",
+        RENAMED: f"none: {said['one_sided']} of {said['names']} names are on one side only",
+        FUSED: any_column(said, "fus"),
+        DISPATCH: f"less of {less} names, more of {more}",
+        CLOSES: f"no step; its GPU rows add up to {said['change']:+,.1f} us",
+        NOISE: any_column(said, "interval"),
+        PREPARE: "a script in Python",
+    }
+
+
+def any_column(said: dict[str, Any], word: str) -> str:
+    """No, as long as none of its columns is about that."""
+    return ", ".join(column for column in said["columns"] if word in column) or "no"
+
+
+def spread(values: Sequence[int], unit: int = 1) -> str:
+    """`5`, or `5 to 7` where steps differ."""
+    shown = [f"{v:,}" if unit == 1 else micro(v) for v in (min(values), max(values))]
+    return " to ".join(dict.fromkeys(shown))
+
+
+def micro(ns: int, sign: str = "") -> str:
+    return f"{ns / 1000:{sign},.1f}"
+
+
+def write_between(target: Path, name: str, table: str) -> None:
+    """Puts a table between `<!-- table: NAME -->` and the next `<!-- end -->`."""
+    begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
+    text = target.read_text(encoding="utf-8")
+    if begin not in text:
+        raise SystemExit(f"{target} has no line {begin.strip()}")
+    pattern = re.compile(f"({re.escape(begin)}).*?({end})", re.DOTALL)
+    target.write_text(
+        pattern.sub(lambda m: f"{m[1]}{table}\n{m[2]}", text, count=1), encoding="utf-8"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("a", type=Path)
+    parser.add_argument("b", type=Path)
+    parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
+    parser.add_argument("--into", type=Path, help="a Markdown file to put the table into")
+    args = parser.parse_args()
+    paths = [str(args.a), str(args.b)]
+    ours = measured([sys.executable, "-P", "-m", "fusetui", "diff", *paths, "--json"])
+    hta = measured([args.hta, "-P", "-c", HTA, *paths]) if args.hta else None
+    found = "\n".join(table(in_file(args.a), in_file(args.b), ours, hta))
+    print(found)
+    if args.into:
+        name = " ".join(path.name.partition(".json")[0] for path in (args.a, args.b))
+        write_between(args.into, name, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,258 @@
+"""How fast and how small reading is, beside `orjson.loads` of the same file in the same run.
+
+    python -P benchmarks/reading.py trace.json.gz --megabytes 50 250 1000
+
+Makes files of these sizes out of a real trace (see generate.py) in a temporary folder, measures the
+whole process of each reader in turn, prints the tables and puts them into docs/benchmarks.md.
+Times are the best of --repeat runs. Memory is that of all processes of a reader together at its
+peak: their private memory and the files in memory that they share. Pages of the trace itself, which
+the system keeps and drops as it likes, are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- reading: begin -->", "<!-- reading: end -->"
+PYTHON = [sys.executable, "-P", "-c"]
+LOADS = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
+HTA = "import sys; from hta.common.trace import parse_trace_file; parse_trace_file(sys.argv[1])"
+OPEN = """
+import sys, time
+from fusetui.trace import open_trace
+start = time.perf_counter()
+trace = open_trace(sys.argv[1])
+print(time.perf_counter() - start, trace.report.events)
+"""
+SUMMARY = [str(Path(sys.executable).with_name("fusetui")), "summary", "--json"]
+EVERY = 0.02  # seconds between two looks at the memory
+
+Rows = list[list[str]]
+
+
+def seconds(command: Sequence[str], cores: int, env: Mapping[str, str] | None = None) -> float:
+    """Wall time of a whole process on so many cores."""
+    start = time.perf_counter()
+    _start(command, cores, env).wait()
+    return time.perf_counter() - start
+
+
+def peak(command: Sequence[str], cores: int) -> int:
+    """Bytes of all processes of a command together, at their peak."""
+    process = _start(command, cores, None)
+    most = 0
+    while process.poll() is None:
+        most = max(most, _memory(process.pid))
+        time.sleep(EVERY)
+    return most
+
+
+def opening(path: Path, env: Mapping[str, str]) -> tuple[float, int]:
+    """Seconds of open_trace alone, and the number of events."""
+    command = [*PYTHON, OPEN, str(path)]
+    told = subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, check=True
+    )
+    taken, events = told.stdout.split()
+    return float(taken), int(events)
+
+
+def _start(
+    command: Sequence[str], cores: int, env: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    chosen = sorted(os.sched_getaffinity(0))[:cores]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, chosen),
+    )
+
+
+def _memory(root: int) -> int:
+    """Private bytes of a process and its children, and of the files in memory they hold."""
+    total = 0
+    files: dict[int, int] = {}
+    for pid in _family(root):
+        with suppress(OSError, ValueError):
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += 1024 * int(rollup.split("Pss_Anon:")[1].split()[0])
+        with suppress(OSError):
+            for file in Path(f"/proc/{pid}/fd").iterdir():
+                if os.readlink(file).startswith("/memfd:"):
+                    state = file.stat()
+                    files[state.st_ino] = state.st_blocks * 512
+    return total + sum(files.values())
+
+
+def _family(root: int) -> Iterator[int]:
+    yield root
+    with suppress(OSError):
+        for child in Path(f"/proc/{root}/task/{root}/children").read_text().split():
+            yield from _family(int(child))
+
+
+def speed_rows(files: Iterable[Path], repeat: int, folder: Path) -> tuple[list[str], Rows]:
+    """Every reader in turn, so that a change of the machine meets all of them."""
+    others = dict(_others())
+    head = ["file", "events", "orjson.loads", "fusetui, 2 cores", "1 core", ".json.gz"]
+    head += ["again", "again, whole command", *others]
+    rows: Rows = []
+    for file in files:
+        packed = _packed(file)
+        fresh, cache = {"FUSETUI_CACHE": "off"}, {"FUSETUI_CACHE": str(folder / "cache")}
+        size = file.stat().st_size
+        times = int(max(1, min(repeat, 1.5e9 // size)))
+        loads, two, one, gz = [
+            min(column)
+            for column in zip(
+                *(
+                    (
+                        seconds([*PYTHON, LOADS, str(file)], 2),
+                        seconds([*SUMMARY, str(file)], 2, fresh),
+                        seconds([*SUMMARY, str(file)], 1, fresh),
+                        seconds([*SUMMARY, str(packed)], 2, fresh),
+                    )
+                    for _ in range(times)
+                ),
+                strict=True,
+            )
+        ]
+        first, events = opening(file, cache)
+        again = min(opening(file, cache)[0] for _ in range(3))
+        whole = min(seconds([*SUMMARY, str(file)], 2, cache) for _ in range(3))
+        rows.append(
+            [
+                f"{size / 1e6:.0f} MB",
+                f"{events:,}",
+                f"{loads:.2f} s",
+                f"{two:.2f} s ({two / loads:.2f})",
+                f"{one:.2f} s ({one / loads:.2f})",
+                f"{gz:.2f} s ({gz / two:.2f} of plain)",
+                f"{again * 1000:.0f} ms ({again / first:.1%} of the first time)",
+                f"{whole:.2f} s",
+                *(_beside(seconds([*other, str(file)], 2), loads) for other in others.values()),
+            ]
+        )
+        packed.unlink()
+        print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    return head, rows
+
+
+def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
+    rows: Rows = []
+    for file in files:
+        size = file.stat().st_size / 1e6
+        ours = peak([*SUMMARY, "--no-cache", str(file)], 2) / 1e6
+        loads = peak([*PYTHON, LOADS, str(file)], 2) / 1e6
+        bound = f"{size + 120:.0f} MB"
+        rows.append([f"{size:.0f} MB", f"{loads:.0f} MB", f"{ours:.0f} MB", bound])
+        print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    return ["file", "orjson.loads", "fusetui, all processes", "bound (file + 120 MB)"], rows
+
+
+def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list[str], Rows]:
+    """Time per event of open_trace, for ever more events."""
+    rows: Rows = []
+    probe = _made(source, folder, 50)
+    _, events = opening(probe, {"FUSETUI_CACHE": "off"})
+    per_event = probe.stat().st_size / events
+    for count in counts:
+        file = _made(source, folder, int(count * per_event / 1e6))
+        tries = [opening(file, {"FUSETUI_CACHE": "off"}) for _ in range(3 if count < 5e6 else 1)]
+        taken, events = min(tries)
+        rows.append([f"{events:,}", f"{taken:.2f} s", f"{taken / events * 1e6:.2f} us"])
+        print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+        file.unlink()
+    return ["events", "open_trace", "per event"], rows
+
+
+def _others() -> Iterator[tuple[str, list[str]]]:
+    """Other readers, where they are installed."""
+    if importlib.util.find_spec("hta"):
+        yield "HTA", [*PYTHON, HTA]
+    shell = shutil.which("trace_processor_shell")
+    if shell:
+        yield "Perfetto", [shell, "-Q", "select count() from slice"]
+
+
+def _beside(taken: float, loads: float) -> str:
+    return f"{taken:.2f} s ({taken / loads:.2f})"
+
+
+def _made(source: Path, folder: Path, megabytes: int) -> Path:
+    target = folder / f"{megabytes}.json"
+    script = str(ROOT / "benchmarks" / "generate.py")
+    command = [sys.executable, "-P", script, str(source), str(target)]
+    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr)
+    return target
+
+
+def _packed(file: Path) -> Path:
+    from isal import igzip
+
+    target = file.with_suffix(".json.gz")
+    with file.open("rb") as plain, igzip.open(target, "wb", compresslevel=3) as out:
+        shutil.copyfileobj(plain, out, 1 << 22)  # type: ignore[misc]
+    return target
+
+
+def markdown(head: Sequence[str], rows: Rows) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def machine() -> str:
+    model = platform.processor() or platform.machine()
+    with suppress(OSError, IndexError):
+        model = Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    return f"{model}, Python {platform.python_version()}, load before the run {loads}."
+
+
+def put(text: str) -> None:
+    """Into the page, between its markers."""
+    page = PAGE.read_text() if PAGE.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("source", type=Path, help="any real trace")
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 250, 1000, 2000])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--events", type=int, nargs="*", default=[10**5, 10**6, 10**7])
+    args = parser.parse_args()
+    place = machine()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = [_made(args.source, folder, size) for size in args.megabytes]
+        speed = markdown(*speed_rows(files, args.repeat, folder))
+        memory = markdown(*memory_rows(files))
+        for file in files:
+            file.unlink()
+        growth = markdown(*growth_rows(args.source, folder, args.events))
+    text = (
+        f"{place}\n\nTime of the whole process, in brackets as a share of orjson.loads:\n\n{speed}"
+        f"\n\nMemory at the peak:\n\n{memory}\n\nGrowth:\n\n{growth}"
+    )
+    print(text)
+    put(text)
+
+
+if __name__ == "__main__":
+    main()

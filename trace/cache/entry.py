@@ -1,0 +1,75 @@
+"""The place of one trace in the cache: load what is there, store what was read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from fusetui.trace.cache import pack
+from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
+from fusetui.trace.cache.origin import Origin, origin_of
+from fusetui.trace.columns import Trace
+from fusetui.trace.errors import TraceError
+from fusetui.trace.read.source import likely_size, open_source, open_stored
+
+SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where the trace of a file is kept, and the state that the file is in."""
+
+    path: str  # of the trace, as the user gave it
+    origin: Origin
+    place: Path
+
+    def load(self) -> Trace | None:
+        """The trace, when a whole entry of this state of the file is there."""
+        try:
+            with self.place.open("rb") as file:
+                trace = pack.read(file, self.origin, self.path, partial(_document, self.path))
+            os.utime(self.place)  # the least recently used goes first
+        except (OSError, pack.Unusable):
+            return None
+        return trace
+
+    def store(self, trace: Trace) -> None:
+        """Keep it, unless the file has changed since, or there is no room."""
+        try:
+            if origin_of(self.path) != self.origin:
+                return
+            replace_file(self.place, partial(pack.write, trace, self.origin))
+            make_room(self.place.parent)
+        except (OSError, ValueError, TypeError, OverflowError):
+            return
+
+
+def entry_for(path: str) -> Entry | None:
+    """None for what is not kept: small files, standard input, or with the cache switched off."""
+    folder = cache_folder() if path != "-" else None
+    if folder is None:
+        return None
+    try:
+        if not _is_large(path):
+            return None
+        origin = origin_of(path)
+    except (OSError, TraceError):  # reading it will say what is wrong
+        return None
+    name = blake2b(os.fsencode(origin.path), digest_size=16).hexdigest()
+    return Entry(path, origin, folder / f"{name}.v{pack.VERSION}")
+
+
+def _is_large(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    stored = open_stored(path)
+    stored.file.close()
+    return likely_size(stored) >= SMALLEST
+
+
+def _document(path: str) -> Any:
+    return open_source(path).data

@@ -1,0 +1,180 @@
+"""A Trace <-> one file: a header, then the columns, each aligned, to be mapped into memory.
+
+bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, header, columns
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from dataclasses import fields as fields_of
+from itertools import pairwise
+from typing import IO, Any
+
+import msgspec
+import numpy as np
+import orjson
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from fusetui.trace.cache.origin import Origin
+from fusetui.trace.categories import Layer
+from fusetui.trace.columns import Id, Report, Trace, Track
+from fusetui.trace.read.chunks import Skipped
+from fusetui.trace.read.elements import Elements, Stretch
+
+VERSION = 1
+"""Goes up with every change of what a Trace or this format means."""
+
+MAGIC = b"fusetui\x1a"
+ALIGNED = 64  # bytes
+COLUMNS = tuple(f.name for f in fields_of(Trace) if str(f.type).startswith("NDArray"))
+
+
+class Column(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Header(msgspec.Struct, frozen=True):
+    """All of a Trace that is no column."""
+
+    version: int
+    origin: Origin
+    report: dict[str, Any]
+    keys: bytes  # JSON
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    tracks: tuple[tuple[str, Id, Id, str, int, int, int], ...]
+    columns: dict[str, Column]  # in the order of the file
+
+
+class Unusable(Exception):  # noqa: N818
+    """These bytes are no whole entry of this version."""
+
+
+def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
+    """Raises OSError, or ValueError for what cannot be kept."""
+    columns = {name: np.ascontiguousarray(getattr(trace, name)) for name in COLUMNS}
+    columns |= _places(trace.elements.stretches)
+    header = _header(trace, origin, columns)
+    body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
+    position = len(MAGIC) + 4 + 4 + len(header)
+    for column in columns.values():
+        body += [bytes(-position % ALIGNED), column.reshape(-1).view(np.uint8).data]
+        position += -position % ALIGNED + column.nbytes
+    crc = 0
+    for part in body:
+        crc = isal_zlib.crc32(part, crc)
+    out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
+
+
+def read(file: IO[bytes], origin: Origin, path: str, document: Callable[[], Any]) -> Trace:
+    """The Trace, its columns mapped. `document` gives the bytes of the file that it is of.
+
+    Raises Unusable, also when the entry is of another state of the file, and OSError.
+    """
+    try:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        header, at = _checked(memoryview(data))
+        columns = dict(_columns(data, header.columns, at))
+        return _trace(header, origin, columns, path, document)
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+        raise Unusable(str(error)) from None
+
+
+def _header(trace: Trace, origin: Origin, columns: dict[str, NDArray[Any]]) -> bytes:
+    return msgspec.msgpack.encode(
+        Header(
+            version=VERSION,
+            origin=origin,
+            report={**asdict(trace.report), "phases": dict(trace.report.phases)},
+            keys=orjson.dumps(trace.keys),
+            names=trace.names,
+            categories=trace.categories,
+            tracks=tuple(_fields_of(track) for track in trace.tracks),
+            columns={n: Column(c.dtype.str, c.shape) for n, c in columns.items()},
+        )
+    )
+
+
+def _checked(data: memoryview) -> tuple[Header, int]:
+    """The header and where it ends."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise Unusable("no entry")
+    at = len(MAGIC)
+    if int.from_bytes(data[at : at + 4], "little") != isal_zlib.crc32(data[at + 4 :]):
+        raise Unusable("damaged")
+    end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+    return msgspec.msgpack.decode(data[at + 8 : end], type=Header), end
+
+
+def _columns(
+    data: mmap.mmap, columns: dict[str, Column], at: int
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, column in columns.items():
+        at += -at % ALIGNED
+        dtype = np.dtype(column.dtype)
+        count = int(np.prod(column.shape))
+        flat = np.frombuffer(data, dtype, count, at) if count else np.empty(0, dtype)
+        yield name, flat.reshape(column.shape)
+        at += count * dtype.itemsize
+
+
+def _trace(
+    header: Header,
+    origin: Origin,
+    columns: dict[str, NDArray[Any]],
+    path: str,
+    document: Callable[[], Any],
+) -> Trace:
+    if header.version != VERSION or header.origin != origin:
+        raise Unusable("of another version, or of another state of the file")
+    report = dict(header.report)
+    report["skipped"] = tuple(Skipped(**skip) for skip in report["skipped"])
+    report["phases"] = Counter(report["phases"])
+    stretches = _stretches(columns.pop("stretches"), columns.pop("places"))
+    return Trace(
+        report=Report(**{**report, "path": path}),
+        keys=orjson.loads(header.keys),
+        names=header.names,
+        categories=header.categories,
+        tracks=tuple(Track(Layer(fields[0]), *fields[1:]) for fields in header.tracks),
+        elements=Elements(document, stretches),
+        **columns,
+    )
+
+
+def _fields_of(track: Track) -> tuple[str, Id, Id, str, int, int, int]:
+    return (
+        str(track.layer),
+        track.pid,
+        track.tid,
+        track.label,
+        track.subrow,
+        track.first_row,
+        track.end_row,
+    )
+
+
+def _places(stretches: Iterable[Stretch]) -> dict[str, NDArray[np.int64]]:
+    """Stretches as [start, end, events, number of places], and all their places."""
+    rows = [(s.start, s.end, s.events, len(s.places)) for s in stretches]
+    places = [place for s in stretches for place in s.places]
+    return {
+        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 4),
+        "places": np.array(places, dtype=np.int64).reshape(-1, 2),
+    }
+
+
+def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:
+    bounds = [0, *np.cumsum(rows[:, 3]).tolist()]
+    pairs = [(int(start), int(end)) for start, end in places.tolist()]
+    return [
+        Stretch(start, end, events, tuple(pairs[first:last]))
+        for (start, end, events, _), (first, last) in zip(
+            rows.tolist(), pairwise(bounds), strict=True
+        )
+    ]

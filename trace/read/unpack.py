@@ -1,0 +1,146 @@
+"""gzip and zstd streams -> the bytes of the document, piece by piece.
+
+A stream that is cut or damaged gives all that can be unpacked before that place, and the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from isal import igzip_lib
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZSTD_SKIPPABLE = tuple(bytes([byte]) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60))
+PIECE = 1 << 18  # bytes that go in at once; the first time fewer, for streams of tiny members
+FIRST = 1 << 12
+MOST = 4 << 20  # bytes that come out at once
+FINE = 64  # bytes that go in at once close to damage
+
+LIMIT = "FUSETUI_UNPACK_LIMIT"
+"""The environment variable with the largest document to unpack, in GiB."""
+GIB = 1 << 30
+RATIO = 100  # traces are packed 7 to 29 times
+LARGEST = 64  # GiB
+
+IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
+DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
+
+
+class Stream(Protocol):
+    """What the decompressors of isal and zstd have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: Any, max_length: int = -1) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a document is packed: many members (frames) may follow one another."""
+
+    name: str
+    marks: tuple[bytes, ...]  # what a member begins with
+    stream: Callable[[], Stream]
+
+
+class TooLarge(Exception):  # noqa: N818
+    """The document unpacks to more than the limit."""
+
+
+class Damaged(Exception):  # noqa: N818
+    """The stream ends early or holds wrong bytes; the message says which and where."""
+
+
+PACKINGS = (
+    Packing("gzip", (GZIP,), lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
+    Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd.ZstdDecompressor),
+)
+
+
+def packing_of(start: bytes) -> Packing | None:
+    """By the first bytes of a file; None when it is not packed."""
+    return next((p for p in PACKINGS if start.startswith(p.marks)), None)
+
+
+def limit_for(stored: int) -> int:
+    """The most bytes that a file of this size may unpack to.
+
+    A hundred times its size but at least 1 GiB, and 64 GiB at most; or what FUSETUI_UNPACK_LIMIT
+    says, in GiB.
+    """
+    try:
+        return int(float(os.environ[LIMIT]) * GIB)
+    except (KeyError, ValueError, OverflowError):
+        return min(max(RATIO * stored, GIB), LARGEST * GIB)
+
+
+def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[bytes]:
+    """Pieces of the document.
+
+    Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be unpacked.
+    """
+    total = at = 0
+    while stored[at : at + 4].startswith(packing.marks):
+        stream = packing.stream()
+        used, written = at, 0
+        try:
+            for piece, reached in _pieces(stream, stored, at, FIRST, PIECE):
+                used = reached
+                written += len(piece)
+                yield piece
+                if total + written > limit:
+                    raise TooLarge
+        except DAMAGE:
+            yield from _before_damage(stored, packing, at, written)
+        if not stream.eof:
+            raise Damaged(f"the {packing.name} data ends early, at byte {len(stored)}")
+        total += written
+        at = used - len(stream.unused_data)
+
+
+def _pieces(
+    stream: Stream, stored: Any, at: int, size: int, largest: int
+) -> Iterator[tuple[bytes, int]]:
+    """Of one member, which begins at `at`; ever larger ones, each with how far it was read."""
+    while not stream.eof:
+        fresh = stored[at : at + size] if stream.needs_input else b""
+        if stream.needs_input and not fresh:
+            return
+        at += len(fresh)
+        size = min(size * 2, largest)
+        yield stream.decompress(fresh, MOST), at
+
+
+def _before_damage(stored: Any, packing: Packing, at: int, known: int) -> Iterator[bytes]:
+    """What else of a member can be unpacked, beyond the `known` bytes; then raises Damaged."""
+    wrong = at
+    try:
+        for _, reached in _pieces(packing.stream(), stored, at, FINE, FINE):
+            wrong = reached
+    except DAMAGE:
+        pass
+    stream = packing.stream()
+    try:
+        for begin in range(at, len(stored), FINE):
+            size = FINE if begin < wrong else 1
+            for piece, _ in _pieces(stream, stored[begin : begin + FINE], 0, size, size):
+                if len(piece) > known:
+                    yield piece[known:]
+                known = max(known - len(piece), 0)
+    except DAMAGE:
+        pass
+    raise Damaged(f"the {packing.name} data is damaged near byte {wrong}")
