@@ -26,7 +26,7 @@ from fusetui.tui.moves import select
 from fusetui.tui.pane import Pane
 from fusetui.tui.rowlist import Cell, RowList
 from fusetui.tui.timeline import Timeline
-from fusetui.tui.view import Side, View, first_view
+from fusetui.tui.view import Side, View, first_view, places
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 COLUMNS = (
@@ -37,7 +37,8 @@ COLUMNS = (
     Column("what", 8, left=True),
     Column("of", 0, left=True),
 )
-ROOMY = 28  # lines of a page with room for all
+ROOMY = 26  # lines of a page: with more, the timelines and the verdict are larger
+WITH_NAMES = 30  # with more, both names of a replaced kernel are shown
 WHY_LINES = 2
 NAME_LINES = 4
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -102,12 +103,14 @@ class DiffPage(Vertical):
         self._describe()
 
     def on_resize(self) -> None:
-        """On a small screen the list gets what the timelines give."""
-        large = self.size.height > ROOMY
-        self._verdict.styles.height = 5 if large else 3
-        self._why.styles.height = 1 + WHY_LINES + NAME_LINES if large else 2
+        """On a small screen the list gets what the others give."""
+        height = self.size.height
+        self._verdict.styles.height = 5 if height > ROOMY else 3
+        names = NAME_LINES if height > WITH_NAMES else 0
+        self._why.styles.height = 1 + (WHY_LINES if height > ROOMY else 1) + names
         for timeline in self.timelines:
-            timeline.styles.height = 6 if large else 4
+            lines = 2 + len(places(timeline.side, timeline.view))
+            timeline.styles.height = min(lines, 6 if height > ROOMY else 4)
         self.call_after_refresh(self._describe)
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
