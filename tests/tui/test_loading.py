@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.tui.conftest import mlp_events
+from textual.message import Message
+
+from fusetui.tui.loading import Failed, Loaded, Loading, load
+
+
+def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    posted: list[Message] = []
+    load([str(path)], posted.append, lambda: False)
+    assert isinstance(posted[0], Loading)
+    assert isinstance(posted[-1], Loaded)
+    assert posted[-1].sides[0].label == "mlp"
+
+
+def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    posted: list[Message] = []
+    load([str(path)], posted.append, lambda: True)
+    assert posted == []
+
+
+def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> None:
+    posted: list[Message] = []
+    load([str(tmp_path / "nowhere.json")], posted.append, lambda: False)
+    assert isinstance(posted[0], Failed)
+    assert "no such file" in posted[0].sentence
