@@ -212,3 +212,24 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
             await pilot.pause()
         assert screen(app).startswith(" A other")
         assert "A other" in screen(app).splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [{"ph": "X", "name": "alone", "ts": 5, "dur": 0}],
+        [{"ph": "X", "name": f"[bold]{n}\x1b[31m", "ts": n, "dur": 9, "tid": n} for n in range(60)],
+    ],
+    ids=["no events", "one empty slice", "hostile names on many lanes"],
+)
+async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, object]]) -> None:
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps({"traceEvents": events}))
+    async with opened([str(file)], (80, 24)) as (app, pilot):
+        await pilot.press(*"jJkwzGfu i", "escape", ".", ",", "]", "[")
+        for page in ("2", "3", "4"):
+            await pilot.press(page, "j", "space", "enter")
+        await pilot.press("1", "slash", *"1", "enter", "n", "N", "escape")
+        assert app.is_running
+        assert "\x1b" not in screen(app)
