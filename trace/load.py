@@ -40,10 +40,10 @@ def build(raw: Raw) -> Trace:
     parent = np.full(len(order), -1, dtype=np.int32)
     end_row = np.arange(1, len(order) + 1, dtype=np.int32)
     depth = np.zeros(len(order), dtype=np.int16)
-    for track in tracks:
+    for track, known in zip(tracks, layout.trees, strict=True):
         if len(track) == 1:
             continue
-        nesting = nest(start[track.rows], start[track.rows] + dur[track.rows])
+        nesting = known or nest(start[track.rows], start[track.rows] + dur[track.rows])
         inside = nesting.parent >= 0
         parent[track.rows] = np.where(inside, nesting.parent + track.first_row, -1)
         end_row[track.rows] = nesting.end_row + track.first_row

@@ -41,17 +41,29 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
 def assign_subrows(
     start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool
 ) -> NDArray[np.int32]:
+    """The sub-row of each row: see arrange."""
+    return arrange(start, end, call, flat)[0]
+
+
+def arrange(
+    start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool
+) -> tuple[NDArray[np.int32], Nesting | None]:
     """The sub-row of each row, 0 where nothing overlaps partly; rows sorted by (start, -duration).
+    And the tree of the rows, where it is known already because all of them nest.
 
     `flat`: nothing may lie inside another slice either (kernels of one stream). `call` marks
     runtime calls: two with equal times are neighbours, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
-    for first, last in _clusters(start, end, _crossing(start, end, call, flat)):
+    tree = None if flat else nest(start, end)
+    crossing = _crossing(start, end, call, tree.parent) if tree else _overlapping(start, end)
+    if not len(crossing):
+        return subrow, tree
+    for first, last in _clusters(start, end, crossing):
         rows = slice(first, last)
         slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
         subrow[rows] = first_fit(slices, flat)
-    return subrow
+    return subrow, None
 
 
 def _open_before(start: Int64s, end: Int64s) -> Int64s:
@@ -59,10 +71,15 @@ def _open_before(start: Int64s, end: Int64s) -> Int64s:
     rows = np.arange(len(start))
     ended = np.searchsorted(np.sort(end), start, side="right")
     empty = np.concatenate(([0], np.cumsum(end == start)))
-    same_start_end = np.searchsorted(start, start, side="right")
-    not_yet = empty[same_start_end] - empty[rows]  # empty slices at this start, from this row on
+    not_yet = empty[_next_starts(start)] - empty[rows]  # empty slices that start here, from now on
     before: Int64s = rows - (ended - not_yet)
     return before
+
+
+def _next_starts(start: Int64s) -> NDArray[np.intp]:
+    """For each row of sorted starts, the next row that starts later."""
+    later = np.append(np.flatnonzero(start[1:] != start[:-1]) + 1, len(start))
+    return np.repeat(later, np.diff(later, prepend=0))
 
 
 def _parents(depth: Int64s) -> NDArray[np.int32]:
@@ -82,12 +99,16 @@ def _parents(depth: Int64s) -> NDArray[np.int32]:
     return parent
 
 
-def _crossing(start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool) -> Int64s:
-    """Rows that cannot stay where they are; empty when the whole track nests perfectly."""
-    if flat:
-        latest = np.maximum.accumulate(end) if len(end) else end
-        return np.flatnonzero(start[1:] < latest[:-1]) + 1
-    parent = _parents(_open_before(start, end))
+def _overlapping(start: Int64s, end: Int64s) -> Int64s:
+    """Rows that begin before an earlier one has ended."""
+    latest = np.maximum.accumulate(end) if len(end) else end
+    return np.flatnonzero(start[1:] < latest[:-1]) + 1
+
+
+def _crossing(
+    start: Int64s, end: Int64s, call: NDArray[np.bool_], parent: NDArray[np.int32]
+) -> Int64s:
+    """Rows that are not inside their parent; empty when the whole track nests perfectly."""
     inside = np.flatnonzero(parent >= 0)
     over = parent[inside]
     tie = call[inside] & call[over] & (start[inside] == start[over]) & (end[inside] == end[over])
@@ -97,8 +118,6 @@ def _crossing(start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool) -
 
 def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, int]]:
     """Stretches of rows [first, last) that overlap each other and hold a crossing row."""
-    if not len(crossing):
-        return []
     latest = np.maximum.accumulate(end)
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
     hit = np.unique(np.searchsorted(firsts, crossing, side="right") - 1)

@@ -26,11 +26,12 @@ from fusetui.trace.categories import (
     role,
 )
 from fusetui.trace.columns import Id
-from fusetui.trace.nest import assign_subrows
+from fusetui.trace.nest import Nesting, arrange
 from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 
 
@@ -53,6 +54,7 @@ class Layout:
     track: NDArray[np.int32]
     role: NDArray[np.uint8]
     lanes: tuple[Lane, ...]
+    trees: tuple[Nesting | None, ...]  # of each lane, where it is known already
 
 
 def lay_out(raw: Raw) -> Layout:
@@ -60,13 +62,33 @@ def lay_out(raw: Raw) -> Layout:
     roles = _roles(raw)
     lanes, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
-    order = np.lexsort((rank, -raw.dur, raw.start, group))  # stable: file order comes last
-    subrow = _subrows(raw, roles, order, group[order], lanes)
+    order = _sorted(group.astype(np.int16) if len(lanes) < FEW else group, raw, rank)
+    subrow, trees = _subrows(raw, roles, order, group[order], lanes)
     if subrow.any():
         again = np.lexsort((subrow, group[order]))
         order, subrow = order[again], subrow[again]
     split, track = _split(lanes, group[order], subrow)
-    return Layout(order, track, roles[order], split)
+    tree_of = dict(zip(lanes, trees, strict=True))
+    return Layout(order, track, roles[order], split, tuple(map(tree_of.get, split)))
+
+
+def _sorted(
+    group: NDArray[np.int16] | NDArray[np.int32], raw: Raw, rank: NDArray[np.int8]
+) -> NDArray[np.intp]:
+    """The raw rows by (group, start, -duration, rank, file order).
+
+    Files are nearly sorted by start, not by duration: so durations decide only among equal starts.
+    """
+    order = np.lexsort((raw.start, group))
+    start, lane = raw.start[order], group[order]
+    equal = (start[1:] == start[:-1]) & (lane[1:] == lane[:-1])
+    if not equal.any():
+        return order
+    run = np.cumsum(np.concatenate(([True], ~equal)))
+    among = np.flatnonzero(np.concatenate((equal, [False])) | np.concatenate(([False], equal)))
+    rows = order[among]
+    order[among] = rows[np.lexsort((rank[rows], -raw.dur[rows], run[among]))]
+    return order
 
 
 def _roles(raw: Raw) -> NDArray[np.uint8]:
@@ -127,16 +149,19 @@ def _subrows(
     order: NDArray[np.intp],
     group: NDArray[np.int32],
     lanes: Sequence[Lane],
-) -> NDArray[np.int32]:
+) -> tuple[NDArray[np.int32], list[Nesting | None]]:
+    """The sub-row of each sorted row, and the tree of each lane that has no sub-rows."""
     start, call = raw.start[order], roles[order] == Role.CALL
     end = start + raw.dur[order]
     bounds = np.searchsorted(group, np.arange(len(lanes) + 1))
     subrow = np.zeros(len(order), dtype=np.int32)
+    trees: list[Nesting | None] = []
     for lane, first, last in zip(lanes, bounds[:-1], bounds[1:], strict=True):
         rows = slice(first, last)
         flat = lane.layer is Layer.STREAM
-        subrow[rows] = assign_subrows(start[rows], end[rows], call[rows], flat)
-    return subrow
+        subrow[rows], tree = arrange(start[rows], end[rows], call[rows], flat)
+        trees.append(tree)
+    return subrow, trees
 
 
 def _split(

@@ -81,6 +81,10 @@ def test_round_trip(written: list[Row], ascii_only: bool) -> None:
     assert trace.keys == {"end": 1}
 
 
+def all_of(trace: Trace) -> range:
+    return range(len(trace))
+
+
 @given(rows)
 def test_invariants(written: list[Row]) -> None:
     text = ",\n".join(text_of(row, True) for row in written)
@@ -91,7 +95,9 @@ def test_invariants(written: list[Row]) -> None:
     assert figures["gpu_busy_ns"] <= figures["gpu_sum_ns"]
     assert sum(total.count for total in kernel_totals(trace)) == figures["kernels"]
     assert sum(op.count for op in op_totals(trace)) == sum(r.cat == "cpu_op" for r in written)
-    for row in range(len(trace)):
+    places = [(int(trace.track[n]), int(trace.start[n]), -int(trace.dur[n])) for n in all_of(trace)]
+    assert places == sorted(places)
+    for row in all_of(trace):
         parent = int(trace.parent[row])
         if parent >= 0:
             assert parent < row < trace.end_row[parent]
