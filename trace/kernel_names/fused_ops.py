@@ -9,6 +9,7 @@ a custom operator; the ascending order tells where it must end.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from fusetui.trace.kernel_names.aten_ops import ATEN_OPS
@@ -34,6 +35,7 @@ _Cost = tuple[int, int, int, int]
 """Custom operators, those of them that begin with a known one, letters in them, operators."""
 
 
+@lru_cache(maxsize=4096)
 def split_ops(text: str) -> tuple[str, ...]:
     """The operators of a joined list, in the order of the name, which is alphabetical.
 

@@ -18,9 +18,20 @@ def build(name: str, family: str, short: str, parts: Iterable[Part], **fields: A
 
 def ordered(parts: Iterable[Part]) -> tuple[Part, ...]:
     """The parts by position; of two that overlap the one that starts first stays."""
+    found = sorted(parts)
+    last = 0
+    for start, end, _ in found:
+        if not last <= start < end:
+            return _apart(found)
+        last = end
+    return tuple(found)
+
+
+def _apart(parts: list[Part]) -> tuple[Part, ...]:
+    """Those of sorted parts that neither overlap one before nor are empty."""
     kept: list[Part] = []
     last = 0
-    for part in sorted(parts):
+    for part in parts:
         start, end, _ = part
         if last <= start < end:
             kept.append(part)

@@ -11,6 +11,7 @@ The number counts the kernels of one graph and changes from run to run.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from fusetui.trace.kernel_names.fused_ops import split_ops
@@ -75,12 +76,13 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     )
 
 
-def _op_parts(start: int, ops: tuple[str, ...]) -> list[Part]:
+@lru_cache(maxsize=4096)
+def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
     parts = []
     for op in ops:
         parts.append((start, start + len(op), f"operator {op[:80]}; the list is alphabetical"))
         start += len(op) + 1
-    return parts
+    return tuple(parts)
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
