@@ -1,4 +1,4 @@
-"""How long a key press takes in the timeline: the movement, and the frame that shows it.
+"""How long a key press takes in the timeline: the movement, its frame, and the details beneath.
 
     python -P benchmarks/keys.py trace.json.gz [more traces]
 
@@ -14,10 +14,13 @@ import time
 from pathlib import Path
 
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.details import details, details_height
+from fusetui.tui.glyphs import UNICODE
 from fusetui.tui.moves import MOVES
 from fusetui.tui.timeline import Timeline
 
 SIZE = (200, 50)
+LINES = details_height(SIZE[1]) - 1
 WALK = {
     "zoom": [("zoom", (1, 2))] * 8 + [("zoom", (2, 1))] * 8,
     "pan": [("pan", (10,))] * 8 + [("pan", (-10,))] * 8,
@@ -43,11 +46,13 @@ async def walk(path: str) -> list[str]:
 
 
 def press(timeline: Timeline, name: str, numbers: tuple[int, ...]) -> float:
-    """Milliseconds from the key to the last line of the frame."""
+    """Milliseconds from the key to the last line on the screen."""
     start = time.perf_counter()
     timeline.show(MOVES[name](timeline.side, timeline.view, *numbers))
     for y in range(timeline.size.height):
         timeline.render_line(y)
+    if timeline.view.selected >= 0:
+        details(timeline.side.trace, timeline.view.selected, SIZE[0], LINES, UNICODE)
     return (time.perf_counter() - start) * 1000
 
 

@@ -84,5 +84,5 @@ def trace_files(folder: Path) -> list[tuple[str, Path]]:
 
     Raises CaptureError if the folder has no readable run.json.
     """
-    variants = read_record(folder)["variants"]
-    return [(v["name"], folder / name) for v in variants for name in v.get("files", [])]
+    variants = [v for v in read_record(folder)["variants"] if isinstance(v, dict)]
+    return [(v.get("name", ""), folder / str(f)) for v in variants for f in v.get("files") or ()]

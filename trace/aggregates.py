@@ -83,8 +83,7 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     Copies and sets count in the time. A launch counts at its call; one that is known only by its op
     counts at that op.
     """
-    rows = trace.gpu_rows
-    host = np.where(trace.launch[rows] >= 0, trace.launch[rows], trace.op[rows])
+    rows, host = trace.gpu_rows, trace.gpu_hosts
     spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]
@@ -126,7 +125,7 @@ def _on_subrow(trace: Trace) -> NDArray[np.bool_]:
     return np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
 
 
-def _subtree_sums(trace: Trace, host: Int64s, amount: Int64s) -> Int64s:
+def _subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
     before = np.concatenate(([0], np.cumsum(_sums(host, amount, len(trace)))))
     return before[trace.end_row] - before[:-1]
 

@@ -74,8 +74,7 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
     thread, while it lasted.
     """
-    gpu = trace.gpu_rows
-    host = np.where(trace.launch[gpu] >= 0, trace.launch[gpu], trace.op[gpu])
+    gpu, host = trace.gpu_rows, trace.gpu_hosts
     if trace.track_of(row).layer is Layer.OPS:
         under = (host >= row) & (host < trace.end_row[row])
     else:
@@ -124,11 +123,6 @@ def _last_end(trace: Trace, track: Track, start: int) -> int:
 
 def _same_stream(one: Track, other: Track) -> bool:
     return (one.layer, one.pid, one.tid) == (other.layer, other.pid, other.tid)
-
-
-def calls_op(trace: Trace, row: int) -> bool:
-    """Is this row a CPU op or a runtime call."""
-    return int(trace.role[row]) in (Role.OP, Role.CALL)
 
 
 def _innermost(trace: Trace, track: Track, row: int) -> int:

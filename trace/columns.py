@@ -97,6 +97,15 @@ class Trace:
         return np.flatnonzero(np.isin(self.role, GPU_ROLES))
 
     @cached_property
+    def gpu_hosts(self) -> NDArray[np.int32]:
+        """Of each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
+        rows = self.gpu_rows
+        hosts: NDArray[np.int32] = np.where(
+            self.launch[rows] >= 0, self.launch[rows], self.op[rows]
+        )
+        return hosts
+
+    @cached_property
     def begin_ns(self) -> int:
         """The first start of all slices; 0 in an empty trace."""
         return int(self.start.min()) if len(self) else 0

@@ -20,7 +20,7 @@ class Slice(NamedTuple):
 
 
 def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
-    """Sub-rows of slices sorted by (start, -duration). See nest.assign_subrows for what fits.
+    """Sub-rows of slices sorted by (start, -duration). See nest.arrange for what fits.
 
     The room of a sub-row is twice the end of its innermost slice, and one more, unless an equal
     call may not lie in it.

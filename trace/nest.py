@@ -2,7 +2,7 @@
 
 A slice is inside another when it neither starts before nor ends after it. A slice that ends at the
 start of the next one does not contain it, whatever its length. Slices that overlap only partly
-get sub-rows (`assign_subrows`); what is left on one sub-row nests perfectly, so that depths,
+get sub-rows (`arrange`); what is left on one sub-row nests perfectly, so that depths,
 parents and subtrees are plain numpy.
 """
 
@@ -36,13 +36,6 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
     shown = np.minimum(depth, np.iinfo(np.int16).max).astype(np.int16)
     return Nesting(shown, parent, ends.astype(np.int32))
-
-
-def assign_subrows(
-    start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool
-) -> NDArray[np.int32]:
-    """The sub-row of each row: see arrange."""
-    return arrange(start, end, call, flat)[0]
 
 
 def arrange(

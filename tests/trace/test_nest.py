@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusetui.trace.nest import assign_subrows, nest
+from fusetui.trace.nest import arrange, nest
 
 Span = tuple[int, int]  # start, end
 
@@ -23,7 +23,7 @@ def columns(rows: list[Span]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def subrows(rows: list[Span], calls: list[bool] | None = None, flat: bool = False) -> list[int]:
     call = np.array(calls if calls is not None else [False] * len(rows), dtype=np.bool_)
-    return [int(place) for place in assign_subrows(*columns(rows), call, flat)]
+    return [int(place) for place in arrange(*columns(rows), call, flat)[0]]
 
 
 def contains(outer: Span, inner: Span) -> bool:

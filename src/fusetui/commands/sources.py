@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from fusetui.commands.errors import CommandError
 
@@ -60,16 +56,13 @@ def _sample(name: str) -> str:
 
 def _variants(folder: Path) -> list[Path]:
     """The files that run.json lists and that are there; [] when it cannot be read."""
+    from fusetui.capture.errors import CaptureError
+    from fusetui.capture.folder import trace_files
+
     try:
-        record = orjson.loads((folder / RECORD).read_bytes())
-        listed = [file for variant in record["variants"] for file in _files(variant)]
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return [path for _, path in trace_files(folder) if path.is_file()]
+    except CaptureError:
         return []
-    return [path for path in (folder / file for file in listed) if path.is_file()]
-
-
-def _files(variant: dict[str, Any]) -> Sequence[str]:
-    return [str(file) for file in variant.get("files", [])]
 
 
 def _inside(folder: Path) -> list[Path]:
