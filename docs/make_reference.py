@@ -5,12 +5,10 @@ make reference
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-import typer
-from typer.core import TyperGroup
-
-from fusetui.cli import app
+from fusetui.arguments import COMMANDS, command_parsers
 from fusetui.tui.commands import Where, commands_of, key_text
 
 TARGET = Path(__file__).parent / "reference.md"
@@ -29,14 +27,11 @@ PLACES: dict[Where, str] = {"timeline": "In the timeline", "app": "Everywhere"}
 
 def reference() -> str:
     """The whole page."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    context = typer.Context(group, info_name="fusetui", terminal_width=WIDTH)
+    os.environ["COLUMNS"] = str(WIDTH)
+    parsers = command_parsers()
     texts = [HEAD]
-    for name, command in group.commands.items():
-        inner = typer.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
-        lines = "\n".join(line.rstrip() for line in command.get_help(inner).splitlines())
-        texts.append(f"### fusetui {name}\n\n```\n{lines}\n```\n")
+    for name in COMMANDS:
+        texts.append(f"### fusetui {name}\n\n```\n{parsers[name].format_help()}```\n")
     texts.append("## Keys\n")
     for where, title in PLACES.items():
         texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(where)}\n")

@@ -23,11 +23,11 @@ ARROWS = {
     "sample_traces": {"capture"},  # make.py alone, which makes the samples
 }
 OUTSIDE = {
-    "trace": {"torch", "triton", "textual", "rich", "typer"},
+    "trace": {"torch", "triton", "textual", "rich", "argparse"},
     "tui": {"torch", "triton"},
-    "capture": {"textual", "rich", "typer"},
-    "kernels": {"textual", "rich", "typer", "numpy"},
-    "sample_traces": {"torch", "textual", "rich", "typer"},
+    "capture": {"textual", "rich", "argparse"},
+    "kernels": {"textual", "rich", "argparse", "numpy"},
+    "sample_traces": {"torch", "textual", "rich", "argparse"},
 }
 LONGEST = 400
 

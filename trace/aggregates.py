@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +13,7 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelTotal:
+class KernelTotal(msgspec.Struct, frozen=True):
     """All kernels of one name; durations in ns. `rows` are in order of time."""
 
     name: str
@@ -27,8 +25,7 @@ class KernelTotal:
     rows: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class OpTotal:
+class OpTotal(msgspec.Struct, frozen=True):
     """All CPU ops of one name; one inside another of the same name adds only to count and self."""
 
     name: str

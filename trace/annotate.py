@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from string import ascii_lowercase, digits
+
+import msgspec
 
 from fusetui.trace.format import printable
 
@@ -13,8 +14,7 @@ UNDERLINE: Ends = ("└", "─", "┘", "╵")
 SIGNS = digits[1:] + ascii_lowercase  # one character each: the shortest part can be marked
 
 
-@dataclass(frozen=True, slots=True)
-class Annotated:
+class Annotated(msgspec.Struct, frozen=True):
     """Lines of the name, each with the line beneath it, and what each sign means."""
 
     lines: tuple[tuple[str, str], ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +17,7 @@ from fusetui.trace.read.elements import Elements
 Id = int | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """One lane of slices that nest perfectly: the rows [first_row, end_row) of the trace."""
 
     layer: Layer
@@ -37,8 +36,7 @@ class Track:
         return self.end_row - self.first_row
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """What happened while reading: nothing is dropped silently."""
 
     path: str
@@ -54,8 +52,7 @@ class Report:
     unmatched_ends: int  # end events without a begin
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Arrays of shape [slices], rows sorted by (track, start, -duration, file order).
 
     Times are int64 nanoseconds as in the file (some writers count from an epoch, others from a

@@ -8,8 +8,7 @@ parents and subtrees are plain numpy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +18,7 @@ Int64s = NDArray[np.int64]
 DEEPEST = np.iinfo(np.int16).max - 2
 
 
-@dataclass(frozen=True, eq=False)
-class Nesting:
+class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
 
     depth: NDArray[np.int16]  # 32767 also for what is deeper
@@ -113,5 +111,5 @@ def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, i
     """Stretches of rows [first, last) that overlap each other and hold a crossing row."""
     latest = np.maximum.accumulate(end)
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
-    hit = np.unique(np.searchsorted(firsts, crossing, side="right") - 1)
+    hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))
     return list(zip(firsts[hit].tolist(), firsts[hit + 1].tolist(), strict=True))

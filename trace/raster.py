@@ -5,9 +5,9 @@ All times are int64: float edges against an int64 column would copy the column o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +18,7 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
+class Line(msgspec.Struct, frozen=True, eq=False):
     """The slices of one track at one depth, in order of time; they do not overlap. Shape [n]."""
 
     rows: Rows
@@ -32,8 +31,7 @@ class Line:
         return len(self.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Cells:
+class Cells(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [W]."""
 
     row: Rows  # the longest slice that touches the cell, or -1

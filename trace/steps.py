@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +10,7 @@ from fusetui.trace.categories import STEP_PREFIX, Role
 from fusetui.trace.columns import Trace
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
+class Step(msgspec.Struct, frozen=True, eq=False):
     """One step. GPU events belong to the step during which they were launched."""
 
     name: str

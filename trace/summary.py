@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,8 +25,7 @@ COLLECTIVE = re.compile(
 LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
 
 
-@dataclass(frozen=True, slots=True)
-class GpuTimes:
+class GpuTimes(msgspec.Struct, frozen=True):
     """Nanoseconds, summed over devices. On each device busy + idle = span, exactly."""
 
     span_ns: int  # first start to last end over all devices
@@ -42,7 +41,7 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, copies and sets)."""
     rows = trace.gpu_rows if rows is None else rows
     devices = list(_by_device(trace, rows))
-    comm = _is_collective(trace)
+    comm = _is_collective(trace, rows)
     copies = trace.role == Role.COPY
     return GpuTimes(
         span_ns=_span(trace, rows),
@@ -130,7 +129,7 @@ def _by_device(trace: Trace, rows: Rows) -> Iterator[Rows]:
     pids = [t.pid for t in trace.tracks]
     numbers: dict[Id, int] = {pid: n for n, pid in enumerate(dict.fromkeys(pids))}
     device = np.array([numbers[pid] for pid in pids] or [0])[trace.track[rows]]
-    for number in np.unique(device):
+    for number in np.flatnonzero(np.bincount(device)):
         yield rows[device == number]
 
 
@@ -140,9 +139,11 @@ def _span(trace: Trace, rows: Rows) -> int:
     return int(trace.end[rows].max() - trace.start[rows].min())
 
 
-def _is_collective(trace: Trace) -> NDArray[np.bool_]:
-    """Per row: is it communication between devices, by its name."""
-    named = np.array(
-        [bool(COLLECTIVE.search(name, 0, LONGEST_NAME)) for name in trace.names] or [False]
-    )
-    return named[trace.name]
+def _is_collective(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
+    named = np.zeros(len(trace.names), dtype=np.bool_)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        named[number] = COLLECTIVE.search(trace.names[number], 0, LONGEST_NAME) is not None
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows] = named[trace.name[rows]]
+    return found

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +35,7 @@ FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """What one track is, before it is known which rows it gets."""
 
     layer: Layer
@@ -46,8 +45,7 @@ class Lane:
     subrow: int
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, eq=False):
     """`order` sorts the raw rows; `track` (shape [slices], sorted) and `lanes` place them."""
 
     order: NDArray[np.intp]

@@ -103,7 +103,11 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
     ("arguments", "says"),
     [
         (["sumary"], "no such command"),
-        (["summary"], "missing argument"),
+        (["sumary"], "did you mean summary?"),
+        (["pyproject.toml"], "fusetui open pyproject.toml"),
+        (["summary"], "required: TRACE"),
+        (["summary", "x", "y"], "no such argument: y"),
+        (["capture"], "required: WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),
         (["kernels", "x", "--top", "-1"], "--top"),
         (["check", "x"], "--expect"),
@@ -112,7 +116,7 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["diff", "x"], "second trace"),
         (["diff", "x", "y", "--json", "--markdown"], "not both"),
         (["open", "x"], "needs a terminal"),
-        (["decode"], "missing argument"),
+        (["decode"], "required: NAME"),
         (["decode", "-"], "standard input"),
     ],
 )

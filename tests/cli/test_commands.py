@@ -31,7 +31,7 @@ def test_version(fusetui: Run) -> None:
 def test_help(fusetui: Run, command: str) -> None:
     found = fusetui(*command.split(), "--help")
     assert found.code == 0
-    assert f"Usage: fusetui {command}".strip() in found.out
+    assert f"usage: fusetui {command}".strip() in found.out
 
 
 def test_summary_json(fusetui: Run, trace_file: File) -> None:

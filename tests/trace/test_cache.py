@@ -8,10 +8,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -47,7 +47,7 @@ def never_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def same(a: Trace, b: Trace) -> None:
-    for field in fields(Trace):
+    for field in msgspec.structs.fields(Trace):
         one, other = getattr(a, field.name), getattr(b, field.name)
         if isinstance(one, np.ndarray):
             assert one.dtype == other.dtype

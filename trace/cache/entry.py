@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from fusetui.trace.cache import pack
 from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
@@ -19,8 +19,7 @@ from fusetui.trace.read.source import likely_size, open_source, open_stored
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """Where the trace of a file is kept, and the state that the file is in."""
 
     path: str  # of the trace, as the user gave it
@@ -59,6 +58,8 @@ def entry_for(path: str) -> Entry | None:
         origin = origin_of(path)
     except (OSError, TraceError):  # reading it will say what is wrong
         return None
+    from hashlib import blake2b
+
     name = blake2b(os.fsencode(origin.path), digest_size=16).hexdigest()
     return Entry(path, origin, folder / f"{name}.v{pack.VERSION}")
 

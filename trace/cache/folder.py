@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +34,8 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
     Raises OSError; what was written by then is gone again.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    import tempfile  # with a trace from the cache, nobody needs it
+
     handle, name = tempfile.mkstemp(UNFINISHED, dir=place.parent)
     try:
         with os.fdopen(handle, "wb") as out:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 def origin_of(path: str) -> Origin:
     """Raises OSError."""
+    from hashlib import blake2b  # not needed with the cache switched off
+
     with Path(path).open("rb") as file:
         state = os.fstat(file.fileno())
         hashed = blake2b(file.read(ENDS), digest_size=16)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import mmap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from dataclasses import fields as fields_of
 from itertools import pairwise
 from typing import IO, Any
 
@@ -30,7 +28,9 @@ VERSION = 1
 
 MAGIC = b"fusetui\x1a"
 ALIGNED = 64  # bytes
-COLUMNS = tuple(f.name for f in fields_of(Trace) if str(f.type).startswith("NDArray"))
+COLUMNS = tuple(
+    field for field, kind in Trace.__annotations__.items() if str(kind).startswith("NDArray")
+)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ def _header(trace: Trace, origin: Origin, columns: dict[str, NDArray[Any]]) -> b
         Header(
             version=VERSION,
             origin=origin,
-            report={**asdict(trace.report), "phases": dict(trace.report.phases)},
+            report={**msgspec.structs.asdict(trace.report), "phases": dict(trace.report.phases)},
             keys=orjson.dumps(trace.keys),
             names=trace.names,
             categories=trace.categories,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from fusetui.trace.errors import NotATrace
@@ -17,8 +17,7 @@ BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(msgspec.Struct, frozen=True):
     """Where the elements begin: the byte after the opening bracket, and what stood before."""
 
     start: int

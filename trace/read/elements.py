@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,8 +16,7 @@ from fusetui.trace.read.salvage import loads
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(msgspec.Struct, frozen=True):
     """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk."""
 
     start: int

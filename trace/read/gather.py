@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +19,7 @@ AnyEvent = Event | ExactEvent
 Thread = tuple[Id, Id]
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(msgspec.Struct, frozen=True):
     """One metadata event (ph M): what a process or thread is called."""
 
     kind: str  # process_name, process_labels, thread_name, ...
@@ -29,8 +28,7 @@ class Label:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """The begin or the end of a slice that is written as two events."""
 
     phase: str
@@ -42,8 +40,7 @@ class Mark:
     order: int  # the event's place
 
 
-@dataclass(frozen=True, eq=False)
-class ChunkColumns:
+class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
     """The slices (ph X) of one chunk; every array has shape [slices]."""
 
     phases: Counter[str]

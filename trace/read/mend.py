@@ -6,25 +6,29 @@ read event by event. So a wrong guess about the form of a file costs time, never
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from fusetui.trace.read.chunks import BOUNDARY, Chunk, Skipped, decode_stretch
+from fusetui.trace.read.chunks import (
+    BOUNDARY,
+    Chunk,
+    Skipped,
+    decode_stretch,
+    decode_to_the_end,
+)
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather
 from fusetui.trace.read.salvage import Element, Patience, array_end, elements
 
 SMALL = 1 << 15  # bytes; not halved any more
 PIECE = 4 << 20  # bytes; a longer stretch is not tried at once
-END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
 
 
 def read_stretch(data: Any, start: int, stop: int, patience: Patience) -> Iterator[Chunk]:
     """Chunks from the element at `start` on. The last one may overrun `stop`, or have met the end
     of the array (see Chunk.after)."""
     if stop >= len(data) and stop - start <= PIECE:
-        whole = _to_the_end(data, start)
+        whole = decode_to_the_end(data, start)
     else:
         whole = decode_stretch(data, start, stop) if stop - start <= PIECE else None
     if whole is not None:
@@ -47,18 +51,6 @@ def _halves(data: Any, start: int, middle: int, stop: int, patience: Patience) -
             position = chunk.end
             if chunk.after != -1:
                 return
-
-
-def _to_the_end(data: Any, start: int) -> Chunk | None:
-    """The last chunk. Keys may follow the array, so it closes at the first `}` before a `]` and a
-    key or the end of the document; a wrong guess does not parse."""
-    found = END.search(data, start)
-    end = found.end() if found else len(data)
-    chunk = decode_stretch(data, start, end)
-    after = array_end(data, end)
-    if chunk is None or (after == -1 and end < len(data)):
-        return None
-    return Chunk(chunk.start, chunk.end, chunk.events, chunk.columns, after=after)
 
 
 def _slow(data: Any, start: int, end: int, patience: Patience) -> Chunk:

@@ -7,16 +7,16 @@ order of the file does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
+
+import msgspec
 
 from fusetui.trace.read.gather import Mark, Thread
 
 ENDS = {"E": "B", "e": "b", "F": "S"}
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True):
     """A slice; its args are those of its begin event."""
 
     name: str
@@ -27,8 +27,7 @@ class Pair:
     order: int  # the place of its begin event
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(msgspec.Struct, frozen=True):
     slices: tuple[Pair, ...]  # in the order of the file
     unfinished: int  # of them, those that never end: shown up to the last mark
     ends: int  # that end nothing

@@ -8,10 +8,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ Progress = Callable[[int, int], None]
 """Called with (bytes read, bytes in all) after each chunk."""
 
 
-@dataclass(frozen=True, eq=False)
-class Raw:
+class Raw(msgspec.Struct, frozen=True, eq=False):
     """The slices of a file in file order, before tracks, nesting and links. Arrays are [slices]."""
 
     source: Source
@@ -68,6 +67,7 @@ def read(path: str, progress: Progress | None = None) -> Raw:
             source = document(stored, room, team.release)
             body = find_body(source)
             size = len(source.data)
+            team.release(size, whole=True)
             decoded = team.decoded(lambda cells: report(min(cells * CELL, size), size))
         chunks = list(joined(source.data, body.start, decoded, lambda at: report(at, size)))
     report(size, size)
@@ -167,7 +167,7 @@ def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
     def grown(column: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([column, new])
 
-    return replace(
+    return msgspec.structs.replace(
         raw,
         start=grown(raw.start, np.array([p.start for p in more], np.int64)),
         dur=grown(raw.dur, dur),
@@ -224,7 +224,7 @@ def _global_orders(chunks: Sequence[Chunk]) -> list[NDArray[np.int64]]:
 def _global_marks(chunks: Sequence[Chunk]) -> Iterator[Mark]:
     for chunk, first in zip(chunks, _firsts(chunks), strict=True):
         for mark in chunk.columns.marks:
-            yield replace(mark, order=mark.order + first)
+            yield msgspec.structs.replace(mark, order=mark.order + first)
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:

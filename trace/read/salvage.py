@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -31,8 +30,7 @@ BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])|\\u(?![0-9a-fA-F]{4})')
 PATH_ESCAPE = re.compile(r'\\(?!["\\])')
 
 
-@dataclass(slots=True)
-class Patience:
+class Patience(msgspec.Struct):
     """How many more bytes may be searched in vain for the far end of an element.
 
     Without a bound, a file with thousands of damaged events would be searched thousands of times.
@@ -41,8 +39,7 @@ class Patience:
     left: int = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(msgspec.Struct, frozen=True):
     """One element of the array: its bytes [start, end) and the event, or why there is none."""
 
     start: int

@@ -10,13 +10,13 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
+
+import msgspec
 
 from fusetui.trace.errors import CannotRead, NotATrace
 from fusetui.trace.read.unpack import (
@@ -38,8 +38,7 @@ Grown = Callable[[int], None]
 """Called with the number of bytes of the document that are there."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, eq=False):
     """An open file that holds a trace, packed or not."""
 
     path: str
@@ -48,8 +47,7 @@ class Stored:
     packing: Packing | None
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
+class Source(msgspec.Struct, frozen=True, eq=False):
     """The bytes of one document. `cut` says how a packed file ended too early, or is None."""
 
     path: str
@@ -85,7 +83,7 @@ def room_for(stored: Stored) -> IO[bytes]:
     """The file that the document is in, or will be once it is unpacked: without a name."""
     if stored.packing is None:
         return stored.file
-    return file_in_memory() if stored.size < IN_MEMORY else tempfile.TemporaryFile()
+    return file_in_memory() if stored.size < IN_MEMORY else file_on_disk()
 
 
 def likely_size(stored: Stored) -> int:
@@ -113,7 +111,14 @@ def file_in_memory() -> IO[bytes]:
     """A file without a name, in memory where the system can do that."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("fusetui"), "w+b", buffering=0)
-    return tempfile.TemporaryFile(buffering=0)
+    return file_on_disk()
+
+
+def file_on_disk() -> IO[bytes]:
+    """A file without a name."""
+    import tempfile  # rarely needed, and every start would wait for it
+
+    return tempfile.TemporaryFile()
 
 
 def _fill(stored: Stored, room: IO[bytes], report: Grown) -> str | None:

@@ -62,9 +62,12 @@ class Team:
         for box in self._boxes:
             box.close()
 
-    def release(self, length: int) -> None:
-        """So many bytes of the document are there: cells that end before may be decoded."""
+    def release(self, length: int, whole: bool = False) -> None:
+        """So many bytes of the document are there: cells that end before may be decoded, and the
+        last one when it is `whole`."""
         cells = length // self._cell - 1
+        if whole and cells > 0:
+            cells = -(-length // self._cell)
         for cell in range(self._released, cells):
             try:
                 os.write(self._give, cell.to_bytes(NUMBER, "little"))

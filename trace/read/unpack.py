@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import msgspec
 from isal import igzip_lib
 
 if sys.version_info >= (3, 14):
@@ -48,8 +48,7 @@ class Stream(Protocol):
     def decompress(self, data: Any, max_length: int = -1) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(msgspec.Struct, frozen=True):
     """How a document is packed: many members (frames) may follow one another."""
 
     name: str

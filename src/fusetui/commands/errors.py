@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
-import typer
+from fusetui.arguments import WrongUse
 
 DONE = 0
 NO = 1
@@ -14,23 +13,18 @@ UNUSABLE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # as a program that dies of SIGPIPE
 
-UsageError: Any = typer.BadParameter.__base__  # the base of all that typer says about arguments
-
 
 class CommandError(Exception):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-def guarded(command: Callable[[], int | None]) -> int:
+def guarded(command: Callable[[], int]) -> int:
     """The exit code of a command; what a user can mend ends in a sentence, a bug in a traceback."""
     for stream in (sys.stdout, sys.stderr):  # a name may hold what the terminal cannot show
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        return command() or DONE
-    except UsageError as error:
-        say(usage_sentence(error))
-        return UNUSABLE
-    except (KeyboardInterrupt, typer.Abort):
+        return command()
+    except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         if not is_for_user(error):
@@ -49,11 +43,4 @@ def is_for_user(error: Exception) -> bool:
     from fusetui.capture.errors import CaptureError
     from fusetui.trace.errors import TraceError
 
-    return isinstance(error, CommandError | CaptureError | TraceError)
-
-
-def usage_sentence(error: Any) -> str:
-    """`fusetui summary: no such option: --foo; see fusetui summary --help.`"""
-    program = error.ctx.command_path if error.ctx else "fusetui"
-    message = error.format_message().rstrip(".")
-    return f"{program}: {message[:1].lower()}{message[1:]}; see {program} --help."
+    return isinstance(error, WrongUse | CommandError | CaptureError | TraceError)

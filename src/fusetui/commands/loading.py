@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
@@ -13,8 +14,7 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.columns import Report
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True, eq=False):
     """A trace and the exit code that reading it earned."""
 
     trace: Trace

@@ -7,7 +7,6 @@ import shutil
 import sys
 
 import orjson
-import typer
 
 from fusetui.commands.errors import PIPE_CLOSED
 
@@ -21,7 +20,7 @@ def emit(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         _forget_stdout()
-        raise typer.Exit(PIPE_CLOSED) from None
+        raise SystemExit(PIPE_CLOSED) from None
 
 
 def emit_json(document: object) -> None:
