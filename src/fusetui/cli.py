@@ -109,6 +109,19 @@ def run(arguments: list[str]) -> int:
     return RUNS[args.command](args)
 
 
-def main() -> None:
-    """The console script."""
-    sys.exit(guarded(lambda: run(sys.argv[1:])))
+def main() -> int:
+    """The exit code of this process's command line."""
+    return guarded(lambda: run(sys.argv[1:]))
+
+
+def script() -> None:
+    """The console script.
+
+    It leaves at once: the system takes the memory of a large trace back faster than Python frees it
+    object by object. Torch has to tidy up.
+    """
+    code = main()
+    sys.stdout.flush()
+    if "torch" in sys.modules:
+        sys.exit(code)
+    os._exit(code)

@@ -41,9 +41,11 @@ def fusetui(
     def run(*arguments: object, stdin: str = "") -> Result:
         monkeypatch.setattr(sys, "argv", ["fusetui", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code = ended.value.code
+        code: object
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
         assert isinstance(code, int)
         return Result(code, *capsys.readouterr())
 
