@@ -7,6 +7,8 @@ writes the correlation there too (files before 2024-03), where it would name a w
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,14 +56,18 @@ def _last_before(
     return low
 
 
-def enclosing_ops(role: NDArray[np.uint8], parent: Rows, depth: NDArray[np.int16]) -> Rows:
+def enclosing_ops(
+    role: NDArray[np.uint8], track: Rows, parent: Rows, depth: NDArray[np.int16]
+) -> Rows:
     """The innermost CPU op that is, or is around, each row on its own track; -1 for none."""
-    op = np.where(role == Role.OP, np.arange(len(role), dtype=np.int32), np.int32(-1))
-    by_depth = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=0)) + 2))
-    for level in range(1, len(bounds) - 1):
-        here = by_depth[bounds[level] : bounds[level + 1]]
-        here = here[op[here] < 0]
+    is_op = role == Role.OP
+    op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
+    has_ops = np.bincount(track[is_op], minlength=int(track[-1]) + 1 if len(track) else 0) > 0
+    rest = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
+    rest = rest[np.argsort(depth[rest], kind="stable")]
+    bounds = np.searchsorted(depth[rest], np.arange(int(depth.max(initial=0)) + 2))
+    for first, last in pairwise(bounds.tolist()):
+        here = rest[first:last]
         op[here] = op[parent[here]]
     return op
 

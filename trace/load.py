@@ -50,7 +50,7 @@ def build(raw: Raw) -> Trace:
         depth[track.rows] = nesting.depth
     correlation, external_id = raw.correlation[order], raw.external_id[order]
     launch = launch_calls(role, correlation, start)
-    cpu_op = enclosing_ops(role, parent, depth)
+    cpu_op = enclosing_ops(role, layout.track, parent, depth)
     adopt_overlapping(tracks, start, start + dur, parent, cpu_op)
     op = gpu_ops(role, launch, cpu_op, correlation, external_id)
     linked = launch >= 0

@@ -9,7 +9,9 @@ the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -31,8 +33,13 @@ from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+LARGE = 1 << 18  # rows of a lane that are worth a thread
+THREADS = 4
 FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
+
+
+Result = TypeVar("Result")
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -151,15 +158,28 @@ def _subrows(
     """The sub-row of each sorted row, and the tree of each lane that has no sub-rows."""
     start, call = raw.start[order], roles[order] == Role.CALL
     end = start + raw.dur[order]
-    bounds = np.searchsorted(group, np.arange(len(lanes) + 1))
-    subrow = np.zeros(len(order), dtype=np.int32)
-    trees: list[Nesting | None] = []
-    for lane, first, last in zip(lanes, bounds[:-1], bounds[1:], strict=True):
-        rows = slice(first, last)
-        flat = lane.layer is Layer.STREAM
-        subrow[rows], tree = arrange(start[rows], end[rows], call[rows], flat)
-        trees.append(tree)
-    return subrow, trees
+    bounds = np.searchsorted(group, np.arange(len(lanes) + 1)).tolist()
+    rows = [slice(first, last) for first, last in pairwise(bounds)]
+
+    def arranged(number: int) -> tuple[NDArray[np.int32], Nesting | None]:
+        here, flat = rows[number], lanes[number].layer is Layer.STREAM
+        return arrange(start[here], end[here], call[here], flat)
+
+    found = _in_threads(arranged, [here.stop - here.start for here in rows])
+    subrow = np.concatenate([[], *(part for part, _ in found)]).astype(np.int32)
+    return subrow, [tree for _, tree in found]
+
+
+def _in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
+    """The work for each number, which lasts as its size says; numpy lets other threads run."""
+    if sum(size > LARGE for size in sizes) < 2:
+        return [work(number) for number in range(len(sizes))]
+    from concurrent.futures import ThreadPoolExecutor  # only for large traces
+
+    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = dict(zip(by_size, pool.map(work, by_size), strict=True))
+    return [done[number] for number in range(len(sizes))]
 
 
 def _split(
