@@ -4,17 +4,22 @@
 
 Makes files of these sizes out of a real trace (see generate.py) in a temporary folder, measures the
 whole process of each reader in turn, prints the tables and puts them into docs/benchmarks.md.
-Times are the best of --repeat runs. Memory is that of all processes of a reader together at its
-peak: their private memory and the files in memory that they share. Pages of the trace itself, which
-the system keeps and drops as it likes, are not counted.
+Times are the best of --repeat runs, with modules compiled before, as an installation does. Memory
+is that of all processes of a reader together at its peak: their private memory and the files in
+memory that they share. Pages of the trace itself, which the system keeps and drops as it likes, are
+not counted.
+
+Other readers are run once, where they are named; {} stands for the file:
+
+    --beside 'HTA=/path/python -c "from hta.common.trace import *; parse_trace_file(\'{}\')"'
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,7 +34,6 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- reading: begin -->", "<!-- reading: end -->"
 PYTHON = [sys.executable, "-P", "-c"]
 LOADS = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
-HTA = "import sys; from hta.common.trace import parse_trace_file; parse_trace_file(sys.argv[1])"
 OPEN = """
 import sys, time
 from fusetui.trace import open_trace
@@ -38,6 +42,7 @@ trace = open_trace(sys.argv[1])
 print(time.perf_counter() - start, trace.report.events)
 """
 SUMMARY = [str(Path(sys.executable).with_name("fusetui")), "summary", "--json"]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 EVERY = 0.02  # seconds between two looks at the memory
 
 Rows = list[list[str]]
@@ -64,7 +69,7 @@ def opening(path: Path, env: Mapping[str, str]) -> tuple[float, int]:
     """Seconds of open_trace alone, and the number of events."""
     command = [*PYTHON, OPEN, str(path)]
     told = subprocess.run(
-        command, env={**os.environ, **env}, capture_output=True, text=True, check=True
+        command, env={**ENVIRONMENT, **env}, capture_output=True, text=True, check=True
     )
     taken, events = told.stdout.split()
     return float(taken), int(events)
@@ -76,8 +81,9 @@ def _start(
     chosen = sorted(os.sched_getaffinity(0))[:cores]
     return subprocess.Popen(
         command,
-        env={**os.environ, **(env or {})},
+        env={**ENVIRONMENT, **(env or {})},
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         preexec_fn=lambda: os.sched_setaffinity(0, chosen),
     )
 
@@ -105,9 +111,10 @@ def _family(root: int) -> Iterator[int]:
             yield from _family(int(child))
 
 
-def speed_rows(files: Iterable[Path], repeat: int, folder: Path) -> tuple[list[str], Rows]:
+def speed_rows(
+    files: Iterable[Path], repeat: int, folder: Path, others: Mapping[str, str]
+) -> tuple[list[str], Rows]:
     """Every reader in turn, so that a change of the machine meets all of them."""
-    others = dict(_others())
     head = ["file", "events", "orjson.loads", "fusetui, 2 cores", "1 core", ".json.gz"]
     head += ["again", "again, whole command", *others]
     rows: Rows = []
@@ -115,7 +122,7 @@ def speed_rows(files: Iterable[Path], repeat: int, folder: Path) -> tuple[list[s
         packed = _packed(file)
         fresh, cache = {"FUSETUI_CACHE": "off"}, {"FUSETUI_CACHE": str(folder / "cache")}
         size = file.stat().st_size
-        times = int(max(1, min(repeat, 1.5e9 // size)))
+        times = int(max(2, min(repeat, 3e9 // size)))
         loads, two, one, gz = [
             min(column)
             for column in zip(
@@ -144,7 +151,7 @@ def speed_rows(files: Iterable[Path], repeat: int, folder: Path) -> tuple[list[s
                 f"{gz:.2f} s ({gz / two:.2f} of plain)",
                 f"{again * 1000:.0f} ms ({again / first:.1%} of the first time)",
                 f"{whole:.2f} s",
-                *(_beside(seconds([*other, str(file)], 2), loads) for other in others.values()),
+                *(_beside(other, file, loads) for other in others.values()),
             ]
         )
         packed.unlink()
@@ -180,17 +187,13 @@ def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list
     return ["events", "open_trace", "per event"], rows
 
 
-def _others() -> Iterator[tuple[str, list[str]]]:
-    """Other readers, where they are installed."""
-    if importlib.util.find_spec("hta"):
-        yield "HTA", [*PYTHON, HTA]
-    shell = shutil.which("trace_processor_shell")
-    if shell:
-        yield "Perfetto", [shell, "-Q", "select count() from slice"]
-
-
-def _beside(taken: float, loads: float) -> str:
-    return f"{taken:.2f} s ({taken / loads:.2f})"
+def _beside(other: str, file: Path, loads: float) -> str:
+    """Of another reader; it may fail, or use up the memory."""
+    start = time.perf_counter()
+    process = _start([part.replace("{}", str(file)) for part in shlex.split(other)], 2, None)
+    code = process.wait()
+    taken = time.perf_counter() - start
+    return f"failed ({code})" if code else f"{taken:.2f} s ({taken / loads:.2f})"
 
 
 def _made(source: Path, folder: Path, megabytes: int) -> Path:
@@ -234,14 +237,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 250, 1000, 2000])
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--beside", metavar="NAME=COMMAND", action="append", default=[])
     parser.add_argument("--events", type=int, nargs="*", default=[10**5, 10**6, 10**7])
     args = parser.parse_args()
     place = machine()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = [_made(args.source, folder, size) for size in args.megabytes]
-        speed = markdown(*speed_rows(files, args.repeat, folder))
+        others = dict(other.split("=", 1) for other in args.beside)
+        speed = markdown(*speed_rows(files, args.repeat, folder, others))
         memory = markdown(*memory_rows(files))
         for file in files:
             file.unlink()
