@@ -18,6 +18,7 @@ from fusetui.trace.format import count, joined, printable
 from fusetui.trace.search import find
 from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.commands import COMMANDS, HINTS, commands_of
+from fusetui.tui.copying import Copies, what_was_copied
 from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
 from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
@@ -276,6 +277,15 @@ class FusetuiApp(App[int]):
             width = self.size.width * 9 // 10 - 4
             lines = all_details(side.trace, row, width, self._options.glyphs)
             self.push_screen(Page("everything about this slice; Esc closes", lines))
+
+    def action_copy(self) -> None:
+        """What the cursor is on, for the clipboard of the terminal (OSC 52)."""
+        if self._session.sides:
+            page = self.query_one(f"#{self._mode}")
+            text = page.copied() if isinstance(page, Copies) else ""
+            if text:
+                self.copy_to_clipboard(text)
+            self._say("hints", what_was_copied(text))
 
     def action_help(self) -> None:
         self.push_screen(Page("keys; Esc closes", key_lines()))

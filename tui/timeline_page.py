@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from fusetui.tui.copying import slice_text
 from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.pane import Pane
@@ -27,6 +29,7 @@ class TimelinePage(Vertical):
             for n, (side, view) in enumerate(zip(sides, views, strict=True))
         ]
         self._details = Pane(name="details")
+        self._active = 0
 
     def compose(self) -> ComposeResult:
         yield from self.timelines
@@ -34,9 +37,12 @@ class TimelinePage(Vertical):
 
     @property
     def active(self) -> int:
-        """The timeline that has the focus, else the first."""
-        focused = [n for n, timeline in enumerate(self.timelines) if timeline.has_focus]
-        return focused[0] if focused else 0
+        """The timeline that had the focus last."""
+        return self._active
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget in self.timelines:
+            self._active = self.timelines.index(event.widget)
 
     def show(self, views: Sequence[View], active: int, marked: Sequence[Collection[int]]) -> None:
         for timeline, view, marks in zip(self.timelines, views, marked, strict=True):
@@ -52,6 +58,12 @@ class TimelinePage(Vertical):
         for timeline, side, view in zip(self.timelines, sides, views, strict=True):
             timeline.show_side(side, view)
         self.describe(self.active)
+
+    def copied(self) -> str:
+        """The selected slice of the active timeline: name, start, duration."""
+        timeline = self.timelines[self.active]
+        row = timeline.view.selected
+        return slice_text(timeline.side, row) if row >= 0 else ""
 
     def describe(self, active: int) -> None:
         """The details of the row selected on one side."""
@@ -72,4 +84,5 @@ class TimelinePage(Vertical):
         self.call_after_refresh(self.describe, self.active)
 
     def focus_timeline(self, index: int) -> None:
+        self._active = index
         self.timelines[index].focus()

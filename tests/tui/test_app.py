@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.tui.conftest import mlp_events
-from textual.pilot import Pilot
+from tests.tui.driving import LARGE, SMALL, opened, screen, selected
 
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.pane import Pane
 from fusetui.tui.timeline import Timeline
 
-SMALL, LARGE = (100, 30), (200, 50)
 Matches = Callable[[str, str], None]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    file = tmp_path / "mlp.json"
-    device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
-    file.write_text(json.dumps({"deviceProperties": device, "traceEvents": mlp_events()}))
-    return str(file)
-
-
-@asynccontextmanager
-async def opened(
-    paths: Sequence[str], size: tuple[int, int] = SMALL
-) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
-    app = FusetuiApp(Options(tuple(paths)))
-    async with app.run_test(size=size) as pilot:
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        yield app, pilot
-
-
-def screen(app: FusetuiApp) -> str:
-    """What a person sees, without colours."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join(strip.text for strip in strips)
-
-
-def selected(app: FusetuiApp) -> str:
-    timeline = app.query(Timeline).first()
-    return timeline.side.trace.name_of(timeline.view.selected)
 
 
 async def test_from_a_launch_to_its_kernel_and_back(path: str) -> None:
