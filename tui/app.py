@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
@@ -23,8 +23,10 @@ from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
 from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
 from fusetui.tui.headings import heading
+from fusetui.tui.letter_prompt import LetterPrompt
 from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
+from fusetui.tui.marking import Marking
 from fusetui.tui.pane import Pane
 from fusetui.tui.screens import Page, key_lines
 from fusetui.tui.session import Hits, Session, start
@@ -55,7 +57,7 @@ class Options:
         return ASCII if self.ascii_only else UNICODE
 
 
-class FusetuiApp(App[int]):
+class FusetuiApp(Marking):
     """Four pages over one session: timeline, op tree, kernels, diff."""
 
     TITLE = "fusetui"
@@ -78,11 +80,12 @@ class FusetuiApp(App[int]):
         yield Container(id="body")
         yield SearchBox(placeholder="search names", id="search")
         yield Pane(name="hints")
+        yield LetterPrompt()
 
     # Loading
 
     def on_mount(self) -> None:
-        self.query_one(SearchBox).display = False
+        self.query_one(SearchBox).display = self.query_one(LetterPrompt).display = False
         if self._paths:
             self._read()
         else:
@@ -169,7 +172,6 @@ class FusetuiApp(App[int]):
         self._change(self._session.cleared())
 
     def _change(self, session: Session, index: int | None = None) -> None:
-        """Another state; `index`: the side whose details are shown (default: the active one)."""
         self._session = session
         if session.sides:
             active = self._active if index is None else index
@@ -177,12 +179,7 @@ class FusetuiApp(App[int]):
 
     # Pages
 
-    @property
-    def _active(self) -> int:
-        return self.query_one(TimelinePage).active
-
     def action_show(self, mode: str) -> None:
-        """Bring a page to the front, at the slice that is selected."""
         if not self._session.sides:
             return
         if mode == "diff" and len(self._session.sides) < 2:
@@ -243,9 +240,7 @@ class FusetuiApp(App[int]):
     def _show_hit(self, hits: Hits) -> None:
         if not len(hits.rows):
             return
-        self._change(self._session.hit(hits), hits.side)
-        self.query_one(TimelinePage).focus_timeline(hits.side)
-        self.action_show("timeline")
+        self._bring(self._session.hit(hits), hits.side)
         place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
         self._say("hints", f"{place}: {printable(hits.what)}   n next  N previous")
 

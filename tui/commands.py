@@ -71,7 +71,9 @@ TIMELINE: tuple[Entry, ...] = (
     ("fold", "Fold the lane", "space", "fold", "one line, some lines, all lines"),
     ("undo", "Undo the movement", "u", "app.undo", "back to the view before"),
     ("redo", "Redo the movement", "ctrl+r", "app.redo", "forward again"),
-    ("deselect", "Clear the selection", "escape", "app.clear", "and the marks"),
+    ("mark", "Set a mark", "m", "app.mark", "then a letter: this window and selection"),
+    ("to-mark", "Go to a mark", "apostrophe", "app.to_mark", "then its letter"),
+    ("deselect", "Clear the selection", "escape", "app.clear", "and the highlights"),
 )
 APP: tuple[Entry, ...] = (
     ("timeline", "Timeline", "1", "show('timeline')", "lanes of CPU threads and GPU streams"),
@@ -106,6 +108,7 @@ SYMBOLS = {
     "minus": "-",
     "full_stop": ".",
     "comma": ",",
+    "apostrophe": "'",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
     "question_mark": "?",
@@ -148,6 +151,7 @@ HINTS = {
         "3 kernels",
         "4 diff",
         "y copy",
+        "m/' mark",
         "q quit",
     ),
     "tree": (

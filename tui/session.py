@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.diff.model import Diff
+from fusetui.tui.bookmarks import Bookmarks, bookmark, recalled, swapped
 from fusetui.tui.moves import deselect, select
 from fusetui.tui.sides import Views, aligned, first_views
 from fusetui.tui.view import Side, View
@@ -54,6 +55,7 @@ class Session:
     future: tuple[Views, ...] = ()
     hits: Hits | None = None
     together: bool = True  # two windows move at once
+    bookmarks: Bookmarks = field(default_factory=dict)
 
     def go(self, views: Views) -> Session:
         """Other views, with a way back."""
@@ -103,15 +105,31 @@ class Session:
         """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
+    def with_bookmark(self, letter: str, index: int) -> Session:
+        """A letter for what one side shows now."""
+        mark = bookmark(index, self.sides[index], self.views[index])
+        return replace(self, bookmarks={**self.bookmarks, letter: mark})
+
+    def at_bookmark(self, letter: str) -> Session:
+        """The side of a mark as it was then."""
+        mark = self.bookmarks[letter]
+        view = recalled(mark, self.sides[mark.side], self.views[mark.side])
+        return self.moved(mark.side, view)
+
     def swapped(self) -> Session:
         """A becomes B, and B becomes A."""
         return Session(
-            self.sides[::-1], self.views[::-1], self.marked[::-1], together=self.together
+            self.sides[::-1],
+            self.views[::-1],
+            self.marked[::-1],
+            together=self.together,
+            bookmarks=swapped(self.bookmarks),
         )
 
     def realigned(self, diff: Diff) -> Session:
         """Both sides count from the steps that the diff compares."""
-        return replace(start(aligned(self.sides, diff)), together=self.together)
+        now = start(aligned(self.sides, diff))
+        return replace(now, together=self.together, bookmarks=self.bookmarks)
 
 
 def start(sides: tuple[Side, ...]) -> Session:
