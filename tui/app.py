@@ -28,6 +28,7 @@ from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
 from fusetui.tui.marking import Marking
 from fusetui.tui.pane import Pane
+from fusetui.tui.ranging import Ranging
 from fusetui.tui.screens import Page, key_lines
 from fusetui.tui.session import Hits, Session, start
 from fusetui.tui.timeline import Timeline
@@ -57,7 +58,7 @@ class Options:
         return ASCII if self.ascii_only else UNICODE
 
 
-class FusetuiApp(Marking):
+class FusetuiApp(Marking, Ranging):
     """Four pages over one session: timeline, op tree, kernels, diff."""
 
     TITLE = "fusetui"
@@ -170,12 +171,13 @@ class FusetuiApp(Marking):
 
     def action_clear(self) -> None:
         self._change(self._session.cleared())
+        self._hint()
 
     def _change(self, session: Session, index: int | None = None) -> None:
         self._session = session
         if session.sides:
             active = self._active if index is None else index
-            self.query_one(TimelinePage).show(session.views, active, session.marked)
+            self.query_one(TimelinePage).show(session, active)
 
     # Pages
 
@@ -189,12 +191,12 @@ class FusetuiApp(Marking):
         for page in self.query("#body > *"):
             page.display = page.id == mode
         self._open(mode, index)
-        self._say("hints", joined(HINTS[mode], self.size.width - 2, "  "))
+        self._hint()
 
     def _open(self, mode: str, index: int) -> None:
         now = self._session
         if mode == "timeline":
-            self.query_one(TimelinePage).open(now.views, index, now.marked)
+            self.query_one(TimelinePage).open(now, index)
         elif mode == "tree":
             self.query_one(TreePage).open(now.sides[index], index, now.views[index].selected)
         elif mode == "kernels":
@@ -249,7 +251,7 @@ class FusetuiApp(Marking):
     def on_resize(self) -> None:
         if self._session.sides:
             self._headline()
-            self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+            self._hint()
 
     def action_swap(self) -> None:
         """A becomes B, and B becomes A."""
@@ -265,6 +267,9 @@ class FusetuiApp(Marking):
 
     def action_details(self) -> None:
         if not self._session.sides:
+            return
+        if page := self._range_page():
+            self.push_screen(page)
             return
         index = self._active
         side, row = self._session.sides[index], self._session.views[index].selected
@@ -310,6 +315,10 @@ class FusetuiApp(Marking):
         ]
         self.query_one("#head").styles.height = len(lines)
         self.query_one("#head", Pane).say(lines)
+
+    def _hint(self) -> None:
+        """The keys of the page that is in front."""
+        self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
 
     def _say(self, pane: str, text: str) -> None:
         self.query_one(f"#{pane}", Pane).say([Said(" " + text)])

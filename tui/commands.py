@@ -71,9 +71,10 @@ TIMELINE: tuple[Entry, ...] = (
     ("fold", "Fold the lane", "space", "fold", "one line, some lines, all lines"),
     ("undo", "Undo the movement", "u", "app.undo", "back to the view before"),
     ("redo", "Redo the movement", "ctrl+r", "app.redo", "forward again"),
+    ("range", "Range of time", "v", "app.range", "from here; v again: to there"),
     ("mark", "Set a mark", "m", "app.mark", "then a letter: this window and selection"),
     ("to-mark", "Go to a mark", "apostrophe", "app.to_mark", "then its letter"),
-    ("deselect", "Clear the selection", "escape", "app.clear", "and the highlights"),
+    ("deselect", "Clear the selection", "escape", "app.clear", "the range first"),
 )
 APP: tuple[Entry, ...] = (
     ("timeline", "Timeline", "1", "show('timeline')", "lanes of CPU threads and GPU streams"),
@@ -83,7 +84,7 @@ APP: tuple[Entry, ...] = (
     ("search", "Search", "slash", "search", "names that contain a text"),
     ("next-hit", "Next hit", "n", "hit(1)", "of the search, in order of time"),
     ("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
-    ("details", "All details", "i", "details", "the whole name and every arg"),
+    ("details", "All details", "i", "details", "of the slice, or of the range"),
     ("copy", "Copy", "y", "copy", "full name; start and time of a slice"),
     ("choose", "Other traces", "o", "choose", "the other variants or ranks that were named"),
     ("link", "Together or apart", "b", "link", "whether both traces move at once"),
@@ -150,6 +151,7 @@ HINTS = {
         "2 tree",
         "3 kernels",
         "4 diff",
+        "v range",
         "y copy",
         "m/' mark",
         "q quit",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,6 +12,9 @@ from fusetui.tui.copying import slice_text
 from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.pane import Pane
+from fusetui.tui.range_lines import range_lines
+from fusetui.tui.ranges import Range
+from fusetui.tui.session import Session
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.view import Side, View
 
@@ -30,6 +33,7 @@ class TimelinePage(Vertical):
         ]
         self._details = Pane(name="details")
         self._active = 0
+        self._range: Range | None = None
 
     def compose(self) -> ComposeResult:
         yield from self.timelines
@@ -44,14 +48,16 @@ class TimelinePage(Vertical):
         if event.widget in self.timelines:
             self._active = self.timelines.index(event.widget)
 
-    def show(self, views: Sequence[View], active: int, marked: Sequence[Collection[int]]) -> None:
-        for timeline, view, marks in zip(self.timelines, views, marked, strict=True):
-            timeline.show(view, marks)
+    def show(self, session: Session, active: int) -> None:
+        """Another state; `active`: the side whose details are shown."""
+        self._range = session.time_range
+        for index, timeline in enumerate(self.timelines):
+            timeline.show(session.views[index], session.marked[index], session.span(index))
         self.describe(active)
 
-    def open(self, views: Sequence[View], active: int, marked: Sequence[Collection[int]]) -> None:
+    def open(self, session: Session, active: int) -> None:
         """The page comes to the front."""
-        self.show(views, active, marked)
+        self.show(session, active)
         self.focus_timeline(active)
 
     def show_sides(self, sides: Sequence[Side], views: Sequence[View]) -> None:
@@ -66,12 +72,17 @@ class TimelinePage(Vertical):
         return slice_text(timeline.side, row) if row >= 0 else ""
 
     def describe(self, active: int) -> None:
-        """The details of the row selected on one side."""
+        """The figures of the range of one side, else the details of its selected row."""
         timeline = self.timelines[active]
         width, height = self._details.size.width, details_height(self.size.height)
         if not width:  # not laid out yet; a resize follows
             return
         rule = Said(self._glyphs.rule * width, "rule")
+        found = self._range
+        if found and found.ended and found.side == active:
+            lines = range_lines(timeline.side, found, width, height - 1, self._glyphs)
+            self._details.say([rule, *lines])
+            return
         row = timeline.view.selected
         if row < 0:
             self._details.say([rule, Said(NOTHING)])
