@@ -17,6 +17,8 @@ from textual.worker import get_current_worker
 from fusetui.trace.format import count, joined, printable
 from fusetui.trace.search import find
 from fusetui.tui.chooser import Choice, Chooser
+from fusetui.tui.command_box import CommandBox
+from fusetui.tui.commanding import Commanding
 from fusetui.tui.commands import COMMANDS, HINTS, commands_of
 from fusetui.tui.copying import Copies, what_was_copied
 from fusetui.tui.details import Said, all_details
@@ -26,7 +28,6 @@ from fusetui.tui.headings import heading
 from fusetui.tui.letter_prompt import LetterPrompt
 from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
-from fusetui.tui.marking import Marking
 from fusetui.tui.pane import Pane
 from fusetui.tui.ranging import Ranging
 from fusetui.tui.screens import Page, key_lines
@@ -58,7 +59,7 @@ class Options:
         return ASCII if self.ascii_only else UNICODE
 
 
-class FusetuiApp(Marking, Ranging):
+class FusetuiApp(Commanding, Ranging):
     """Four pages over one session: timeline, op tree, kernels, diff."""
 
     TITLE = "fusetui"
@@ -75,18 +76,21 @@ class FusetuiApp(Marking, Ranging):
         self._session = Session()
         self._mode = "timeline"
         self._paths = options.paths[: options.opened]
+        self._opened: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
         yield Container(id="body")
         yield SearchBox(placeholder="search names", id="search")
+        yield CommandBox()
         yield Pane(name="hints")
         yield LetterPrompt()
 
     # Loading
 
     def on_mount(self) -> None:
-        self.query_one(SearchBox).display = self.query_one(LetterPrompt).display = False
+        for line in (SearchBox, CommandBox, LetterPrompt):
+            self.query_one(line).display = False
         if self._paths:
             self._read()
         else:
@@ -112,7 +116,17 @@ class FusetuiApp(Marking, Ranging):
         self._say("head", f"reading {printable(message.path)}  {bar}  {message.total / 1e6:.0f} MB")
 
     def on_failed(self, message: Failed) -> None:
-        self.exit(2, message=message.sentence)
+        """What is open stays open; with nothing open there is nothing to show."""
+        if not self._session.sides:
+            self.exit(2, message=message.sentence)
+            return
+        self._paths = self._opened
+        self._headline()
+        self._say("hints", printable(message.sentence))
+
+    def _open_paths(self, paths: Sequence[str]) -> None:
+        self._paths = tuple(paths)
+        self._read()
 
     def action_choose(self) -> None:
         """Another of the traces that were named: alone, or beside the one that is open."""
@@ -127,7 +141,8 @@ class FusetuiApp(Marking, Ranging):
             self.exit(0)
 
     async def on_loaded(self, message: Loaded) -> None:
-        self._session = now = start(message.sides)
+        self._session, self._opened = start(message.sides), self._paths
+        now = self._session
         glyphs, body = self._options.glyphs, self.query_one("#body")
         await body.remove_children()
         timelines = TimelinePage(now.sides, now.views, glyphs)

@@ -86,10 +86,12 @@ APP: tuple[Entry, ...] = (
     ("previous-hit", "Previous hit", "N", "hit(-1)", "of the search"),
     ("details", "All details", "i", "details", "of the slice, or of the range"),
     ("copy", "Copy", "y", "copy", "full name; start and time of a slice"),
+    ("command", "Command", "colon", "command", "goto, step, mark, open, diff, q"),
     ("choose", "Other traces", "o", "choose", "the other variants or ranks that were named"),
     ("link", "Together or apart", "b", "link", "whether both traces move at once"),
     ("swap", "Swap the sides", "x", "swap", "A becomes B"),
     ("help", "Keys", "question_mark", "help", "this page"),
+    ("suspend", "Suspend", "ctrl+z", "suspend_process", "back to the shell; fg returns"),
     ("quit", "Quit", "q", "close", "close what is open, else quit"),
 )
 
@@ -109,6 +111,7 @@ SYMBOLS = {
     "minus": "-",
     "full_stop": ".",
     "comma": ",",
+    "colon": ":",
     "apostrophe": "'",
     "right_square_bracket": "]",
     "left_square_bracket": "[",
@@ -154,6 +157,7 @@ HINTS = {
         "v range",
         "y copy",
         "m/' mark",
+        ": command",
         "q quit",
     ),
     "tree": (
