@@ -81,9 +81,9 @@ class FusetuiApp(Commanding, Ranging):
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
         yield Container(id="body")
+        yield Pane(name="hints")
         yield SearchBox(placeholder="search names", id="search")
         yield CommandBox()
-        yield Pane(name="hints")
         yield LetterPrompt()
 
     # Loading
@@ -91,6 +91,7 @@ class FusetuiApp(Commanding, Ranging):
     def on_mount(self) -> None:
         for line in (SearchBox, CommandBox, LetterPrompt):
             self.query_one(line).display = False
+        self.app_resume_signal.subscribe(self, self._repaint)
         if self._paths:
             self._read()
         else:
@@ -334,6 +335,10 @@ class FusetuiApp(Commanding, Ranging):
     def _hint(self) -> None:
         """The keys of the page that is in front."""
         self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+
+    def _repaint(self, _: object) -> None:
+        """After Ctrl+z the terminal shows nothing of what was drawn before."""
+        self.screen.refresh()
 
     def _say(self, pane: str, text: str) -> None:
         self.query_one(f"#{pane}", Pane).say([Said(" " + text)])

@@ -66,7 +66,7 @@ def parse(line: str) -> Command:
     if verb in PARSERS:
         return PARSERS[verb](rest.strip())
     word = clip(printable(verb), LONGEST)
-    return Wrong(f"{word or 'nothing'} is no command; there are {', '.join(EXAMPLES)}")
+    return Wrong(f"{word or 'nothing'} is no command: {', '.join(VERBS)}")
 
 
 def parse_time(text: str) -> int | None:
@@ -76,7 +76,7 @@ def parse_time(text: str) -> int | None:
         return None
     sign, whole, fraction, unit = found.groups()
     digits = (fraction or "").ljust(FRACTION, "0")
-    ns = int(whole) * NS[unit] + int(digits) * NS[unit] // 10**FRACTION
+    ns: int = int(whole) * NS[unit] + int(digits) * NS[unit] // 10**FRACTION
     return -ns if sign else ns
 
 

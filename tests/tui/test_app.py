@@ -35,6 +35,12 @@ async def test_search_goes_through_the_hits(path: str) -> None:
         assert "4 of 4: linear" in screen(app)
 
 
+async def test_what_is_searched_for_is_seen_while_it_is_typed(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"gel")
+        assert screen(app).splitlines()[-1].strip() == "gel"
+
+
 async def test_a_search_without_a_hit_says_so(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"nowhere", "enter")
