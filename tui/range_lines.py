@@ -28,11 +28,11 @@ ALL = (Column("ns inside", 16), *FEW[1:])
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines: length, GPU time, streams, and what took most of the time."""
     figures = _figures(side.trace, found.begin, found.end)
-    names = figures.names[: max(0, height - 3)]
+    names = figures.names[:height]
     rows = [[duration(n.ns), *_cells(figures, i)] for i, n in enumerate(names)]
     lines = [
-        Said(joined(_facts(figures, side.origin), width), "title"),
-        Said(_few_streams(figures, width)),
+        Said(joined([*_facts(figures), _place(figures, side.origin)], width), "title"),
+        *([Said(_few_streams(figures, width))] if figures.devices else []),
         Said(heading(_titled(FEW, figures), width)),
         *(Said(" " + "".join(fit(FEW, row, width - 1)), "name") for row in rows),
     ]
@@ -45,7 +45,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     begin, end = found.begin - side.origin, found.end - side.origin
     whole = figures.span_ns * figures.devices
     lines = [
-        Said("  ".join(_facts(figures, side.origin)), "title"),
+        Said("  ".join(_facts(figures)), "title"),
         Said(""),
         Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "name"),
     ]
@@ -67,12 +67,18 @@ def _figures(trace: Trace, begin: int, end: int) -> WindowFigures:
     return window_figures(trace, begin, end)
 
 
-def _facts(figures: WindowFigures, origin: int) -> list[str]:
+def _facts(figures: WindowFigures) -> list[str]:
     """In the order of what a person wants to know first."""
+    facts = [f"range {duration(figures.span_ns)}", _busy(figures)]
+    starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
+    return [*facts, starting] if figures.devices else facts
+
+
+def _place(figures: WindowFigures, origin: int) -> str:
+    """Where the range lies, with the digits that tell its two ends apart."""
     step = max(1, figures.span_ns // 100)
     begin, end = (tick_text(t - origin, step) for t in (figures.begin_ns, figures.end_ns))
-    starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
-    return [f"range {duration(figures.span_ns)}", _busy(figures), starting, f"{begin} to {end}"]
+    return f"{begin} to {end}"
 
 
 def _busy(figures: WindowFigures) -> str:
