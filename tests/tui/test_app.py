@@ -201,7 +201,11 @@ async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, ob
     async with opened([str(file)], (80, 24)) as (app, pilot):
         await pilot.press(*"jJkwzGfu i", "escape", ".", ",", "]", "[")
         for page in ("2", "3", "4"):
-            await pilot.press(page, "j", "space", "enter")
+            await pilot.press(page, "j", "y", "space", "enter")
+        await pilot.press(
+            "1", "v", "j", "v", "i", "escape", "y", *"ma", "apostrophe", "a", "escape"
+        )
+        await pilot.press("colon", *"goto 5us", "enter", "colon", *"step 1", "enter")
         await pilot.press("1", "slash", *"1", "enter", "n", "N", "escape")
         assert app.is_running
         assert "\x1b" not in screen(app)
