@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import work
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
@@ -17,14 +17,19 @@ from textual.worker import get_current_worker
 from fusetui.trace.format import count, joined, printable
 from fusetui.trace.search import find
 from fusetui.tui.chooser import Choice, Chooser
+from fusetui.tui.command_box import CommandBox
+from fusetui.tui.commanding import Commanding
 from fusetui.tui.commands import COMMANDS, HINTS, commands_of
+from fusetui.tui.copying import Copies, what_was_copied
 from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
 from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
 from fusetui.tui.headings import heading
+from fusetui.tui.letter_prompt import LetterPrompt
 from fusetui.tui.list_pages import KernelsPage, Show, TreePage
 from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
 from fusetui.tui.pane import Pane
+from fusetui.tui.ranging import Ranging
 from fusetui.tui.screens import Page, key_lines
 from fusetui.tui.session import Hits, Session, start
 from fusetui.tui.timeline import Timeline
@@ -54,7 +59,7 @@ class Options:
         return ASCII if self.ascii_only else UNICODE
 
 
-class FusetuiApp(App[int]):
+class FusetuiApp(Commanding, Ranging):
     """Four pages over one session: timeline, op tree, kernels, diff."""
 
     TITLE = "fusetui"
@@ -71,17 +76,22 @@ class FusetuiApp(App[int]):
         self._session = Session()
         self._mode = "timeline"
         self._paths = options.paths[: options.opened]
+        self._opened: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
         yield Container(id="body")
-        yield SearchBox(placeholder="search names", id="search")
         yield Pane(name="hints")
+        yield SearchBox(placeholder="search names", id="search")
+        yield CommandBox()
+        yield LetterPrompt()
 
     # Loading
 
     def on_mount(self) -> None:
-        self.query_one(SearchBox).display = False
+        for line in (SearchBox, CommandBox, LetterPrompt):
+            self.query_one(line).display = False
+        self.app_resume_signal.subscribe(self, self._repaint)
         if self._paths:
             self._read()
         else:
@@ -107,7 +117,17 @@ class FusetuiApp(App[int]):
         self._say("head", f"reading {printable(message.path)}  {bar}  {message.total / 1e6:.0f} MB")
 
     def on_failed(self, message: Failed) -> None:
-        self.exit(2, message=message.sentence)
+        """What is open stays open; with nothing open there is nothing to show."""
+        if not self._session.sides:
+            self.exit(2, message=message.sentence)
+            return
+        self._paths = self._opened
+        self._headline()
+        self._say("hints", printable(message.sentence))
+
+    def _open_paths(self, paths: Sequence[str]) -> None:
+        self._paths = tuple(paths)
+        self._read()
 
     def action_choose(self) -> None:
         """Another of the traces that were named: alone, or beside the one that is open."""
@@ -122,7 +142,8 @@ class FusetuiApp(App[int]):
             self.exit(0)
 
     async def on_loaded(self, message: Loaded) -> None:
-        self._session = now = start(message.sides)
+        self._session, self._opened = start(message.sides), self._paths
+        now = self._session
         glyphs, body = self._options.glyphs, self.query_one("#body")
         await body.remove_children()
         timelines = TimelinePage(now.sides, now.views, glyphs)
@@ -166,22 +187,17 @@ class FusetuiApp(App[int]):
 
     def action_clear(self) -> None:
         self._change(self._session.cleared())
+        self._hint()
 
     def _change(self, session: Session, index: int | None = None) -> None:
-        """Another state; `index`: the side whose details are shown (default: the active one)."""
         self._session = session
         if session.sides:
             active = self._active if index is None else index
-            self.query_one(TimelinePage).show(session.views, active, session.marked)
+            self.query_one(TimelinePage).show(session, active)
 
     # Pages
 
-    @property
-    def _active(self) -> int:
-        return self.query_one(TimelinePage).active
-
     def action_show(self, mode: str) -> None:
-        """Bring a page to the front, at the slice that is selected."""
         if not self._session.sides:
             return
         if mode == "diff" and len(self._session.sides) < 2:
@@ -191,12 +207,12 @@ class FusetuiApp(App[int]):
         for page in self.query("#body > *"):
             page.display = page.id == mode
         self._open(mode, index)
-        self._say("hints", joined(HINTS[mode], self.size.width - 2, "  "))
+        self._hint()
 
     def _open(self, mode: str, index: int) -> None:
         now = self._session
         if mode == "timeline":
-            self.query_one(TimelinePage).open(now.views, index, now.marked)
+            self.query_one(TimelinePage).open(now, index)
         elif mode == "tree":
             self.query_one(TreePage).open(now.sides[index], index, now.views[index].selected)
         elif mode == "kernels":
@@ -242,9 +258,7 @@ class FusetuiApp(App[int]):
     def _show_hit(self, hits: Hits) -> None:
         if not len(hits.rows):
             return
-        self._change(self._session.hit(hits), hits.side)
-        self.query_one(TimelinePage).focus_timeline(hits.side)
-        self.action_show("timeline")
+        self._bring(self._session.hit(hits), hits.side)
         place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
         self._say("hints", f"{place}: {printable(hits.what)}   n next  N previous")
 
@@ -253,7 +267,7 @@ class FusetuiApp(App[int]):
     def on_resize(self) -> None:
         if self._session.sides:
             self._headline()
-            self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+            self._hint()
 
     def action_swap(self) -> None:
         """A becomes B, and B becomes A."""
@@ -270,12 +284,24 @@ class FusetuiApp(App[int]):
     def action_details(self) -> None:
         if not self._session.sides:
             return
+        if page := self._range_page():
+            self.push_screen(page)
+            return
         index = self._active
         side, row = self._session.sides[index], self._session.views[index].selected
         if row >= 0:
             width = self.size.width * 9 // 10 - 4
             lines = all_details(side.trace, row, width, self._options.glyphs)
             self.push_screen(Page("everything about this slice; Esc closes", lines))
+
+    def action_copy(self) -> None:
+        """What the cursor is on, for the clipboard of the terminal (OSC 52)."""
+        if self._session.sides:
+            page = self.query_one(f"#{self._mode}")
+            text = page.copied() if isinstance(page, Copies) else ""
+            if text:
+                self.copy_to_clipboard(text)
+            self._say("hints", what_was_copied(text))
 
     def action_help(self) -> None:
         self.push_screen(Page("keys; Esc closes", key_lines()))
@@ -305,6 +331,14 @@ class FusetuiApp(App[int]):
         ]
         self.query_one("#head").styles.height = len(lines)
         self.query_one("#head", Pane).say(lines)
+
+    def _hint(self) -> None:
+        """The keys of the page that is in front."""
+        self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+
+    def _repaint(self, _: object) -> None:
+        """After Ctrl+z the terminal shows nothing of what was drawn before."""
+        self.screen.refresh()
 
     def _say(self, pane: str, text: str) -> None:
         self.query_one(f"#{pane}", Pane).say([Said(" " + text)])

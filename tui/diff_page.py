@@ -18,6 +18,7 @@ from fusetui.trace.diff.text import answer, totals
 from fusetui.trace.format import duration
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit, heading
+from fusetui.tui.copying import names_text
 from fusetui.tui.details import Said, flow
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import narrow
@@ -99,6 +100,10 @@ class DiffPage(Vertical):
         self.show_windows(views)
         self._list.focus()
 
+    def copied(self) -> str:
+        """The full names behind the line under the cursor, those of A first."""
+        return names_text(names_of(self._lines[self._list.cursor])) if self._lines else ""
+
     def on_row_list_highlighted(self) -> None:
         self._describe()
 
@@ -166,6 +171,12 @@ def pair_of(line: Line) -> Pair:
         [row for found in line.rows for row in found.a_rows],
         [row for found in line.rows for row in found.b_rows],
     )
+
+
+def names_of(line: Line) -> Sequence[str]:
+    """The names of A, then of B; what the line says where there are none."""
+    a = [name for found in line.rows for name in found.a]
+    return [*a, *(name for found in line.rows for name in found.b)] or [line.what]
 
 
 def both_names(line: Line) -> list[Said]:

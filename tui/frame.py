@@ -13,6 +13,7 @@ from fusetui.trace.raster import cells, edges
 from fusetui.tui.draw import Names, Span, draw
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import kind_of, label_of
+from fusetui.tui.ranges import Span as TimeSpan
 from fusetui.tui.ruler import ticks
 from fusetui.tui.view import Place, Side, View, times
 
@@ -76,7 +77,11 @@ def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
 
 def columns(side: Side, view: View, row: int, width: int) -> range:
     """The cells that a row touches, empty when it is out of sight."""
-    begin, end = times(side, row)
+    return cells_of(view, *times(side, row), width)
+
+
+def cells_of(view: View, begin: int, end: int, width: int) -> range:
+    """The cells that a stretch of time (ns from the origin) touches."""
     if end <= view.begin or begin >= view.end:
         return range(0)
     first = max(0, (begin - view.begin) * width // view.span)
@@ -105,19 +110,32 @@ def window_columns(side: Side, view: View, width: int) -> range:
 
 def window_bar(shown: range, width: int, glyphs: Glyphs) -> str:
     """`├──────┤` beneath the minimap."""
-    left, middle, right = glyphs.window
-    inner = len(shown) - 2
-    text = left + middle * inner + right if inner >= 0 else middle * len(shown)
-    return (" " * shown.start + text).ljust(width)
+    return (" " * shown.start + _bar(len(shown), glyphs)).ljust(width)
 
 
-def ruler(view: View, width: int) -> str:
-    """Times at round places, none cut off."""
+def ruler(view: View, width: int, chosen: TimeSpan | None, glyphs: Glyphs) -> tuple[str, range]:
+    """Times at round places, none cut off, over a bar `├───┤` where a range of time is chosen.
+
+    Also the cells of that bar.
+    """
     text = [" "] * width
+    cells = cells_of(view, *chosen, width) if chosen else range(0)
+    if chosen and cells:
+        whole = (chosen[0] >= view.begin, chosen[1] <= view.end)
+        text[cells.start : cells.stop] = _bar(len(cells), glyphs, *whole)
     for column, label in ticks(view.begin, view.end, width):
-        if column + len(label) < width:
-            text[column : column + len(label)] = label
-    return "".join(text)
+        taken = range(column, column + len(label) + 1)
+        if taken[-1] < width and not (cells and (cells[0] in taken or cells[-1] in taken)):
+            text[column : taken[-1]] = label
+    return "".join(text), cells
+
+
+def _bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
+    """`├───┤`, without the ends that it has elsewhere."""
+    left, middle, right = glyphs.window
+    if width == 1:
+        return middle
+    return (left if begins else middle) + middle * (width - 2) + (right if ends else middle)
 
 
 def _on_line(place: Place, row: int) -> bool:

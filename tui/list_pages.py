@@ -12,13 +12,23 @@ from textual.message import Message
 
 from fusetui.trace.columns import Trace
 from fusetui.tui.cells import heading
+from fusetui.tui.copying import names_text
 from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kernel_rows import Table, table_of
 from fusetui.tui.pane import Pane
 from fusetui.tui.rowlist import Cell, RowList
 from fusetui.tui.session import Hits
-from fusetui.tui.tree import COLUMNS, OpTree, format_node, node_of, op_tree, open_to, visible
+from fusetui.tui.tree import (
+    COLUMNS,
+    OpTree,
+    format_node,
+    name_of_node,
+    node_of,
+    op_tree,
+    open_to,
+    visible,
+)
 from fusetui.tui.view import Side
 
 
@@ -58,6 +68,11 @@ class KernelsPage(Vertical):
             )
         self._list.focus()
         self.call_after_refresh(self._describe)
+
+    def copied(self) -> str:
+        """The full name of the kernel under the cursor."""
+        entries = self._table.entries
+        return names_text([entries[self._list.cursor].name]) if entries else ""
 
     def on_row_list_highlighted(self) -> None:
         self._describe()
@@ -118,6 +133,12 @@ class TreePage(Vertical):
         if node >= 0:
             self._list.move_to(int(np.searchsorted(self._shown, node)))
         self._list.focus()
+
+    def copied(self) -> str:
+        """The full name of the op under the cursor, or the label of the thread."""
+        if self._tree is None or not len(self._shown):
+            return ""
+        return names_text([name_of_node(self._tree, int(self._shown[self._list.cursor]))])
 
     def action_fold(self, direction: int) -> None:
         """Open or close the node under the cursor; closing a leaf goes to what is around it."""

@@ -48,6 +48,20 @@ def go(side: Side, view: View, time: int) -> View:
     return _within(side, view, time - view.span // 2, view.span)
 
 
+def at_time(side: Side, view: View, time: int) -> View:
+    """`time` in the middle; from the whole trace: of a window that is a tenth of it."""
+    whole = side.end - side.begin
+    span = view.span if view.span < whole else max(MIN_SPAN_NS, whole // 10)
+    return _within(side, view, time - span // 2, span)
+
+
+def over(side: Side, view: View, begin: int, end: int) -> View:
+    """A window over this stretch of time, with a little around it."""
+    margin = (end - begin) // 20
+    span = max(MIN_SPAN_NS, min(end - begin + 2 * margin, side.end - side.begin))
+    return _within(side, view, begin - margin, span)
+
+
 def select(side: Side, view: View, row: int) -> View:
     """Select a row; the window moves only when the row would be out of sight."""
     if row < 0:

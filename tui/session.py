@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.diff.model import Diff
+from fusetui.tui import bookmarks, ranges
+from fusetui.tui.bookmarks import Bookmarks
 from fusetui.tui.moves import deselect, select
+from fusetui.tui.ranges import Range, Span
 from fusetui.tui.sides import Views, aligned, first_views
 from fusetui.tui.view import Side, View
 
@@ -54,6 +57,8 @@ class Session:
     future: tuple[Views, ...] = ()
     hits: Hits | None = None
     together: bool = True  # two windows move at once
+    bookmarks: Bookmarks = field(default_factory=dict)
+    time_range: Range | None = None
 
     def go(self, views: Views) -> Session:
         """Other views, with a way back."""
@@ -87,7 +92,9 @@ class Session:
         return replace(self, views=self.future[0], past=past, future=self.future[1:])
 
     def cleared(self) -> Session:
-        """Nothing selected and nothing marked, on any side."""
+        """Without the range; if there is none, nothing selected and marked on any side."""
+        if self.time_range:
+            return replace(self, time_range=None)
         views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
         return replace(self.go(views), marked=_no_marks(self.sides))
 
@@ -103,15 +110,43 @@ class Session:
         """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
+    def with_bookmark(self, letter: str, index: int) -> Session:
+        """A letter for what one side shows now."""
+        mark = bookmarks.bookmark(index, self.sides[index], self.views[index])
+        return replace(self, bookmarks={**self.bookmarks, letter: mark})
+
+    def at_bookmark(self, letter: str) -> Session:
+        """The side of a mark as it was then."""
+        mark = self.bookmarks[letter]
+        view = bookmarks.recalled(mark, self.sides[mark.side], self.views[mark.side])
+        return self.moved(mark.side, view)
+
+    def ranged(self, index: int) -> Session:
+        """A range of time started or ended on one side."""
+        found = ranges.pressed(self.time_range, index, self.sides[index], self.views[index])
+        return replace(self, time_range=found)
+
+    def span(self, index: int) -> Span | None:
+        """What one side shows of the range of time."""
+        return ranges.span_of(self.time_range, index, self.sides[index], self.views[index])
+
     def swapped(self) -> Session:
         """A becomes B, and B becomes A."""
         return Session(
-            self.sides[::-1], self.views[::-1], self.marked[::-1], together=self.together
+            self.sides[::-1],
+            self.views[::-1],
+            self.marked[::-1],
+            together=self.together,
+            bookmarks=bookmarks.swapped(self.bookmarks),
+            time_range=ranges.swapped(self.time_range),
         )
 
     def realigned(self, diff: Diff) -> Session:
         """Both sides count from the steps that the diff compares."""
-        return replace(start(aligned(self.sides, diff)), together=self.together)
+        now = start(aligned(self.sides, diff))
+        return replace(
+            now, together=self.together, bookmarks=self.bookmarks, time_range=self.time_range
+        )
 
 
 def start(sides: tuple[Side, ...]) -> Session:

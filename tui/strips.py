@@ -38,6 +38,15 @@ def minimap_segments(text: str, window: range) -> list[Segment]:
     ]
 
 
+def ruler_segments(text: str, chosen: range) -> list[Segment]:
+    """The ticks, the range of time that is chosen brighter."""
+    return [
+        Segment(text[: chosen.start], palette.DIM),
+        Segment(text[chosen.start : chosen.stop], palette.WINDOW),
+        Segment(text[chosen.stop :], palette.DIM),
+    ]
+
+
 def lane_segments(spans: Sequence[Span]) -> list[Segment]:
     """Neighbouring blocks alternate between two tints, so that their border shows."""
     segments: list[Segment] = []

@@ -27,6 +27,7 @@ from fusetui.tui.frame import (
 )
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.moves import MOVES, go, select
+from fusetui.tui.ranges import Span
 from fusetui.tui.strips import (
     gutter_text,
     heading,
@@ -34,6 +35,7 @@ from fusetui.tui.strips import (
     lane_segments,
     minimap_segments,
     plain,
+    ruler_segments,
 )
 from fusetui.tui.view import Place, Side, View, index_of, places
 from fusetui.tui.writer import writer_is_behind
@@ -74,6 +76,7 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         self.side = side
         self.view = view
         self.marked: Collection[int] = ()
+        self.chosen: Span | None = None
         self._glyphs = glyphs
         self._names = names_of(side)
         self._busy = busy_of(side)
@@ -89,8 +92,17 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         head = 2 if height < SMALL else 3
         return Division(head, gutter, max(1, width - gutter), max(0, height - head))
 
-    def show(self, view: View, marked: Collection[int] | None = None) -> None:
-        """Draw another view; only two lines when nothing but the selection moved."""
+    def show(
+        self, view: View, marked: Collection[int] | None = None, chosen: Span | None = None
+    ) -> None:
+        """Draw another view; only two lines when nothing but the selection moved.
+
+        `marked`: rows that stand out (default: the same as before). `chosen`: the range of time
+        that the ruler shows.
+        """
+        if chosen != self.chosen:
+            self.chosen = chosen
+            self._redraw_line(self.division.head - 1)
         before, self.view = self.view, view
         shown, self._places = self._places, places(self.side, view)
         if marked is not None and marked != self.marked:
@@ -185,8 +197,11 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         index = index_of(self.side, self._places, row) if row >= 0 else -1
         y = index - self._top + self.division.head
         if index >= 0 and self.division.head <= y < self.size.height:
-            self._strips.pop(y, None)
-            self.refresh(Region(0, y, self.size.width, 1))
+            self._redraw_line(y)
+
+    def _redraw_line(self, y: int) -> None:
+        self._strips.pop(y, None)
+        self.refresh(Region(0, y, self.size.width, 1))
 
     def _line(self, y: int) -> Strip:
         division = self.division
@@ -197,7 +212,8 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
             text = minimap(self.side, self._busy, division.width, self._glyphs)
             return self._labelled(self._busy.label, minimap_segments(text, window))
         if y == division.head - 1:
-            return self._labelled("", [plain(ruler(self.view, division.width))])
+            text, cells = ruler(self.view, division.width, self.chosen, self._glyphs)
+            return self._labelled("", ruler_segments(text, cells))
         return self._labelled("", [plain(window_bar(window, division.width, self._glyphs))])
 
     def _lane_strip(self, index: int) -> Strip:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
+from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from fusetui.tui.copying import slice_text
 from fusetui.tui.details import Said, details, details_height
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.pane import Pane
+from fusetui.tui.range_lines import range_lines
+from fusetui.tui.ranges import Range
+from fusetui.tui.session import Session
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.view import Side, View
 
@@ -27,6 +32,8 @@ class TimelinePage(Vertical):
             for n, (side, view) in enumerate(zip(sides, views, strict=True))
         ]
         self._details = Pane(name="details")
+        self._active = 0
+        self._range: Range | None = None
 
     def compose(self) -> ComposeResult:
         yield from self.timelines
@@ -34,18 +41,23 @@ class TimelinePage(Vertical):
 
     @property
     def active(self) -> int:
-        """The timeline that has the focus, else the first."""
-        focused = [n for n, timeline in enumerate(self.timelines) if timeline.has_focus]
-        return focused[0] if focused else 0
+        """The timeline that had the focus last."""
+        return self._active
 
-    def show(self, views: Sequence[View], active: int, marked: Sequence[Collection[int]]) -> None:
-        for timeline, view, marks in zip(self.timelines, views, marked, strict=True):
-            timeline.show(view, marks)
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget in self.timelines:
+            self._active = self.timelines.index(event.widget)
+
+    def show(self, session: Session, active: int) -> None:
+        """Another state; `active`: the side whose details are shown."""
+        self._range = session.time_range
+        for index, timeline in enumerate(self.timelines):
+            timeline.show(session.views[index], session.marked[index], session.span(index))
         self.describe(active)
 
-    def open(self, views: Sequence[View], active: int, marked: Sequence[Collection[int]]) -> None:
+    def open(self, session: Session, active: int) -> None:
         """The page comes to the front."""
-        self.show(views, active, marked)
+        self.show(session, active)
         self.focus_timeline(active)
 
     def show_sides(self, sides: Sequence[Side], views: Sequence[View]) -> None:
@@ -53,13 +65,24 @@ class TimelinePage(Vertical):
             timeline.show_side(side, view)
         self.describe(self.active)
 
+    def copied(self) -> str:
+        """The selected slice of the active timeline: name, start, duration."""
+        timeline = self.timelines[self.active]
+        row = timeline.view.selected
+        return slice_text(timeline.side, row) if row >= 0 else ""
+
     def describe(self, active: int) -> None:
-        """The details of the row selected on one side."""
+        """The figures of the range of one side, else the details of its selected row."""
         timeline = self.timelines[active]
         width, height = self._details.size.width, details_height(self.size.height)
         if not width:  # not laid out yet; a resize follows
             return
         rule = Said(self._glyphs.rule * width, "rule")
+        found = self._range
+        if found and found.ended and found.side == active:
+            lines = range_lines(timeline.side, found, width, height - 1, self._glyphs)
+            self._details.say([rule, *lines])
+            return
         row = timeline.view.selected
         if row < 0:
             self._details.say([rule, Said(NOTHING)])
@@ -72,4 +95,5 @@ class TimelinePage(Vertical):
         self.call_after_refresh(self.describe, self.active)
 
     def focus_timeline(self, index: int) -> None:
+        self._active = index
         self.timelines[index].focus()

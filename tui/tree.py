@@ -98,6 +98,12 @@ def node_of(tree: OpTree, row: int) -> int:
     return int(found[0]) if len(found) else -1
 
 
+def name_of_node(tree: OpTree, node: int) -> str:
+    """The full name of an op as the trace has it, or the label of a thread."""
+    row = int(tree.row[node])
+    return tree.trace.name_of(row) if row >= 0 else tree.trace.tracks[int(tree.track[node])].label
+
+
 def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: int) -> list[Cell]:
     """One line of the tree."""
     row = int(tree.row[node])

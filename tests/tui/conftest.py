@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,15 @@ def _slice(
 def mlp(trace_of: Callable[..., Trace]) -> Trace:
     device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108}]
     return trace_of(mlp_events(), deviceProperties=device)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """The same trace as a file."""
+    file = tmp_path / "mlp.json"
+    device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    file.write_text(json.dumps({"deviceProperties": device, "traceEvents": mlp_events()}))
+    return str(file)
 
 
 @pytest.fixture

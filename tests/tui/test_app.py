@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.tui.conftest import mlp_events
-from textual.pilot import Pilot
+from tests.tui.driving import LARGE, SMALL, opened, screen, selected
 
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.pane import Pane
 from fusetui.tui.timeline import Timeline
 
-SMALL, LARGE = (100, 30), (200, 50)
 Matches = Callable[[str, str], None]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    file = tmp_path / "mlp.json"
-    device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
-    file.write_text(json.dumps({"deviceProperties": device, "traceEvents": mlp_events()}))
-    return str(file)
-
-
-@asynccontextmanager
-async def opened(
-    paths: Sequence[str], size: tuple[int, int] = SMALL
-) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
-    app = FusetuiApp(Options(tuple(paths)))
-    async with app.run_test(size=size) as pilot:
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        await app.workers.wait_for_complete()
-        await pilot.pause()
-        yield app, pilot
-
-
-def screen(app: FusetuiApp) -> str:
-    """What a person sees, without colours."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join(strip.text for strip in strips)
-
-
-def selected(app: FusetuiApp) -> str:
-    timeline = app.query(Timeline).first()
-    return timeline.side.trace.name_of(timeline.view.selected)
 
 
 async def test_from_a_launch_to_its_kernel_and_back(path: str) -> None:
@@ -67,6 +33,12 @@ async def test_search_goes_through_the_hits(path: str) -> None:
         assert "3 of 4: linear" in screen(app)
         await pilot.press("N", "N", "N")
         assert "4 of 4: linear" in screen(app)
+
+
+async def test_what_is_searched_for_is_seen_while_it_is_typed(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("slash", *"gel")
+        assert screen(app).splitlines()[-1].strip() == "gel"
 
 
 async def test_a_search_without_a_hit_says_so(path: str) -> None:
@@ -180,10 +152,10 @@ async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -
 
 
 async def test_keys(path: str, matches_screen: Matches) -> None:
-    async with opened([path], (100, 50)) as (app, pilot):
+    async with opened([path], (100, 60)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
-        matches_screen("keys-100x50", screen(app))
+        matches_screen("keys-100x60", screen(app))
 
 
 async def test_all_details(path: str, matches_screen: Matches) -> None:
@@ -229,7 +201,11 @@ async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, ob
     async with opened([str(file)], (80, 24)) as (app, pilot):
         await pilot.press(*"jJkwzGfu i", "escape", ".", ",", "]", "[")
         for page in ("2", "3", "4"):
-            await pilot.press(page, "j", "space", "enter")
+            await pilot.press(page, "j", "y", "space", "enter")
+        await pilot.press(
+            "1", "v", "j", "v", "i", "escape", "y", *"ma", "apostrophe", "a", "escape"
+        )
+        await pilot.press("colon", *"goto 5us", "enter", "colon", *"step 1", "enter")
         await pilot.press("1", "slash", *"1", "enter", "n", "N", "escape")
         assert app.is_running
         assert "\x1b" not in screen(app)

@@ -1,0 +1,43 @@
+"""The app driven by keys alone, and what a person then sees."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from textual.pilot import Pilot
+
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.timeline import Timeline
+
+SMALL, LARGE = (100, 30), (200, 50)
+
+
+@asynccontextmanager
+async def opened(
+    paths: Sequence[str], size: tuple[int, int] = SMALL
+) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
+    """The app with these traces read and compared."""
+    app = FusetuiApp(Options(tuple(paths)))
+    async with app.run_test(size=size) as pilot:
+        for _ in range(2):
+            await settled(app, pilot)
+        yield app, pilot
+
+
+async def settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Until no thread works any more."""
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+def screen(app: FusetuiApp) -> str:
+    """What a person sees, without colours."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in strips)
+
+
+def selected(app: FusetuiApp) -> str:
+    """The name of the slice that is selected in the first timeline."""
+    timeline = app.query(Timeline).first()
+    return timeline.side.trace.name_of(timeline.view.selected)
