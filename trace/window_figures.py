@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +16,7 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True)
-class NameTime:
+class NameTime(msgspec.Struct, frozen=True):
     """All slices of one name that touch the window; `ns` is the sum of their parts inside."""
 
     name: str
@@ -26,8 +25,7 @@ class NameTime:
     ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamTime:
+class StreamTime(msgspec.Struct, frozen=True):
     """One stream; `busy_ns` is the union of its GPU events inside the window."""
 
     label: str
@@ -35,8 +33,7 @@ class StreamTime:
     busy_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFigures:
+class WindowFigures(msgspec.Struct, frozen=True):
     """The window [begin_ns, end_ns), in ns of the file. busy + idle = span x devices, exactly."""
 
     begin_ns: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +21,7 @@ SMALL = 10_000
 """Gaps of fewer cells than this are aligned without numpy."""
 
 
-@dataclass(frozen=True, eq=False)
-class Lanes:
+class Lanes(msgspec.Struct, frozen=True, eq=False):
     """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
 
     Items are numbered as in Items; `a` and `b` are their ranges. A lane without a partner has an

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+import msgspec
 
 from fusetui.trace.diff.names import METADATA, decoded, is_metadata
 
@@ -14,8 +15,7 @@ _MATMULS: Final = ("mm", "addmm", "bmm", "baddbmm", "matmul")
 _SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax")
 
 
-@dataclass(frozen=True, slots=True)
-class Collector:
+class Collector(msgspec.Struct, frozen=True):
     """The ops a kernel may stand for; `core`: at least one of these must be among them."""
 
     ops: frozenset[str]

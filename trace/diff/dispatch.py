@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,8 +26,7 @@ Label = Callable[[str], str]
 LAUNCHES = "launch calls"
 
 
-@dataclass(frozen=True, eq=False)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each step used; arrays of shape [steps]."""
 
     names: tuple[str, ...]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 
+import msgspec
 import numpy as np
 
 from fusetui.trace.diff.groups import Group
@@ -47,7 +47,7 @@ def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
     for n in fused:
         spared = saved(a, groups[n].a)
         if spared:
-            found[n] = replace(groups[n], why=f"{groups[n].why}; {spared}")
+            found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.items import Items
@@ -11,8 +12,7 @@ from fusetui.trace.diff.lcs import Pair
 from fusetui.trace.diff.ops import known_as
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Items of A whose work the items of B do; one side is empty when nothing does it.
 
     `why` is the evidence where the names alone do not give it.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +38,7 @@ class Vocabulary:
         return self._numbers.setdefault(word, len(self._numbers))
 
 
-@dataclass(frozen=True, eq=False)
-class Items:
+class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
 
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under

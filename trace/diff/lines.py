@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
@@ -27,8 +28,7 @@ SAME = "the same kernel"
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line; ns per step, None on a side that has nothing. Every text is safe to print."""
 
     mark: str  # + more time, - less, ~ no change beyond noise

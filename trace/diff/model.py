@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -21,8 +22,7 @@ class Kind(StrEnum):
     REMOVED = "removed"
 
 
-@dataclass(frozen=True, slots=True)
-class StepChange:
+class StepChange(msgspec.Struct, frozen=True):
     """Median time of a step on each side (ns); None for a side that holds no work at all.
 
     `ratio` is b / a: below 1 means that B is faster. [low, high] holds 95 % of its bootstrap
@@ -45,8 +45,7 @@ class StepChange:
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One piece of work on both sides; times are ns per step, counts are events per step.
 
     `a_rows` and `b_rows` are rows of the traces, in the representative step of each side. Only
@@ -81,8 +80,7 @@ class Row:
 CPU = "CPU: "
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """One trace of the two; times are medians over its steps, in ns."""
 
     label: str
@@ -95,8 +93,7 @@ class Side:
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
 
 
-@dataclass(frozen=True, slots=True)
-class Accounting:
+class Accounting(msgspec.Struct, frozen=True):
     """step_ns = rows_ns + idle_ns + not_explained_ns, exactly; all are changes, B less A, in ns.
 
     Not explained is work that ran at the same time as other work, or outside the step that launched
@@ -109,8 +106,7 @@ class Accounting:
     not_explained_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(msgspec.Struct, frozen=True):
     """B compared with A."""
 
     a: str
@@ -167,4 +163,4 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _fields(value: Side | Accounting) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    return msgspec.structs.asdict(value)

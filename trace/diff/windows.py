@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,14 +25,13 @@ MOST = 0.8
 """An annotation that repeats stands for steps when it holds at least this share of the work."""
 
 
-@dataclass(frozen=True, eq=False)
-class Windows:
+class Windows(msgspec.Struct, frozen=True, eq=False):
     """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
 
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     whole: bool = False  # the trace has no steps: one window holds all of its work
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.start)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +22,7 @@ OWN_WORK = 0.5
 """An op that calls others does work of its own when this share of its time is its own."""
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
+class Work(msgspec.Struct, frozen=True, eq=False):
     """Every piece of work in the windows used, sorted by (window, lane, start).
 
     Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces without a GPU.

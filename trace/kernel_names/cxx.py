@@ -8,8 +8,9 @@ are read: Kineto leaves a name mangled when its demangler gives up (libkineto/sr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 Span = tuple[int, int]
 
@@ -25,8 +26,7 @@ _IDENTIFIER = re.compile(r"(\d{1,4})")
 _PREFIX_LIMIT = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """Where the parts of a function name lie; `args` is just after `<`, or -1 without arguments."""
 
     scope: str

@@ -7,8 +7,9 @@ without dimensions and a plain number both have the dims []; their types tell th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from fusetui.trace.work.model import Shape
 
@@ -50,8 +51,7 @@ _NUMBERED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(msgspec.Struct, frozen=True):
     """One tensor: `dtype` is None for a type not in our table, `strides` if not recorded."""
 
     shape: Shape
@@ -75,8 +75,7 @@ class Tensor:
         return None if self.dtype is None else self.elements * SIZES[self.dtype]
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(msgspec.Struct, frozen=True):
     """The inputs of one op by position. Nothing is raised for a position that is not there."""
 
     op: str

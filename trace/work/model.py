@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 NS = 1_000_000_000
 
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
     """What one op computes, from its recorded inputs alone.
 
     `flop` counts floating-point operations, `bytes` the least traffic: every input read once and
@@ -28,8 +27,7 @@ class Amount:
     bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The work of one kernel. Anything that an unknown input would decide is None.
 
     The output of a matmul is [batch, m, n], sums are of k products. A wave is what the device

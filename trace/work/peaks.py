@@ -9,16 +9,16 @@ matrix ones. One GCD of an MI250 is one device.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 TERA: Final = 10**12
 GIGA: Final = 10**9
 MEGA: Final = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
+class Peak(msgspec.Struct, frozen=True):
     """The limits of one device. Names match by pattern, and its multiprocessors must agree."""
 
     pattern: str

@@ -7,8 +7,9 @@ plain numbers, which travel with the launch.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from fusetui.trace.work.inputs import Inputs, Tensor, total_bytes
 from fusetui.trace.work.model import Amount, Shape
@@ -52,7 +53,7 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
     amount = _amount_of(inputs)
     if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
         return amount
-    return replace(amount, bytes=None)
+    return msgspec.structs.replace(amount, bytes=None)
 
 
 def _amount_of(inputs: Inputs) -> Amount | None:

@@ -8,8 +8,9 @@ time taken is the share of peak.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.work.model import NS, Amount
@@ -22,8 +23,7 @@ _IN_CACHE: Final = 2  # times its size
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 
 
-@dataclass(frozen=True, slots=True)
-class Roof:
+class Roof(msgspec.Struct, frozen=True):
     """Shares are of the peak, 1.0 is all of it. None when a peak or an amount is unknown."""
 
     share_of_compute: float | None = None

@@ -16,8 +16,9 @@ counted only when all tiles fit the SMs at once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.work.model import Amount
@@ -46,8 +47,7 @@ _PARTITIONS: Final = 4  # of an SM, each with its share of the registers
 _RESERVED_SINCE_8: Final = 1024  # bytes of shared memory that the system takes for each block
 
 
-@dataclass(frozen=True, slots=True)
-class Tiles:
+class Tiles(msgspec.Struct, frozen=True):
     """Tiles of all matrices; `waves` as a fraction, `last_wave_empty` a share from 0 to below 1."""
 
     tiles: int

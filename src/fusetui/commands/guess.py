@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fusetui.capture.expect import parse
 from fusetui.commands.errors import DONE, NO
@@ -13,8 +14,7 @@ from fusetui.render.output import emit, emit_json
 from fusetui.trace.format import plural
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """One term of the guess; `found` has a number per step, or one for the whole trace."""
 
     kind: str

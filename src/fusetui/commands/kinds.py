@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from fusetui.capture.expect import kinds
@@ -15,8 +15,7 @@ from fusetui.trace.diff.work import working_names, working_ops
 from fusetui.trace.steps import Step, steps
 
 
-@dataclass(frozen=True, slots=True)
-class Tallies:
+class Tallies(msgspec.Struct, frozen=True):
     """How often each kind occurs: per step, or once for a trace without steps."""
 
     steps: tuple[str, ...]

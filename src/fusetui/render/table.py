@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fusetui.render.text import cells, fit
 
@@ -11,8 +12,7 @@ GAP = "  "
 LEAST = 34  # columns that the last column gets at least, before others give way
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """`spare`: shown only where there is room; the highest number goes first."""
 
     title: str
