@@ -55,7 +55,7 @@ def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> 
 
 def details_height(lines: int) -> int:
     """How many lines of a page of so many are for the details, the rule included."""
-    return 7 if lines < 34 else 10
+    return max(7, min(12, lines // 3))
 
 
 def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
