@@ -37,8 +37,8 @@ def warnings(trace: Trace) -> list[str]:
     """What a person must know before trusting the picture."""
     report = trace.report
     found: list[str] = []
-    if not report.complete:
-        found.append("the file was cut short")
+    if report.missing:
+        found.append(report.missing)
     if report.skipped:
         found.append(f"{plural(len(report.skipped), 'event')} unreadable")
     if report.negative_delays:

@@ -110,5 +110,6 @@ def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path]) -> None:
     path = write(TEXT)
     with path.open("rb") as opened, team.Team(opened.fileno(), len(TEXT), cell=100) as crew:
         crew.release(len(TEXT))
-        chunks = crew.decoded(lambda _: None)
+        list(crew.turns())
+        chunks = crew.collect()
     assert sum(chunk.events for chunk in chunks.values()) > len(EVENTS) * 0.8
