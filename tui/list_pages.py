@@ -18,7 +18,16 @@ from fusetui.tui.kernel_rows import Table, table_of
 from fusetui.tui.pane import Pane
 from fusetui.tui.rowlist import Cell, RowList
 from fusetui.tui.session import Hits
-from fusetui.tui.tree import COLUMNS, OpTree, format_node, node_of, op_tree, open_to, visible
+from fusetui.tui.tree import (
+    COLUMNS,
+    OpTree,
+    format_node,
+    node_of,
+    op_tree,
+    open_to,
+    same_open,
+    visible,
+)
 from fusetui.tui.view import Side
 
 
@@ -50,14 +59,20 @@ class KernelsPage(Vertical):
         """Fill the table the first time that the page is shown, and for another trace."""
         self._number = number
         if side.trace is not self._trace:
-            self._trace = side.trace
-            self._table = table_of(side.trace)
-            columns = self._table.columns
-            self._list.fill(
-                len(self._table.entries), lambda w: heading(columns, w), self._table.format_row
-            )
+            self._fill(side.trace)
         self._list.focus()
         self.call_after_refresh(self._describe)
+
+    def follow(self, side: Side) -> None:
+        """More of the same trace, where it is shown: the cursor stays on its kernel."""
+        if self._trace is None:
+            return
+        entries, cursor = self._table.entries, self._list.cursor
+        name = entries[cursor].name if entries else ""
+        self._fill(side.trace)
+        now = [n for n, entry in enumerate(self._table.entries) if entry.name == name]
+        self._list.move_to(now[0] if now else 0)
+        self._describe()
 
     def on_row_list_highlighted(self) -> None:
         self._describe()
@@ -69,6 +84,11 @@ class KernelsPage(Vertical):
     def on_resize(self) -> None:
         self._details.styles.height = details_height(self.size.height)
         self.call_after_refresh(self._describe)
+
+    def _fill(self, trace: Trace) -> None:
+        self._trace = trace
+        self._table = table = table_of(trace)
+        self._list.fill(len(table.entries), lambda w: heading(table.columns, w), table.format_row)
 
     def _describe(self) -> None:
         width, height = self._details.size.width, details_height(self.size.height)
@@ -118,6 +138,17 @@ class TreePage(Vertical):
         if node >= 0:
             self._list.move_to(int(np.searchsorted(self._shown, node)))
         self._list.focus()
+
+    def follow(self, side: Side) -> None:
+        """More of the same trace, where it is shown: open nodes and the cursor stay."""
+        if self._tree is None:
+            return
+        node = int(self._shown[self._list.cursor]) if len(self._shown) else -1
+        now = op_tree(side.trace)
+        self._opened, node = same_open(self._tree, self._opened, node, now)
+        self._tree = now
+        self._refill()
+        self._list.move_to(int(np.searchsorted(self._shown, node)))
 
     def action_fold(self, direction: int) -> None:
         """Open or close the node under the cursor; closing a leaf goes to what is around it."""

@@ -53,6 +53,14 @@ class TimelinePage(Vertical):
             timeline.show_side(side, view)
         self.describe(self.active)
 
+    def follow(
+        self, sides: Sequence[Side], views: Sequence[View], marked: Sequence[Collection[int]]
+    ) -> None:
+        """More of the same traces: the lines in sight stay."""
+        for timeline, side, view, marks in zip(self.timelines, sides, views, marked, strict=True):
+            timeline.follow(side, view, marks)
+        self.describe(self.active)
+
     def describe(self, active: int) -> None:
         """The details of the row selected on one side."""
         timeline = self.timelines[active]
