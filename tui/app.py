@@ -26,6 +26,8 @@ from fusetui.tui.session import Hits, Session
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.timeline_page import TimelinePage
 
+__all__ = ["FusetuiApp", "Options", "run"]
+
 
 class SearchBox(Input):
     """One line at the bottom; Escape closes it."""

@@ -85,6 +85,7 @@ class _Reading:
         self._taken = 0 if stored.packing else stored.size  # bytes of the file
         self._decoded = 0.0  # share of the document
         self._look = FIRST_LOOK  # bytes; the next preview shows at least so much
+        self._again = 0  # bytes that are decoded when it is tried again
         self._slowly = 0  # bytes that no process could decode as a cell
 
     def run(self) -> Raw:
@@ -124,7 +125,7 @@ class _Reading:
         decoded = min(self._team.done * CELL / self._likely, 1.0)
         self._decoded = max(self._decoded, decoded)  # the likely size changes, the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
-        if self._is_due(self._team.reached):
+        if self._team.reached >= self._again and self._is_due(self._team.reached):
             self._preview(source or self._so_far())
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
@@ -162,19 +163,19 @@ class _Reading:
     def _preview(self, source: Source) -> None:
         """Show what all processes decoded up to the first gap; nothing when that is no trace."""
         reached = self._team.reached
-        self._look = reached * GROWTH
+        self._again = reached + reached // GROWTH
         try:
             body = find_body(source)
         except NotATrace:
             return
         self._joiner.add(self._team.collect().values())
-        self._show(source, body, self._joiner.prefix(source.data, body.start, reached))
+        chunks = self._joiner.prefix(source.data, body.start, reached)
+        if chunks and chunks[-1].end >= self._look:  # there may be a gap
+            self._show(source, body, chunks)
 
     def _show(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
         assert self._watch.preview
-        if not chunks:
-            return
-        self._look = max(self._look, chunks[-1].end * GROWTH)
+        self._look = chunks[-1].end * GROWTH
         try:
             raw = assemble(source, body, chunks, self._part(chunks))
         except NotATrace:

@@ -84,13 +84,11 @@ class Team:
         self._released = max(self._released, cells)
 
     def turn(self) -> None:
-        """Without helpers: decode one cell. With them: hear which cells are done, without waiting.
-
-        For as long as more cells may be released.
-        """
+        """While more cells may be released: hear which are done, or without helpers decode all."""
         if self._boxes:
             self._hear(0)
-        elif self._own:
+            return
+        while self._own:
             self._decode(self._own.pop(0))
 
     def turns(self) -> Iterator[None]:
