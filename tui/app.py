@@ -42,6 +42,7 @@ class FusetuiApp(Opening):
 
     TITLE = "fusetui"
     CSS_PATH = "app.tcss"
+    AUTO_FOCUS = None  # else the hidden search box takes the keys until there are lanes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(c.keys), c.action, c.title, show=False, id=c.id)
         for c in commands_of("app")

@@ -102,9 +102,10 @@ class Opening(App[int]):
         self._say("head", line)
 
     async def on_previewed(self, message: Previewed) -> None:
-        if message.paths is self._wanted and self.is_reading:
+        if message.paths is self._wanted and self._at is not None:
             await self._put(message.sides)
             self._previewed = True
+            self.on_loading(self._at)
             self.show_hints()
 
     async def on_loaded(self, message: Loaded) -> None:
