@@ -45,9 +45,9 @@ class Loaded(Message):
 class Failed(Message):
     """A trace could not be read; the sentence says why."""
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, paths: Sequence[str], sentence: str) -> None:
         super().__init__()
-        self.sentence = sentence
+        self.paths, self.sentence = paths, sentence
 
 
 class Compared(Message):
@@ -75,7 +75,7 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     except NothingRead:
         pass
     except TraceError as error:
-        post(Failed(str(error)))
+        post(Failed(paths, str(error)))
         return
     except Cancelled:
         return

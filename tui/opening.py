@@ -10,6 +10,7 @@ from textual import work
 from textual.app import App
 from textual.worker import get_current_worker
 
+from fusetui.trace.format import printable
 from fusetui.tui.carry import carried
 from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.diff_page import DiffPage
@@ -118,7 +119,15 @@ class Opening(App[int]):
         self._back_to_what_is_open()
 
     def on_failed(self, message: Failed) -> None:
-        self.exit(2, message=message.sentence)
+        """What is open stays open."""
+        if message.paths is not self._wanted:
+            return
+        if not self._session.sides:
+            self.exit(2, message=message.sentence)
+            return
+        self._at = None
+        self._back_to_what_is_open()
+        self._say("hints", printable(message.sentence))
 
     def on_compared(self, message: Compared) -> None:
         """The rows are there: align both sides at the steps that were compared."""

@@ -13,7 +13,7 @@ from fusetui.trace.read import join, team
 def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of some hundred kB is treated like one of some hundred MB; one process reads it."""
     monkeypatch.setattr(team, "_cores", lambda: 1)
-    monkeypatch.setattr(join, "IN_A_HURRY", 1 << 15)
+    monkeypatch.setattr(join, "SHORT", 1 << 15)
     for name, value in (
         ("CELL", 1 << 14),
         ("FIRST_LOOK", 1 << 16),

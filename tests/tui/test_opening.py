@@ -18,7 +18,7 @@ import pytest
 from tests.tui.conftest import mlp_events
 from textual.pilot import Pilot
 
-from fusetui.trace import Trace, open_trace
+from fusetui.trace import CannotRead, Trace, open_trace
 from fusetui.trace.errors import NothingRead
 from fusetui.trace.read.watch import Part, Progress, Stop
 from fusetui.tui.app import FusetuiApp, Options
@@ -41,6 +41,7 @@ class Gate:
         self._part = part
         self._whole = whole
         self.opens = Event()
+        self.fails = ""  # what is wrong with the rest of the file
         self.past = ""  # the path of a trace that is not kept waiting
 
     def open_trace(
@@ -57,6 +58,8 @@ class Gate:
                 raise NothingRead
             if stop() and self._part:
                 return self._part
+        if self.fails:
+            raise CannotRead(self.fails)
         return self._whole
 
 
@@ -132,10 +135,11 @@ async def test_the_first_lanes(gate: Gate, matches_screen: Matches) -> None:
         matches_screen("part-100x30", screen(app))
 
 
-async def test_escape_keeps_what_was_read(gate: Gate, part: Trace) -> None:
+@pytest.mark.parametrize("page", ["1", "2", "3"])
+async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) -> None:
     async with reading() as (app, pilot):
         timeline = await lanes(app, pilot)
-        await pilot.press("escape")
+        await pilot.press(page, "escape")
         await done(app, pilot)
         assert timeline.side.trace is part
         assert "only the first 340 of 1000 MB were read" in screen(app)
@@ -231,6 +235,17 @@ async def test_escape_before_anything_was_read_leads_back_to_the_choice(shut: Ga
         await pilot.press("escape")
         await done(app, pilot)
         assert isinstance(app.screen, Chooser)
+
+
+async def test_a_file_that_fails_later_loses_nothing(gate: Gate, part: Trace) -> None:
+    gate.fails = "the disk is full."
+    async with reading() as (app, pilot):
+        timeline = await lanes(app, pilot)
+        gate.opens.set()
+        await done(app, pilot)
+        assert timeline.side.trace is part
+        assert "only the first 340 of 1000 MB were read" in screen(app)
+        assert "the disk is full." in screen(app)
 
 
 async def test_q_leaves_at_once(gate: Gate) -> None:

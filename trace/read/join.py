@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,7 +11,8 @@ from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.mend import read_stretch
 from fusetui.trace.read.salvage import Patience
 
-IN_A_HURRY = 8 << 20  # bytes that are read slowly when somebody waits
+SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
+HURRY = 1.0  # seconds after which no other gap is
 
 May = Callable[[int, int], bool]
 """May the bytes [position, stop) be read the slow way?"""
@@ -50,12 +52,10 @@ class Joiner:
 
     def prefix(self, data: Any, start: int, tried: int) -> list[Chunk]:
         """What can be had at once, when all cells before the byte `tried` were tried."""
-        left = IN_A_HURRY
+        late = time.monotonic() + HURRY
 
         def may(position: int, stop: int) -> bool:
-            nonlocal left
-            left -= stop - position
-            return stop <= tried and left >= 0
+            return stop <= tried and stop - position <= SHORT and time.monotonic() < late
 
         found = list(self.ordered(data, start, may))
         self.add(found)
