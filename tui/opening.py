@@ -117,6 +117,9 @@ class Opening(App[int]):
         if whole or (message.sides and not self._session.sides):
             await self._put(message.sides)
         self._back_to_what_is_open()
+        if self._session.sides and not whole:
+            missing = " and ".join(message.paths[len(message.sides) :])
+            self._say("hints", f"not read: {printable(missing)}")
 
     def on_failed(self, message: Failed) -> None:
         """What is open stays open."""

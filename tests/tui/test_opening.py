@@ -255,6 +255,14 @@ async def test_q_leaves_at_once(gate: Gate) -> None:
     assert app.return_value == 0
 
 
+async def test_what_was_not_begun_is_named(gate: Gate, part: Trace) -> None:
+    async with reading("a.json", "b.json") as (app, pilot):
+        await pilot.press("escape")
+        await done(app, pilot)
+        assert [timeline.side.trace for timeline in app.query(Timeline)] == [part]
+        assert "not read: b.json" in screen(app)
+
+
 async def test_a_part_beside_a_whole_trace_is_not_compared(gate: Gate) -> None:
     gate.past = "a.json"
     async with reading("a.json", "b.json") as (app, pilot):
