@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fusetui.trace.read.document import find_body
-from fusetui.trace.read.read import joined
+from fusetui.trace.read.join import whole
 from fusetui.trace.read.source import open_source
 
 NUMBER = re.compile(rb'"(ts|correlation|External id|id|Ev Idx)": ?(\d+)')
@@ -25,7 +25,7 @@ def generate(source: Path, target: Path, size: int) -> int:
     """Write at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
     body = find_body(opened)
-    after = list(joined(opened.data, body.start, {}, lambda _: None))[-1].after
+    after = whole(opened.data, body.start)[-1].after
     events = bytes(opened.data[body.start : after - 1]).rstrip(b" \r\n\t,")
     literals, numbers, steps = _template(events)
     copies = 0

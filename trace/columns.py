@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fusetui.trace.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements
+from fusetui.trace.read.watch import Part
 
 Id = int | str | None
 
@@ -44,12 +45,20 @@ class Report(msgspec.Struct, frozen=True):
     events: int  # elements of traceEvents, the unreadable ones included
     phases: Counter[str]  # events by phase (ph)
     skipped: tuple[Skipped, ...]
-    complete: bool  # false when the file was cut short
+    complete: bool  # false when the file was cut short, or not read to its end
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
     negative_delays: int  # GPU events that start before their launch call does: clocks differ
     unfinished: int  # begin events without an end: shown up to the end of the trace
     unmatched_ends: int  # end events without a begin
+    part: Part | None = None  # what was read, when a person stopped it or it still goes on
+
+    @property
+    def missing(self) -> str:
+        """What of the file is not in the trace, in a few words; blank when it is whole."""
+        if self.part:
+            return f"only {self.part} were read"
+        return "" if self.complete else "the file was cut short"
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):

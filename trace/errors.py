@@ -18,3 +18,7 @@ class NotATrace(TraceError):  # noqa: N818  (reads as a sentence at the raise)
 
 class CannotRead(TraceError):  # noqa: N818
     """The file could not be read at all."""
+
+
+class NothingRead(Exception):  # noqa: N818
+    """Reading was stopped before there was anything to show."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,22 +11,34 @@ from fusetui.trace.columns import Report, Trace, Track
 from fusetui.trace.enclosing import adopt_overlapping
 from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.nest import nest
-from fusetui.trace.read import Raw, read
-from fusetui.trace.read.read import Progress
+from fusetui.trace.read import Raw, Watch, read
+from fusetui.trace.read.watch import Progress, Stop, never, silent
 from fusetui.trace.tracks import Lane, Layout, lay_out
 
+Preview = Callable[[Trace], None]
+"""Called with the trace that the beginning of a file gives."""
 
-def open_trace(path: str, progress: Progress | None = None) -> Trace:
+
+def open_trace(
+    path: str,
+    progress: Progress = silent,
+    *,
+    stop: Stop = never,
+    preview: Preview | None = None,
+) -> Trace:
     """Read a trace of any supported form, or take it from the cache (see trace/cache).
 
-    Raises TraceError with one plain sentence.
+    `preview` is called with ever longer parts of a large trace while the rest is read. Once `stop`
+    says True, the result is the part that was read (see Report.part), which is not kept in the
+    cache. Raises TraceError with one plain sentence, or NothingRead when stopped too early.
     """
     entry = entry_for(path)
     trace = entry.load() if entry else None
     if trace is not None:
         return trace
-    trace = build(read(path, progress))
-    if entry:
+    look = None if preview is None else lambda raw: preview(build(raw))
+    trace = build(read(path, Watch(progress, stop, look)))
+    if entry and trace.report.part is None:
         entry.store(trace)
     return trace
 
@@ -100,4 +112,5 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         negative_delays=negative_delays,
         unfinished=raw.unfinished,
         unmatched_ends=raw.unmatched,
+        part=raw.part,
     )

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from textual import work
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Input
-from textual.worker import get_current_worker
 
 from fusetui.trace.format import count, joined, printable
 from fusetui.trace.search import find
-from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.command_box import CommandBox
 from fusetui.tui.commanding import Commanding
-from fusetui.tui.commands import COMMANDS, HINTS, commands_of
+from fusetui.tui.commands import COMMANDS, HINTS, STOP_HINT, commands_of
 from fusetui.tui.copying import Copies, what_was_copied
 from fusetui.tui.details import Said, all_details
 from fusetui.tui.diff_page import DiffPage, ShowPair
-from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
 from fusetui.tui.headings import heading
 from fusetui.tui.letter_prompt import LetterPrompt
 from fusetui.tui.list_pages import KernelsPage, Show, TreePage
-from fusetui.tui.loading import Compared, Failed, Loaded, Loading, compare, load
+from fusetui.tui.opening import Opening, Options
 from fusetui.tui.pane import Pane
 from fusetui.tui.ranging import Ranging
 from fusetui.tui.screens import Page, key_lines
-from fusetui.tui.session import Hits, Session, start
+from fusetui.tui.session import Hits, Session
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.timeline_page import TimelinePage
 
-BAR = 30  # cells of the progress bar
+__all__ = ["FusetuiApp", "Options", "run"]
 
 
 class SearchBox(Input):
@@ -46,37 +42,20 @@ class SearchBox(Input):
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the app opens, and how it draws."""
-
-    paths: tuple[str, ...]
-    opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
-    ascii_only: bool = False
-
-    @property
-    def glyphs(self) -> Glyphs:
-        return ASCII if self.ascii_only else UNICODE
-
-
-class FusetuiApp(Commanding, Ranging):
+class FusetuiApp(Opening, Commanding, Ranging):
     """Four pages over one session: timeline, op tree, kernels, diff."""
 
     TITLE = "fusetui"
     CSS_PATH = "app.tcss"
+    AUTO_FOCUS = None  # else the hidden search box takes the keys until there are lanes
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(c.keys), c.action, c.title, show=False, id=c.id)
         for c in commands_of("app")
     ]
 
     def __init__(self, options: Options) -> None:
-        super().__init__()
+        super().__init__(options)
         self.animation_level = "none"
-        self._options = options
-        self._session = Session()
-        self._mode = "timeline"
-        self._paths = options.paths[: options.opened]
-        self._opened: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
@@ -86,79 +65,15 @@ class FusetuiApp(Commanding, Ranging):
         yield CommandBox()
         yield LetterPrompt()
 
-    # Loading
-
     def on_mount(self) -> None:
         for line in (SearchBox, CommandBox, LetterPrompt):
             self.query_one(line).display = False
         self.app_resume_signal.subscribe(self, self._repaint)
-        if self._paths:
-            self._read()
+        paths = self._options.paths[: self._options.opened]
+        if paths:
+            self.read(paths)
         else:
             self.action_choose()
-
-    def _read(self) -> None:
-        self._say("head", f"reading {printable(' and '.join(self._paths))}")
-        self._load()
-
-    @work(thread=True, exclusive=True, group="load", exit_on_error=True)
-    def _load(self) -> None:
-        worker = get_current_worker()
-        load(self._paths, self.post_message, lambda: worker.is_cancelled)
-
-    @work(thread=True, exclusive=True, group="diff", exit_on_error=True)
-    def _compare(self) -> None:
-        a, b = self._session.sides
-        compare(a, b, self.post_message)
-
-    def on_loading(self, message: Loading) -> None:
-        full = BAR * message.done // max(1, message.total)
-        bar = self._options.glyphs.full * full + "." * (BAR - full)
-        self._say("head", f"reading {printable(message.path)}  {bar}  {message.total / 1e6:.0f} MB")
-
-    def on_failed(self, message: Failed) -> None:
-        """What is open stays open; with nothing open there is nothing to show."""
-        if not self._session.sides:
-            self.exit(2, message=message.sentence)
-            return
-        self._paths = self._opened
-        self._headline()
-        self._say("hints", printable(message.sentence))
-
-    def _open_paths(self, paths: Sequence[str]) -> None:
-        self._paths = tuple(paths)
-        self._read()
-
-    def action_choose(self) -> None:
-        """Another of the traces that were named: alone, or beside the one that is open."""
-        if self._session.sides or not self._paths:
-            self.push_screen(Chooser(self._options.paths), self._chosen)
-
-    def _chosen(self, choice: Choice | None) -> None:
-        if choice is not None:
-            self._paths = (*self._paths[:1], choice.path) if choice.beside else (choice.path,)
-            self._read()
-        elif not self._session.sides:
-            self.exit(0)
-
-    async def on_loaded(self, message: Loaded) -> None:
-        self._session, self._opened = start(message.sides), self._paths
-        now = self._session
-        glyphs, body = self._options.glyphs, self.query_one("#body")
-        await body.remove_children()
-        timelines = TimelinePage(now.sides, now.views, glyphs)
-        await body.mount(timelines, TreePage(glyphs), KernelsPage(glyphs))
-        self._headline()
-        if len(now.sides) == 2:
-            await body.mount(DiffPage(now.sides, now.views, glyphs))
-            self._compare()
-        self.action_show("diff" if len(now.sides) == 2 else "timeline")
-
-    def on_compared(self, message: Compared) -> None:
-        """The rows are there: align both sides at the steps that were compared."""
-        self._session = self._session.realigned(message.result)
-        self._show_sides()
-        self.query_one(DiffPage).fill(message.result)
 
     # Movements
 
@@ -186,8 +101,12 @@ class FusetuiApp(Commanding, Ranging):
         self._change(self._session.redo())
 
     def action_clear(self) -> None:
+        """Escape: first it stops what goes on."""
+        if self.is_reading:
+            self.action_stop()
+            return
         self._change(self._session.cleared())
-        self._hint()
+        self.show_hints()
 
     def _change(self, session: Session, index: int | None = None) -> None:
         self._session = session
@@ -200,14 +119,14 @@ class FusetuiApp(Commanding, Ranging):
     def action_show(self, mode: str) -> None:
         if not self._session.sides:
             return
-        if mode == "diff" and len(self._session.sides) < 2:
-            self._say("hints", "a diff needs two traces: fusetui open A B")
+        if mode == "diff" and not self.has_diff:
+            self._say("hints", "a diff needs two traces that are read to the end: fusetui open A B")
             return
         index, self._mode = self._active, mode
         for page in self.query("#body > *"):
             page.display = page.id == mode
         self._open(mode, index)
-        self._hint()
+        self.show_hints()
 
     def _open(self, mode: str, index: int) -> None:
         now = self._session
@@ -244,7 +163,7 @@ class FusetuiApp(Commanding, Ranging):
     def on_input_submitted(self, message: Input.Submitted) -> None:
         index = self._active
         side, view = self._session.sides[index], self._session.views[index]
-        hits = Hits(message.value, index, find(side.trace, message.value))
+        hits = Hits(message.value, index, find(side.trace, message.value), searched=True)
         self.action_close_search()
         if not len(hits.rows):
             self._say("hints", f"no name contains {printable(message.value)}")
@@ -265,21 +184,23 @@ class FusetuiApp(Commanding, Ranging):
     # The rest
 
     def on_resize(self) -> None:
-        if self._session.sides:
-            self._headline()
-            self._hint()
+        if self._session.sides and not self.is_reading:
+            self.show_heading()
+        self.show_hints()
 
     def action_swap(self) -> None:
         """A becomes B, and B becomes A."""
         if len(self._session.sides) == 2:
             self._session = self._session.swapped()
-            self._show_sides()
-            self._compare()
-            self._headline()
+            self.show_sides()
+            if self.has_diff:
+                self.compare()
+            self.show_heading()
 
-    def _show_sides(self) -> None:
+    def show_sides(self) -> None:
         self.query_one(TimelinePage).show_sides(self._session.sides, self._session.views)
-        self.query_one(DiffPage).show_sides(self._session.sides, self._session.views)
+        for page in self.query(DiffPage):
+            page.show_sides(self._session.sides, self._session.views)
 
     def action_details(self) -> None:
         if not self._session.sides:
@@ -322,7 +243,7 @@ class FusetuiApp(Commanding, Ranging):
 
         return call
 
-    def _headline(self) -> None:
+    def show_heading(self) -> None:
         sides = self._session.sides
         marks = ("A ", "B ") if len(sides) == 2 else ("",) * len(sides)
         lines = [
@@ -332,9 +253,10 @@ class FusetuiApp(Commanding, Ranging):
         self.query_one("#head").styles.height = len(lines)
         self.query_one("#head", Pane).say(lines)
 
-    def _hint(self) -> None:
-        """The keys of the page that is in front."""
-        self._say("hints", joined(HINTS[self._mode], self.size.width - 2, "  "))
+    def show_hints(self) -> None:
+        page = HINTS[self._mode] if self._session.sides else ("q quit",)
+        keys = (STOP_HINT, *page) if self.is_reading else page
+        self._say("hints", joined(keys, self.size.width - 2, "  "))
 
     def _repaint(self, _: object) -> None:
         """After Ctrl+z the terminal shows nothing of what was drawn before."""

@@ -17,10 +17,10 @@ from fusetui.tui.ruler import tick_text
 class Commanding(Marking):
     """`:` opens the line; a wrong command is answered with one sentence."""
 
-    _opened: tuple[str, ...]  # the paths of what is shown
+    _paths: tuple[str, ...]  # of what is open
 
-    def _open_paths(self, paths: Sequence[str]) -> None:
-        """Read these; what is shown stays until they are there."""
+    def read(self, paths: Sequence[str]) -> None:
+        """Open these instead of what is open, which stays until they are there."""
         raise NotImplementedError
 
     def action_command(self) -> None:
@@ -75,7 +75,7 @@ class Commanding(Marking):
     def _open_trace(self, text: str, beside: bool) -> None:
         path = Path(text).expanduser()
         if path.is_file():
-            self._open_paths((*self._opened[:1], str(path)) if beside else (str(path),))
+            self.read((*self._paths[:1], str(path)) if beside else (str(path),))
         else:
             what = "is a folder, not a trace" if path.is_dir() else "does not exist"
             self._say("hints", f"{printable(str(path))} {what}")

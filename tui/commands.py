@@ -90,6 +90,7 @@ APP: tuple[Entry, ...] = (
     ("choose", "Other traces", "o", "choose", "the other variants or ranks that were named"),
     ("link", "Together or apart", "b", "link", "whether both traces move at once"),
     ("swap", "Swap the sides", "x", "swap", "A becomes B"),
+    ("stop", "Stop reading", "escape", "stop", "and keep what was read of the trace"),
     ("help", "Keys", "question_mark", "help", "this page"),
     ("suspend", "Suspend", "ctrl+z", "suspend_process", "back to the shell; fg returns"),
     ("quit", "Quit", "q", "close", "close what is open, else quit"),
@@ -142,6 +143,7 @@ def commands_of(where: Where) -> tuple[Command, ...]:
     return tuple(command for command in COMMANDS if command.where == where)
 
 
+STOP_HINT = "Esc stop and keep what was read"
 HINTS = {
     "timeline": (
         "? keys",

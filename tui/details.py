@@ -116,13 +116,16 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
         parts = (_launched(trace, row), f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
-        return f"in {chain}" if chain else "its launch is not recorded in this trace"
+        place = "what was read of this trace" if trace.report.part else "this trace"
+        return f"in {chain}" if chain else f"its launch is not recorded in {place}"
     return f"launched {_waited(trace, row)} by {chain}"
 
 
 def _waited(trace: Trace, row: int) -> str:
     """How long before its start a GPU event was launched, and why it waited if that is known."""
     latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
+    if trace.report.part:  # what kept the stream busy may be in the rest
+        queued = 0
     if latency < 0:
         return f"{duration(-latency)} later (the clocks differ)"
     behind = f" (for {duration(queued)} the stream was busy)" if queued else ""

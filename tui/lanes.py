@@ -42,6 +42,11 @@ class Lane:
     layer: Layer
     tracks: tuple[Track, ...]
 
+    @property
+    def key(self) -> tuple[Layer, Id, Id]:
+        """What tells it from the other lanes of any part of the trace."""
+        return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
+
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """Computed when the lane is first shown."""

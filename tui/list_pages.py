@@ -27,6 +27,7 @@ from fusetui.tui.tree import (
     node_of,
     op_tree,
     open_to,
+    same_open,
     visible,
 )
 from fusetui.tui.view import Side
@@ -60,12 +61,7 @@ class KernelsPage(Vertical):
         """Fill the table the first time that the page is shown, and for another trace."""
         self._number = number
         if side.trace is not self._trace:
-            self._trace = side.trace
-            self._table = table_of(side.trace)
-            columns = self._table.columns
-            self._list.fill(
-                len(self._table.entries), lambda w: heading(columns, w), self._table.format_row
-            )
+            self._fill(side.trace)
         self._list.focus()
         self.call_after_refresh(self._describe)
 
@@ -73,6 +69,17 @@ class KernelsPage(Vertical):
         """The full name of the kernel under the cursor."""
         entries = self._table.entries
         return names_text([entries[self._list.cursor].name]) if entries else ""
+
+    def follow(self, side: Side) -> None:
+        """More of the same trace, where it is shown: the cursor stays on its kernel."""
+        if self._trace is None:
+            return
+        entries, cursor = self._table.entries, self._list.cursor
+        name = entries[cursor].name if entries else ""
+        self._fill(side.trace)
+        now = [n for n, entry in enumerate(self._table.entries) if entry.name == name]
+        self._list.move_to(now[0] if now else 0)
+        self._describe()
 
     def on_row_list_highlighted(self) -> None:
         self._describe()
@@ -84,6 +91,11 @@ class KernelsPage(Vertical):
     def on_resize(self) -> None:
         self._details.styles.height = details_height(self.size.height)
         self.call_after_refresh(self._describe)
+
+    def _fill(self, trace: Trace) -> None:
+        self._trace = trace
+        self._table = table = table_of(trace)
+        self._list.fill(len(table.entries), lambda w: heading(table.columns, w), table.format_row)
 
     def _describe(self) -> None:
         width, height = self._details.size.width, details_height(self.size.height)
@@ -139,6 +151,17 @@ class TreePage(Vertical):
         if self._tree is None or not len(self._shown):
             return ""
         return names_text([name_of_node(self._tree, int(self._shown[self._list.cursor]))])
+
+    def follow(self, side: Side) -> None:
+        """More of the same trace, where it is shown: open nodes and the cursor stay."""
+        if self._tree is None:
+            return
+        node = int(self._shown[self._list.cursor]) if len(self._shown) else -1
+        now = op_tree(side.trace)
+        self._opened, node = same_open(self._tree, self._opened, node, now)
+        self._tree = now
+        self._refill()
+        self._list.move_to(int(np.searchsorted(self._shown, node)))
 
     def action_fold(self, direction: int) -> None:
         """Open or close the node under the cursor; closing a leaf goes to what is around it."""

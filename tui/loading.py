@@ -8,14 +8,14 @@ from textual.message import Message
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.diff.model import Diff
-from fusetui.trace.errors import TraceError
-from fusetui.trace.load import open_trace
+from fusetui.trace.errors import NothingRead, TraceError
+from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.read.watch import Stop, never
 from fusetui.tui.headings import short_label
 from fusetui.tui.sides import make_sides
 from fusetui.tui.view import Side
 
 Post = Callable[[Message], object]
-Cancelled = Callable[[], bool]
 
 
 class Loading(Message):
@@ -26,20 +26,28 @@ class Loading(Message):
         self.path, self.done, self.total = path, done, total
 
 
-class Loaded(Message):
-    """All traces are there."""
+class Previewed(Message):
+    """What was read so far of the only trace; the rest is still read."""
 
-    def __init__(self, sides: tuple[Side, ...]) -> None:
+    def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
         super().__init__()
-        self.sides = sides
+        self.paths, self.sides = paths, sides
+
+
+class Loaded(Message):
+    """All traces are there; when reading was stopped, what was read of them, or none."""
+
+    def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
+        super().__init__()
+        self.paths, self.sides = paths, sides
 
 
 class Failed(Message):
     """A trace could not be read; the sentence says why."""
 
-    def __init__(self, sentence: str) -> None:
+    def __init__(self, paths: Sequence[str], sentence: str) -> None:
         super().__init__()
-        self.sentence = sentence
+        self.paths, self.sentence = paths, sentence
 
 
 class Compared(Message):
@@ -50,21 +58,28 @@ class Compared(Message):
         self.result = result
 
 
-def load(paths: Sequence[str], post: Post, cancelled: Cancelled) -> None:
-    """Read every path; posts Loading while it reads, then Loaded or Failed.
+def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
+    """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed.
 
-    Ends without a word, between two chunks, once it is cancelled.
+    Once it is `stopped`, what was read by then is Loaded. Once it is `cancelled`, it ends without
+    a word.
     """
     traces: list[Trace] = []
-    for path in paths:
-        try:
-            traces.append(open_trace(path, _reporter(path, post, cancelled)))
-        except TraceError as error:
-            post(Failed(str(error)))
-            return
-        except Stopped:
-            return
-    post(Loaded(make_sides(traces, [short_label(path) for path in paths])))
+    preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
+    try:
+        for path in paths:
+            report = _reporter(path, post, cancelled)
+            traces.append(open_trace(path, report, stop=stopped, preview=preview))
+            if stopped():
+                break
+    except NothingRead:
+        pass
+    except TraceError as error:
+        post(Failed(paths, str(error)))
+        return
+    except Cancelled:
+        return
+    post(Loaded(paths, _sides(traces, paths)))
 
 
 def compare(a: Side, b: Side, post: Post) -> None:
@@ -74,14 +89,32 @@ def compare(a: Side, b: Side, post: Post) -> None:
     post(Compared(diff(a.trace, b.trace)))
 
 
-class Stopped(Exception):  # noqa: N818
-    """Nobody wants the rest of the file."""
+class Cancelled(Exception):  # noqa: N818
+    """Nobody wants the file any more."""
 
 
-def _reporter(path: str, post: Post, cancelled: Cancelled) -> Callable[[int, int], None]:
+def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
+    """Everything that drawing needs is computed here, not in the thread that draws."""
+    sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
+    for side in sides:
+        for lane in side.lanes:
+            _ = lane.lines
+    return sides
+
+
+def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], None]:
     def report(done: int, total: int) -> None:
         if cancelled():
-            raise Stopped
+            raise Cancelled
         post(Loading(path, done, total))
 
     return report
+
+
+def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:
+    def show(trace: Trace) -> None:
+        if cancelled():
+            raise Cancelled
+        post(Previewed(paths, _sides([trace], paths)))
+
+    return show

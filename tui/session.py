@@ -29,6 +29,7 @@ class Hits:
     side: int
     rows: NDArray[np.intp]
     at: int = -1
+    searched: bool = False  # by their names; else chosen in a table
 
     @property
     def row(self) -> int:

@@ -37,7 +37,7 @@ from fusetui.tui.strips import (
     plain,
     ruler_segments,
 )
-from fusetui.tui.view import Place, Side, View, index_of, places
+from fusetui.tui.view import Place, Side, View, index_of, places, same_line
 from fusetui.tui.writer import writer_is_behind
 
 SMALL = 14  # with fewer lines the bar beneath the minimap is left out
@@ -118,6 +118,15 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         self.side, self.view, self.marked, self._top = side, view, (), 0
         self._names, self._busy = names_of(side), busy_of(side)
         self._places = places(side, view)
+        self._redraw()
+
+    def follow(self, side: Side, view: View, marked: Collection[int], chosen: Span | None) -> None:
+        """Draw more of the same trace; the first line stays the first."""
+        old, shown, top = self.side, self._places, self._top
+        self.show_side(side, view)
+        self.marked, self.chosen = marked, chosen
+        if top < len(shown):
+            self._top = same_line(old, shown[top], side, self._places)
         self._redraw()
 
     def render_line(self, y: int) -> Strip:

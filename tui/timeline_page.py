@@ -71,6 +71,14 @@ class TimelinePage(Vertical):
         row = timeline.view.selected
         return slice_text(timeline.side, row) if row >= 0 else ""
 
+    def follow(self, session: Session) -> None:
+        """More of the same traces: the lines in sight stay."""
+        self._range = session.time_range
+        for index, timeline in enumerate(self.timelines):
+            side, view = session.sides[index], session.views[index]
+            timeline.follow(side, view, session.marked[index], session.span(index))
+        self.describe(self.active)
+
     def describe(self, active: int) -> None:
         """The figures of the range of one side, else the details of its selected row."""
         timeline = self.timelines[active]

@@ -92,6 +92,29 @@ def open_to(tree: OpTree, opened: NDArray[np.bool_], node: int) -> NDArray[np.bo
     return changed
 
 
+def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
+    """What tells each node from the others of any part of the trace: its place in traceEvents.
+
+    For a thread a number below zero, out of `threads`, which grows.
+    """
+    places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
+    for node in np.flatnonzero(tree.row < 0).tolist():
+        lane = tree.trace.tracks[int(tree.track[node])]
+        places[node] = -1 - threads.setdefault((lane.pid, lane.tid, lane.subrow), len(threads))
+    return places
+
+
+def same_open(
+    old: OpTree, opened: NDArray[np.bool_], node: int, new: OpTree
+) -> tuple[NDArray[np.bool_], int]:
+    """The nodes of a tree of more of the same trace that are open, and where `node` is (or -1)."""
+    threads: dict[object, int] = {}
+    before, now = places_of(old, threads), places_of(new, threads)
+    is_new_thread = (new.row < 0) & ~np.isin(now, before)
+    here = np.flatnonzero(now == before[node]).tolist() if node >= 0 else []
+    return np.isin(now, before[opened]) | is_new_thread, here[0] if here else -1
+
+
 def node_of(tree: OpTree, row: int) -> int:
     """The node of a row of the trace, or -1."""
     found = np.flatnonzero(tree.row == row)

@@ -124,6 +124,15 @@ def index_of(side: Side, shown: list[Place], row: int) -> int:
     return next((n for n, p in enumerate(shown) if p.line and (p.lane, p.depth) == wanted), -1)
 
 
+def same_line(old: Side, place: Place, new: Side, shown: list[Place]) -> int:
+    """Where a line of one side is among the places of another that shows more; 0: nowhere."""
+    key = old.lanes[place.lane].key
+    return next(
+        (n for n, p in enumerate(shown) if (new.lanes[p.lane].key, p.depth) == (key, place.depth)),
+        0,
+    )
+
+
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     lane = side.lanes[index]
     count = lane.shown(view.folds[index])

@@ -8,11 +8,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.errors import NothingRead
 from fusetui.trace.read import team
 from fusetui.trace.read.chunks import Chunk, decode_cell
 
@@ -110,5 +113,24 @@ def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path]) -> None:
     path = write(TEXT)
     with path.open("rb") as opened, team.Team(opened.fileno(), len(TEXT), cell=100) as crew:
         crew.release(len(TEXT))
-        chunks = crew.decoded(lambda _: None)
+        list(crew.turns())
+        chunks = crew.collect()
     assert sum(chunk.events for chunk in chunks.values()) > len(EVENTS) * 0.8
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("beside_a_thread", [False, True], ids=["forked", "started anew"])
+def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
+    had_enough = threading.Event()
+
+    def stopped() -> Trace:
+        return open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
+
+    if beside_a_thread:
+        with ThreadPoolExecutor() as threads, suppress(NothingRead):
+            threads.submit(stopped).result()
+    else:
+        with suppress(NothingRead):
+            stopped()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)

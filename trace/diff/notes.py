@@ -125,7 +125,8 @@ def _input_of(items: Items, item: int) -> tuple[str, str]:
 
 
 def _incomplete(items: Items) -> str:
-    return "" if items.trace.report.complete else f"{items.work.label}: the file was cut short"
+    missing = items.trace.report.missing
+    return f"{items.work.label}: {missing}" if missing else ""
 
 
 def _few_steps(a: Items, b: Items) -> str:

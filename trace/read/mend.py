@@ -22,6 +22,7 @@ from fusetui.trace.read.salvage import Element, Patience, array_end, elements
 
 SMALL = 1 << 15  # bytes; not halved any more
 PIECE = 4 << 20  # bytes; a longer stretch is not tried at once
+STEP = 1 << 18  # bytes that are read event by event before anybody hears of it
 
 
 def read_stretch(data: Any, start: int, stop: int, patience: Patience) -> Iterator[Chunk]:
@@ -36,7 +37,7 @@ def read_stretch(data: Any, start: int, stop: int, patience: Patience) -> Iterat
         return
     middle = BOUNDARY.search(data, (start + stop) // 2, stop) if stop - start > SMALL else None
     if middle is None:
-        yield _slow(data, start, stop, patience)
+        yield from _slow(data, start, stop, patience)
         return
     yield from _halves(data, start, middle.end(), stop, patience)
 
@@ -53,13 +54,24 @@ def _halves(data: Any, start: int, middle: int, stop: int, patience: Patience) -
                 return
 
 
-def _slow(data: Any, start: int, end: int, patience: Patience) -> Chunk:
+def _slow(data: Any, start: int, end: int, patience: Patience) -> Iterator[Chunk]:
+    """In pieces, between which somebody may stop."""
+    end = min(end, len(data))
+    while True:
+        chunk = _piece(data, start, min(start + STEP, end), patience)
+        yield chunk
+        if chunk.after != -1 or chunk.end >= end:
+            return
+        start = chunk.end
+
+
+def _piece(data: Any, start: int, end: int, patience: Patience) -> Chunk:
     found: list[Element] = list(elements(data, start, end, patience))
     stop = found[-1].end if found else start
     after = array_end(data, stop)
     return Chunk(
         start,
-        max(stop, min(end, len(data))) if after == -1 else stop,
+        max(stop, end) if after == -1 else stop,
         len(found),
         gather([element.event or UNREADABLE for element in found]),
         tuple(Skipped(e.start, e.reason) for e in found if e.event is None),

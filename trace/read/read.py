@@ -1,105 +1,63 @@
-"""Puts the chunks of a document together into one set of columns."""
+"""A file -> its columns: several processes decode it; meanwhile a caller may look, or stop it."""
 
 from __future__ import annotations
 
 import gc
-import re
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import accumulate
-from typing import Any
+from typing import IO
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.errors import NotATrace
-from fusetui.trace.read.chunks import CELL, Chunk, Skipped
-from fusetui.trace.read.document import Body, find_body, tail_keys
-from fusetui.trace.read.elements import Elements, Stretch
-from fusetui.trace.read.gather import Interner, Label, Mark, Thread
-from fusetui.trace.read.mend import read_stretch
-from fusetui.trace.read.pairs import Pairs, pair
-from fusetui.trace.read.salvage import Patience
-from fusetui.trace.read.source import Source, document, likely_size, open_stored, room_for
+from fusetui.trace.errors import NotATrace, NothingRead, TraceError
+from fusetui.trace.read.assemble import Raw, assemble
+from fusetui.trace.read.chunks import CELL, Chunk
+from fusetui.trace.read.document import Body, find_body
+from fusetui.trace.read.join import Joiner
+from fusetui.trace.read.source import (
+    Source,
+    Stored,
+    document,
+    likely_size,
+    mapped,
+    open_stored,
+    room_for,
+)
 from fusetui.trace.read.team import Team
+from fusetui.trace.read.watch import Part, Progress, Stop, never, silent
 
-SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]*"\s*:))')
-Progress = Callable[[int, int], None]
-"""Called with (bytes read, bytes in all) after each chunk."""
-
-
-class Raw(msgspec.Struct, frozen=True, eq=False):
-    """The slices of a file in file order, before tracks, nesting and links. Arrays are [slices]."""
-
-    source: Source
-    elements: Elements
-    phases: Counter[str]
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    threads: tuple[Thread, ...]
-    labels: tuple[Label, ...]
-    start: NDArray[np.int64]  # ns
-    dur: NDArray[np.int64]  # ns, never negative
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    thread: NDArray[np.int32]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # place in traceEvents
-    keys: dict[str, Any]  # the other top-level keys
-    events: int
-    skipped: tuple[Skipped, ...]
-    complete: bool
-    negative: int  # durations below zero, shown as zero
-    unfinished: int  # begin events (ph B, b, S) without an end
-    unmatched: int  # end events without a begin
+FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
+GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
+WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
+FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
 
 
-def read(path: str, progress: Progress | None = None) -> Raw:
-    """Read a trace file. Raises CannotRead or NotATrace with one plain sentence."""
-    report = progress or _silent
+class Watch(msgspec.Struct, frozen=True):
+    """What a caller wants while a file is read."""
+
+    progress: Progress = silent
+    stop: Stop = never
+    preview: Callable[[Raw], None] | None = None  # called with ever longer parts of a large file
+
+
+def read(path: str, watch: Watch | None = None) -> Raw:
+    """Read a trace file. Raises CannotRead or NotATrace with one plain sentence.
+
+    When it is stopped, the result has a `part`; raises NothingRead when that would be empty.
+    """
+    watch = watch or Watch()
     stored = open_stored(path)
     with without_collector(), closing(stored.file), closing(room_for(stored)) as room:
-        with Team(room.fileno(), likely_size(stored), CELL) as team:
-            source = document(stored, room, team.release)
-            body = find_body(source)
-            size = len(source.data)
-            team.release(size, whole=True)
-            decoded = team.decoded(lambda cells: report(min(cells * CELL, size), size))
-        chunks = list(joined(source.data, body.start, decoded, lambda at: report(at, size)))
-    report(size, size)
-    return _assemble(source, body, chunks)
-
-
-def joined(
-    data: Any, start: int, decoded: Mapping[int, Chunk], slowly: Callable[[int], None]
-) -> Iterator[Chunk]:
-    """All chunks from the byte after the opening bracket to the end of the array, in order.
-
-    Where no decoded chunk begins, the events are read the slow way up to the next one that does;
-    then `slowly` is called with the byte that was reached.
-    """
-    begins = sorted(decoded)
-    patience = Patience()
-    position = start
-    while position < len(data):
-        known = decoded.get(position)
-        following = bisect_right(begins, position)
-        stop = begins[following] if following < len(begins) else len(data)
-        for chunk in (known,) if known else read_stretch(data, position, stop, patience):
-            yield chunk
-            position = chunk.end
-            if chunk.after != -1:
-                return
-            if not known:
-                slowly(position)
-
-
-def _silent(*_: int) -> None:
-    """Nobody wants to know."""
+        try:
+            with Team(room.fileno(), likely_size(stored), CELL) as team:
+                raw = _Reading(stored, room, team, watch).run()
+        except TraceError:
+            if watch.stop():
+                raise NothingRead from None
+            raise
+    if raw.part and not len(raw.start):
+        raise NothingRead
+    return raw
 
 
 @contextmanager
@@ -114,118 +72,137 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _assemble(source: Source, body: Body, chunks: Sequence[Chunk]) -> Raw:
-    columns = [chunk.columns for chunk in chunks]
-    second = _second(source, chunks)
-    events = sum(chunk.events for chunk in chunks) + len(second)
-    phases = sum((c.phases for c in columns), Counter[str]())
-    skipped = (*(skip for chunk in chunks for skip in chunk.skipped), *second)
-    if body.bare and not phases.total() - phases[""]:
-        raise NotATrace(f"{source.path} is a JSON list, but not of trace events.")
-    keys, complete = _tail(source, body, chunks)
-    names, name = _merge([(c.names, c.name) for c in columns])
-    categories, category = _merge([(c.categories, c.category) for c in columns])
-    threads, thread = _merge([(c.threads, c.thread) for c in columns])
-    orders = _global_orders(chunks)
-    dur = _joined([c.dur for c in columns], np.int64)
-    raw = Raw(
-        source=source,
-        elements=Elements(lambda: source.data, [_stretch(chunk) for chunk in chunks]),
-        phases=phases,
-        names=names,
-        categories=categories,
-        threads=threads,
-        labels=tuple(label for c in columns for label in c.labels),
-        start=_joined([c.start for c in columns], np.int64),
-        dur=np.maximum(dur, 0),
-        name=name,
-        category=category,
-        thread=thread,
-        correlation=_joined([c.correlation for c in columns], np.int64),
-        external_id=_joined([c.external_id for c in columns], np.int64),
-        order=_joined(orders, np.int64),
-        keys={**body.head, **keys},
-        events=events,
-        skipped=skipped,
-        complete=complete and source.cut is None,
-        negative=int((dur < 0).sum()),
-        unfinished=0,
-        unmatched=0,
-    )
-    marks = list(_global_marks(chunks))
-    return with_pairs(raw, pair(marks)) if marks else raw
+class _Reading:
+    """One file while it is read."""
+
+    def __init__(self, stored: Stored, room: IO[bytes], team: Team, watch: Watch) -> None:
+        self._stored = stored
+        self._room = room
+        self._team = team
+        self._watch = watch
+        self._joiner = Joiner()
+        self._likely = likely_size(stored)  # of the document; known once it is unpacked
+        self._taken = 0 if stored.packing else stored.size  # bytes of the file
+        self._decoded = 0.0  # share of the document
+        self._look = FIRST_LOOK  # bytes; the next preview shows at least so much
+        self._again = 0  # bytes that are decoded when it is tried again
+        self._slowly = 0  # bytes that no process could decode as a cell
+
+    def run(self) -> Raw:
+        watch = self._watch
+        source = document(self._stored, self._room, self._grown, watch.stop)
+        body = find_body(source)
+        if source.taken is None:
+            self._team.release(len(source.data), whole=True)
+        tried = self._decode(source)
+        chunks = self._joined(source, body, tried)
+        part = None if _is_whole(source, body, chunks) else self._part(chunks)
+        if part is None:
+            watch.progress(source.size, source.size)
+        return assemble(source, body, chunks, part)
+
+    def _grown(self, length: int, taken: int) -> None:
+        """More of the document is there."""
+        self._taken = taken
+        self._likely = max(length * self._stored.size // max(taken, 1), length, 1)
+        self._team.release(length)
+        if taken < self._stored.size:
+            self._team.turn()
+            self._turned(None)
+
+    def _decode(self, source: Source) -> int:
+        """Decode all cells; the result is the byte up to which that was done."""
+        if not self._watch.stop():
+            for _ in self._team.turns():
+                self._turned(source)
+                if self._watch.stop():
+                    break
+            else:
+                return len(source.data)
+        self._team.halt()
+        return self._team.reached
+
+    def _turned(self, source: Source | None) -> None:
+        """A little more was decoded, or it was only waited for that."""
+        decoded = min(self._team.done * CELL / self._likely, 1.0)
+        self._decoded = max(self._decoded, decoded)  # the likely size changes, the bar only grows
+        self._report(self._taken / self._stored.size, self._decoded)
+        if self._team.reached >= self._again and self._is_due(self._team.reached):
+            self._preview(source or self._so_far())
+
+    def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
+        joiner, stop = self._joiner, self._watch.stop
+        joiner.add(self._team.collect().values())
+        chunks: list[Chunk] = []
+        if not stop():
+            for chunk in joiner.ordered(source.data, body.start, lambda *_: True):
+                chunks.append(chunk)
+                if not joiner.knows(chunk):
+                    self._read_slowly(source, body, chunks)
+                    if stop():
+                        break
+            else:
+                return chunks
+        joiner.add(chunks)
+        return joiner.prefix(source.data, body.start, tried)
+
+    def _read_slowly(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+        """The last chunk was; where that goes on for long, the bar starts anew from its place."""
+        end = chunks[-1].end
+        self._slowly += end - chunks[-1].start
+        if self._slowly > FAR:
+            self._report(1.0, end / len(source.data))
+            if self._is_due(end):
+                self._show(source, body, chunks)
+
+    def _is_due(self, reached: int) -> bool:
+        """Is it time for a preview: the next one is due, and the whole is still far."""
+        watch = self._watch
+        if not watch.preview or self._likely < WORTH_A_LOOK or watch.stop():
+            return False
+        return self._look <= reached <= self._likely // 2
+
+    def _preview(self, source: Source) -> None:
+        """Show what all processes decoded up to the first gap; nothing when that is no trace."""
+        reached = self._team.reached
+        self._again = reached + reached // GROWTH
+        try:
+            body = find_body(source)
+        except NotATrace:
+            return
+        self._joiner.add(self._team.collect().values())
+        chunks = self._joiner.prefix(source.data, body.start, reached)
+        if chunks and chunks[-1].end >= self._look:  # there may be a gap
+            self._show(source, body, chunks)
+
+    def _show(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+        assert self._watch.preview
+        self._look = chunks[-1].end * GROWTH
+        try:
+            raw = assemble(source, body, chunks, self._part(chunks))
+        except NotATrace:
+            return
+        if len(raw.start):
+            self._watch.preview(raw)
+
+    def _so_far(self) -> Source:
+        """The document while it is unpacked."""
+        stored = self._stored
+        return Source(stored.path, stored.size, mapped(self._room), taken=self._taken)
+
+    def _part(self, chunks: Sequence[Chunk]) -> Part:
+        read = chunks[-1].end if chunks else 0
+        return Part(read, self._likely, exact=self._taken == self._stored.size)
+
+    def _report(self, unpacked: float, decoded: float) -> None:
+        """Of a packed file, unpacking counts as half of the work."""
+        share = (unpacked + decoded) / 2 if self._stored.packing else decoded
+        self._watch.progress(int(self._stored.size * share), self._stored.size)
 
 
-def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
-    """The slices that are written as two events, behind the others."""
-    more = pairs.slices
-    tables = [Interner({key: n for n, key in enumerate(t)}) for t in (raw.names, raw.categories)]
-    threads = Interner({key: n for n, key in enumerate(raw.threads)})
-    none = np.full(len(more), -1, dtype=np.int64)
-    dur = np.array([p.dur for p in more], np.int64)
-
-    def grown(column: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([column, new])
-
-    return msgspec.structs.replace(
-        raw,
-        start=grown(raw.start, np.array([p.start for p in more], np.int64)),
-        dur=grown(raw.dur, dur),
-        name=grown(raw.name, tables[0].ids(p.name for p in more)),
-        category=grown(raw.category, tables[1].ids(p.category for p in more)),
-        thread=grown(raw.thread, threads.ids(p.thread for p in more)),
-        correlation=grown(raw.correlation, none),
-        external_id=grown(raw.external_id, none),
-        order=grown(raw.order, np.array([p.order for p in more], np.int64)),
-        names=tuple(tables[0]),
-        categories=tuple(tables[1]),
-        threads=tuple(threads),
-        unfinished=pairs.unfinished,
-        unmatched=pairs.ends,
-    )
-
-
-def _stretch(chunk: Chunk) -> Stretch:
-    return Stretch(chunk.start, chunk.end, chunk.events, chunk.places)
-
-
-def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], bool]:
-    after = chunks[-1].after if chunks else -1
-    if after == -1:  # a bare array may lack its bracket, an object may not
-        return {}, body.bare and not (chunks and chunks[-1].skipped)
-    if body.bare:
-        return {}, True
-    return tail_keys(bytes(source.data[after:]))
-
-
-def _second(source: Source, chunks: Sequence[Chunk]) -> tuple[Skipped, ...]:
-    """A trace behind the trace is not read, but told about."""
-    after = chunks[-1].after if chunks else -1
-    found = SECOND.search(source.data, after - 1) if after != -1 else None
-    return (Skipped(found.start(1), "a second trace begins here"),) if found else ()
-
-
-def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, NDArray[np.int32]]:
-    """Tables of each chunk and ids into them -> one table and ids into it."""
-    merged = Interner()
-    parts = [merged.ids(table)[ids] for table, ids in tables]
-    return tuple(merged), _joined(parts, np.int32)
-
-
-def _firsts(chunks: Sequence[Chunk]) -> list[int]:
-    """The place in traceEvents of the first element of each chunk."""
-    return list(accumulate((chunk.events for chunk in chunks), initial=0))[:-1]
-
-
-def _global_orders(chunks: Sequence[Chunk]) -> list[NDArray[np.int64]]:
-    return [c.columns.order + first for c, first in zip(chunks, _firsts(chunks), strict=True)]
-
-
-def _global_marks(chunks: Sequence[Chunk]) -> Iterator[Mark]:
-    for chunk, first in zip(chunks, _firsts(chunks), strict=True):
-        for mark in chunk.columns.marks:
-            yield msgspec.structs.replace(mark, order=mark.order + first)
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
+    """Was the array read up to its end, or that of the file."""
+    if source.taken is not None:
+        return False
+    end = chunks[-1].end if chunks else body.start
+    return end >= len(source.data) or bool(chunks and chunks[-1].after != -1)

@@ -29,13 +29,14 @@ from fusetui.trace.read.unpack import (
     packing_of,
     unpack,
 )
+from fusetui.trace.read.watch import Stop, never, silent
 
 IN_MEMORY = 100 << 20  # stored bytes; larger documents are unpacked into a file on the disk
 
 PACKED = 15  # how many times traces are usually packed
 
-Grown = Callable[[int], None]
-"""Called with the number of bytes of the document that are there."""
+Grown = Callable[[int, int], None]
+"""Called with the bytes of the document that are there, and those of the file that they took."""
 
 
 class Stored(msgspec.Struct, frozen=True, eq=False):
@@ -48,12 +49,13 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
-    """The bytes of one document. `cut` says how a packed file ended too early, or is None."""
+    """The bytes of one document."""
 
     path: str
     size: int  # of the file as stored, in bytes
     data: bytes | mmap.mmap
-    cut: str | None = None
+    cut: str | None = None  # how a packed file ended too early
+    taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
 
 
 def open_source(path: str) -> Source:
@@ -91,20 +93,22 @@ def likely_size(stored: Stored) -> int:
     return stored.size * (PACKED if stored.packing else 1)
 
 
-def document(stored: Stored, room: IO[bytes], grown: Grown | None = None) -> Source:
+def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
     """Unpack into `room`, where that is needed, and map it. Raises CannotRead or NotATrace."""
-    report = grown or _silent
-    cut = _fill(stored, room, report) if stored.packing else None
+    cut, taken = _fill(stored, room, grown, stop) if stored.packing else (None, None)
     size = os.fstat(room.fileno()).st_size
-    report(size)
     if size == 0:
         name = stored.packing.name if stored.packing else "plain"
         raise NotATrace(
             f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
-    return Source(
-        stored.path, stored.size, mmap.mmap(room.fileno(), 0, access=mmap.ACCESS_READ), cut
-    )
+    grown(size, stored.size if taken is None else taken)
+    return Source(stored.path, stored.size, mapped(room), cut, taken)
+
+
+def mapped(room: IO[bytes]) -> mmap.mmap:
+    """What is in a file now."""
+    return mmap.mmap(room.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def file_in_memory() -> IO[bytes]:
@@ -121,28 +125,32 @@ def file_on_disk() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def _fill(stored: Stored, room: IO[bytes], report: Grown) -> str | None:
-    """Unpack; the result says why it ended early, None when all is there."""
+def _fill(
+    stored: Stored, room: IO[bytes], grown: Grown, stop: Stop
+) -> tuple[str | None, int | None]:
+    """Unpack; the result is Source.cut and Source.taken."""
     assert stored.packing
     limit = limit_for(stored.size)
     length = 0
     with mmap.mmap(stored.file.fileno(), 0, access=mmap.ACCESS_READ) as packed:
         try:
-            for piece in unpack(packed, stored.packing, limit):
+            for piece, taken in unpack(packed, stored.packing, limit):
                 room.write(piece)
                 room.flush()
                 length += len(piece)
-                report(length)
+                grown(length, taken)
+                if stop():
+                    return None, taken
         except TooLarge:
             raise CannotRead(
                 f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, which no trace of its "
                 f"size should; if it is one, set {LIMIT} to the GiB it may have."
             ) from None
         except Damaged as damage:
-            return str(damage)
+            return str(damage), None
         except OSError as error:
             raise CannotRead(f"{stored.path} cannot be unpacked: {_reason(error)}.") from None
-    return None
+    return None, None
 
 
 def _opened(path: str) -> IO[bytes]:
@@ -169,7 +177,3 @@ def _is_regular(file: IO[bytes]) -> bool:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
-
-
-def _silent(length: int) -> None:
-    """Nobody wants to know."""

@@ -1,8 +1,9 @@
 """Several processes that decode the cells of one document.
 
 Cells to decode go through a pipe that everybody reads: so each takes the next one when it is free,
-and whoever dies leaves the rest to the others. The helpers put their chunks into a file in memory.
-A cell that nobody could decode is simply missing in the result.
+and whoever dies leaves the rest to the others. The helpers put their chunks into boxes (see
+box.py), and tell through another pipe which cell is done. A cell that nobody could decode is simply
+missing in the result.
 
 Helpers are forked where this is the only thread, which is cheap; else started anew, and then the
 caller does not decode itself, so that the other threads of its process go on undisturbed.
@@ -11,41 +12,45 @@ caller does not decode itself, so that the other threads of its process go on un
 from __future__ import annotations
 
 import os
-import pickle
+import select
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import IO, Self
+from typing import Self
 
+from fusetui.trace.read.box import Box, put
 from fusetui.trace.read.chunks import CELL, Chunk, decode_cell
-from fusetui.trace.read.source import file_in_memory
 
 FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
 FEWEST_STARTED = 64 << 20  # the same when it has to import everything anew
 MOST = 4  # processes; more of them wait for memory, not for a core
-NUMBER = 4  # bytes of a cell's number in the pipe
-
-Reached = Callable[[int], None]
-"""Called with the number of cells that are done."""
+NUMBER = 4  # bytes of a cell's number in a pipe
+SOON = 0.05  # seconds that a turn waits for news at most
 
 
 class Team:
-    """Use as a context manager: what is still running at its end is stopped."""
+    """Release cells, take turns until there is none left, and collect the chunks at any time.
+
+    Use as a context manager: what is still running at its end is stopped.
+    """
 
     def __init__(self, file: int, size: int, cell: int = CELL) -> None:
         """`file` holds the document, whose size (bytes) may be a guess; `cell` is in bytes."""
         self._file = file
         self._cell = cell
         self._released = 0
+        self._own: list[int] = []  # cells that the pipe did not take: this process decodes them
+        self._done: set[int] = set()
+        self._first_open = 0  # the first cell that is not done
+        self._chunks: dict[int, Chunk] = {}
         self._given, self._give = os.pipe()
         self._finished, self._finish = os.pipe()
         for end in (self._give, self._finish):
             os.set_blocking(end, False)
-        self._waiting: list[int] = []  # cells that the pipe did not take
-        self._boxes: list[IO[bytes]] = []
+        self._boxes: list[Box] = []
         self._helpers: list[int] = []
         self._forks = threading.active_count() == 1 and hasattr(os, "fork")
         self._start(self._helpers_for(size))
@@ -54,13 +59,21 @@ class Team:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for helper in self._helpers:
-            os.kill(helper, signal.SIGKILL)
-        self._wait()
+        self.halt()
         for end in (self._given, self._give, self._finished, self._finish):
             _close(end)
         for box in self._boxes:
             box.close()
+
+    @property
+    def done(self) -> int:
+        """How many cells are done."""
+        return len(self._done)
+
+    @property
+    def reached(self) -> int:
+        """All cells before this byte are done."""
+        return self._first_open * self._cell
 
     def release(self, length: int, whole: bool = False) -> None:
         """So many bytes of the document are there: cells that end before may be decoded, and the
@@ -69,32 +82,77 @@ class Team:
         if whole and cells > 0:
             cells = -(-length // self._cell)
         for cell in range(self._released, cells):
-            try:
-                os.write(self._give, cell.to_bytes(NUMBER, "little"))
-            except BlockingIOError:
-                self._waiting.append(cell)
+            if not (self._boxes and self._told(cell)):
+                self._own.append(cell)
         self._released = max(self._released, cells)
 
-    def decoded(self, reached: Reached) -> dict[int, Chunk]:
-        """The chunks of all released cells that could be decoded, by their start (byte)."""
+    def turn(self) -> None:
+        """While more cells may be released: hear which are done, or without helpers decode all."""
+        if self._boxes:
+            self._hear(0)
+            return
+        while self._own:
+            self._decode(self._own.pop(0))
+
+    def turns(self) -> Iterator[None]:
+        """Decode, or wait a little, again and again until all cells are done; none can follow."""
         self._give = _close(self._give)
         self._finish = _close(self._finish)
-        found: list[Chunk | None] = []
-        if self._forks or not self._helpers:
-            for cell in taken(self._given):
-                found.append(self._decode(cell))
-                reached(cell + 1)
-        else:
-            for done, _ in enumerate(taken(self._finished)):
-                reached(done + 1)
-        found += [self._decode(cell) for cell in self._waiting]
-        self._wait()
-        for box in self._boxes:
-            found += _unpacked(box)
-        return {chunk.start: chunk for chunk in found if chunk is not None}
+        if self._forks:
+            for cell in taken(self._given) if self._boxes else ():
+                self._decode(cell)
+                self._hear(0)
+                yield
+        while self._own:
+            self._decode(self._own.pop(0))
+            yield
+        while self._boxes and self._hear(SOON):
+            yield
 
-    def _decode(self, cell: int) -> Chunk | None:
-        return decode_cell(self._file, cell, self._cell)
+    def collect(self) -> dict[int, Chunk]:
+        """The chunks of all cells that were decoded up to now, by their start (byte)."""
+        for box in self._boxes:
+            for cell, chunk in box.new():
+                self._keep(cell, chunk)
+        return self._chunks
+
+    def halt(self) -> None:
+        """No process works any more."""
+        for helper in self._helpers:
+            os.kill(helper, signal.SIGKILL)
+        while self._helpers:
+            with suppress(ChildProcessError):
+                os.waitpid(self._helpers.pop(), 0)
+
+    def _told(self, cell: int) -> bool:
+        try:
+            os.write(self._give, cell.to_bytes(NUMBER, "little"))
+        except BlockingIOError:
+            return False
+        return True
+
+    def _decode(self, cell: int) -> None:
+        self._keep(cell, decode_cell(self._file, cell, self._cell))
+
+    def _keep(self, cell: int, chunk: Chunk | None) -> None:
+        self._mark(cell)
+        if chunk is not None:
+            self._chunks[chunk.start] = chunk
+
+    def _mark(self, cell: int) -> None:
+        self._done.add(cell)
+        while self._first_open in self._done:
+            self._first_open += 1
+
+    def _hear(self, seconds: float) -> bool:
+        """Mark what was finished, waiting for it at most so long; False when no helper is left."""
+        while select.select([self._finished], [], [], seconds)[0]:
+            number = os.read(self._finished, NUMBER)
+            if not number:
+                return False
+            self._mark(int.from_bytes(number, "little"))
+            seconds = 0
+        return True
 
     def _helpers_for(self, size: int) -> int:
         cores = min(_cores(), MOST)
@@ -104,7 +162,7 @@ class Team:
 
     def _start(self, helpers: int) -> None:
         for _ in range(helpers):
-            box = file_in_memory()
+            box = Box()
             try:
                 self._helpers.append(self._fork(box) if self._forks else self._spawn(box))
             except OSError:  # no more processes: then without
@@ -112,7 +170,7 @@ class Team:
                 return
             self._boxes.append(box)
 
-    def _fork(self, box: IO[bytes]) -> int:
+    def _fork(self, box: Box) -> int:
         with warnings.catch_warnings():  # numpy has idle threads of its own
             warnings.simplefilter("ignore", DeprecationWarning)
             parent, child = os.getpid(), os.fork()
@@ -124,7 +182,7 @@ class Team:
         finally:
             os._exit(0)
 
-    def _spawn(self, box: IO[bytes]) -> int:
+    def _spawn(self, box: Box) -> int:
         import subprocess  # most commands never need it
 
         files = (self._file, self._given, self._finish, box.fileno())
@@ -140,20 +198,14 @@ class Team:
         process.returncode = 0  # waited for here, not there
         return process.pid
 
-    def _wait(self) -> None:
-        while self._helpers:
-            with suppress(ChildProcessError):
-                os.waitpid(self._helpers.pop(), 0)
-
 
 def work(file: int, given: int, finished: int, box: int, size: int, parent: int) -> None:
     """What a helper does until there are no cells left, or its parent is gone."""
-    with os.fdopen(box, "wb", closefd=False) as out:
-        for cell in taken(given):
-            if os.getppid() != parent:
-                return
-            pickle.dump(decode_cell(file, cell, size), out, protocol=5)
-            _tell(finished, cell)
+    for cell in taken(given):
+        if os.getppid() != parent:
+            return
+        put(box, cell, decode_cell(file, cell, size))
+        _tell(finished, cell)
 
 
 def taken(pipe: int) -> Iterator[int]:
@@ -165,16 +217,6 @@ def taken(pipe: int) -> Iterator[int]:
 def _tell(finished: int, cell: int) -> None:
     with suppress(BlockingIOError, BrokenPipeError):  # when nobody reads it
         os.write(finished, cell.to_bytes(NUMBER, "little"))
-
-
-def _unpacked(box: IO[bytes]) -> Iterator[Chunk | None]:
-    """What a helper left; of one that died, all but its last chunk."""
-    box.seek(0)
-    while True:
-        try:
-            yield pickle.load(box)
-        except (EOFError, pickle.UnpicklingError):
-            return
 
 
 def _close(end: int) -> int:

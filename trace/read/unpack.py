@@ -87,8 +87,8 @@ def limit_for(stored: int) -> int:
         return min(max(RATIO * stored, GIB), LARGEST * GIB)
 
 
-def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[bytes]:
-    """Pieces of the document.
+def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:
+    """Pieces of the document, each with the byte of the stored file that was reached.
 
     Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be unpacked.
     """
@@ -100,7 +100,7 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[bytes]:
             for piece, reached in _pieces(stream, stored, at, FIRST, PIECE):
                 used = reached
                 written += len(piece)
-                yield piece
+                yield piece, used
                 if total + written > limit:
                     raise TooLarge
         except DAMAGE:
@@ -124,7 +124,9 @@ def _pieces(
         yield stream.decompress(fresh, MOST), at
 
 
-def _before_damage(stored: Any, packing: Packing, at: int, known: int) -> Iterator[bytes]:
+def _before_damage(
+    stored: Any, packing: Packing, at: int, known: int
+) -> Iterator[tuple[bytes, int]]:
     """What else of a member can be unpacked, beyond the `known` bytes; then raises Damaged."""
     wrong = at
     try:
@@ -138,7 +140,7 @@ def _before_damage(stored: Any, packing: Packing, at: int, known: int) -> Iterat
             size = FINE if begin < wrong else 1
             for piece, _ in _pieces(stream, stored[begin : begin + FINE], 0, size, size):
                 if len(piece) > known:
-                    yield piece[known:]
+                    yield piece[known:], begin
                 known = max(known - len(piece), 0)
     except DAMAGE:
         pass

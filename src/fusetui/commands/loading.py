@@ -33,12 +33,14 @@ def load(name: str) -> Loaded:
 def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is not whole."""
     skipped = list(report.skipped)
-    if report.cut:
+    if report.part:
+        yield f"{report.path}: {report.missing}."
+    elif report.cut:
         yield f"{report.path}: {report.cut}, so it cannot be verified; shown is what was unpacked."
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if skipped else ""
         yield f"{report.path} ends early{where}: {_read(report)} could be read."
-    if not report.complete:
+    if not report.complete and not report.part:
         del skipped[-1:]  # the event that was cut: told already
     if skipped:
         first = skipped[0]

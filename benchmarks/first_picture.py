@@ -1,0 +1,168 @@
+"""How soon `fusetui open` shows something: the bar, the first lanes, the whole trace.
+
+    python -P benchmarks/first_picture.py trace.json.gz --megabytes 50 500 2000
+
+Makes files of these sizes out of a real trace (see generate.py), opens each in a terminal of its
+own without the cache, and waits for the words that tell one picture from the next. Prints a table
+and puts it into docs/benchmarks.md. Times are the median of --repeat runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import platform
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- first picture: begin -->", "<!-- first picture: end -->"
+COMMAND = [sys.executable, "-P", "-m", "fusetui", "open"]
+SIZE = (50, 160)  # lines, columns
+PATIENCE = 120  # seconds
+
+BAR = b"reading "
+LANES = b"nothing selected"
+WHOLE = b" slices "
+PART = b" MB were read"
+ESCAPE = b"\x1b"
+
+HEAD = ("file", "the bar", "first lanes", "the whole trace", "Esc, with lanes", "q, while reading")
+
+
+class Terminal:
+    """A program in a terminal, and when it wrote what."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *SIZE, 0, 0))
+        self._written = b""
+        self.start = time.perf_counter()
+        self._process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "FUSETUI_CACHE": "off", "TERM": "xterm-256color"},
+        )
+        os.close(theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def wait_for(self, words: bytes) -> float:
+        """Seconds from the start until these words were written."""
+        while words not in self._written:
+            if time.perf_counter() - self.start > PATIENCE:
+                raise TimeoutError(f"never written: {words.decode()}")
+            self._read()
+        return time.perf_counter() - self.start
+
+    def press(self, key: bytes) -> float:
+        """The time of the press, in seconds from the start."""
+        os.write(self._ours, key)
+        return time.perf_counter() - self.start
+
+    def wait_for_the_end(self) -> float:
+        while self._process.poll() is None:
+            self._read()
+        return time.perf_counter() - self.start
+
+    def _read(self) -> None:
+        if select.select([self._ours], [], [], 0.005)[0]:
+            with suppress(OSError):  # closed at its end
+                self._written += os.read(self._ours, 1 << 16)
+
+
+def opening(file: Path) -> tuple[float, float, float]:
+    """Seconds until the bar, the first lanes, the whole trace."""
+    with Terminal([*COMMAND, str(file)]) as terminal:
+        return tuple(map(terminal.wait_for, (BAR, LANES, WHOLE)))  # type: ignore[return-value]
+
+
+def stopping(file: Path) -> float | None:
+    """Seconds from Escape, pressed when there are lanes, to the words that say what was read."""
+    with Terminal([*COMMAND, str(file)]) as terminal:
+        terminal.wait_for(LANES)
+        pressed = terminal.press(ESCAPE)
+        with suppress(TimeoutError):
+            return terminal.wait_for(PART) - pressed
+    return None
+
+
+def leaving(file: Path) -> float:
+    """Seconds from q, pressed when there is a bar, to the end of the program."""
+    with Terminal([*COMMAND, str(file)]) as terminal:
+        terminal.wait_for(BAR)
+        pressed = terminal.press(b"q")
+        return terminal.wait_for_the_end() - pressed
+
+
+def row(file: Path, repeat: int) -> list[str]:
+    times = [list(column) for column in zip(*(opening(file) for _ in range(repeat)), strict=True)]
+    has_parts = statistics.median(times[2]) - statistics.median(times[1]) > 0.2
+    times.append([t for _ in range(repeat) if has_parts and (t := stopping(file)) is not None])
+    times.append([leaving(file) for _ in range(repeat)])
+    shown = [f"{statistics.median(column):.2f} s" if column else "-" for column in times]
+    return [f"{file.stat().st_size / 1e6:.0f} MB{' .gz' * (file.suffix == '.gz')}", *shown]
+
+
+def made(source: Path, folder: Path, megabytes: int) -> Path:
+    target = folder / f"{megabytes}.json"
+    script = str(ROOT / "benchmarks" / "generate.py")
+    command = [sys.executable, "-P", script, str(source), str(target)]
+    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr)
+    return target
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    lines = [HEAD, ["---"] + ["---:"] * (len(HEAD) - 1), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def put(text: str) -> None:
+    """Into the page, between its markers."""
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("source", type=Path, help="any real trace")
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500, 2000])
+    parser.add_argument("--repeat", type=int, default=3)
+    args = parser.parse_args()
+    rows: list[list[str]] = []
+    with tempfile.TemporaryDirectory() as name:
+        for size in args.megabytes:
+            file = made(args.source, Path(name), size)
+            rows.append(row(file, args.repeat))
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+            file.unlink()
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
+    text = f"{place}\n\n{markdown(rows)}"
+    print(text)
+    put(text)
+
+
+if __name__ == "__main__":
+    main()

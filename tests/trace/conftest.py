@@ -1,0 +1,23 @@
+"""What the tests of reading large files share."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from fusetui.trace.read import join, team
+
+
+@pytest.fixture
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of some hundred kB is treated like one of some hundred MB; one process reads it."""
+    monkeypatch.setattr(team, "_cores", lambda: 1)
+    monkeypatch.setattr(join, "SHORT", 1 << 15)
+    for name, value in (
+        ("CELL", 1 << 14),
+        ("FIRST_LOOK", 1 << 16),
+        ("WORTH_A_LOOK", 0),
+        ("FAR", 0),
+    ):
+        monkeypatch.setattr(sys.modules["fusetui.trace.read.read"], name, value)

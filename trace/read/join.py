@@ -1,0 +1,67 @@
+"""Puts the chunks of a document in order; where one is missing, the events are read slowly."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from fusetui.trace.read.chunks import Chunk
+from fusetui.trace.read.mend import read_stretch
+from fusetui.trace.read.salvage import Patience
+
+SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
+HURRY = 1.0  # seconds after which no other gap is
+
+May = Callable[[int, int], bool]
+"""May the bytes [position, stop) be read the slow way?"""
+
+
+class Joiner:
+    """All chunks that are known of one document. What was read slowly is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Chunk] = {}
+        self._patience = Patience()
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        self._known.update((chunk.start, chunk) for chunk in chunks)
+
+    def knows(self, chunk: Chunk) -> bool:
+        return chunk.start in self._known
+
+    def ordered(self, data: Any, start: int, may: May) -> Iterator[Chunk]:
+        """Chunks from the byte after the opening bracket on, without a gap.
+
+        Up to the end of the array, or to a gap that may not be read the slow way.
+        """
+        begins = sorted(self._known)
+        position = start
+        while position < len(data):
+            known = self._known.get(position)
+            following = bisect_right(begins, position)
+            stop = begins[following] if following < len(begins) else len(data)
+            if known is None and not may(position, stop):
+                return
+            for chunk in (known,) if known else read_stretch(data, position, stop, self._patience):
+                yield chunk
+                position = chunk.end
+                if chunk.after != -1:
+                    return
+
+    def prefix(self, data: Any, start: int, tried: int) -> list[Chunk]:
+        """What can be had at once, when all cells before the byte `tried` were tried."""
+        late = time.monotonic() + HURRY
+
+        def may(position: int, stop: int) -> bool:
+            return stop <= tried and stop - position <= SHORT and time.monotonic() < late
+
+        found = list(self.ordered(data, start, may))
+        self.add(found)
+        return found
+
+
+def whole(data: Any, start: int) -> list[Chunk]:
+    """All chunks of a document, read by this process alone."""
+    return list(Joiner().ordered(data, start, lambda *_: True))
