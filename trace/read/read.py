@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import IO
+
+import msgspec
 
 from fusetui.trace.errors import NotATrace, NothingRead, TraceError
 from fusetui.trace.read.assemble import Raw, assemble
@@ -31,8 +32,7 @@ WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
 FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """What a caller wants while a file is read."""
 
     progress: Progress = silent

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 Progress = Callable[[int, int], None]
 """Called with (bytes read, bytes in all) of the file as stored, ever again while it is read."""
@@ -12,8 +13,7 @@ Stop = Callable[[], bool]
 """Asked ever again; once it says True, reading ends and keeps what was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """Only the first `read` bytes of the document were read, of `total`."""
 
     read: int
