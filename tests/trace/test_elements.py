@@ -24,6 +24,13 @@ def test_places_of_their_own() -> None:
     assert [elements.element(n) for n in range(3)] == [{"a": 1}, {}, {"b": None}]
 
 
+def test_exponents_beyond_all_bounds() -> None:
+    huge, tiny = "-1.5e" + "9" * 30, "1.5e-" + "9" * 30
+    data = f'[{{"a": {huge}, "b": {tiny}, "c": 1.5}}]'.encode()
+    found = Elements(lambda: data, [Stretch(1, len(data) - 1, 1, ())]).element(0)
+    assert found == {"a": float("-inf"), "b": 0.0, "c": 1.5}
+
+
 @pytest.mark.parametrize("place", [-1, 1, 99])
 def test_no_such_place(place: int) -> None:
     with pytest.raises(IndexError):

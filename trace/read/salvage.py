@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -88,11 +88,11 @@ def loads(text: bytes) -> Any:
     """
     plain = text.decode("utf-8", "replace")
     try:
-        return json.loads(plain, strict=False, parse_float=Decimal)
+        return json.loads(plain, strict=False, parse_float=_fraction)
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(_repair(plain), strict=False, parse_float=Decimal)
+        return json.loads(_repair(plain), strict=False, parse_float=_fraction)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -102,6 +102,13 @@ def _repair(plain: str) -> str:
         plain = PATH_ESCAPE.sub(r"\\\\", plain)
     plain = BARE_WORD.sub(lambda m: m[1] or _number(m[2]), plain)
     return TRAILING_COMMA.sub(lambda m: m[1] or "", plain)
+
+
+def _fraction(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent beyond all bounds: infinite, or zero
+        return Decimal(float(text))
 
 
 def _number(word: str) -> str:
