@@ -68,11 +68,22 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
     lines += [Said(""), Said(_origin(trace, row, glyphs))]
     for over in launch_chain(trace, row):
         lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
+    if missing := _missing(trace):
+        return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
     lines += [Said(""), Said("args", "title")]
     for key, value in trace.args_of(row).items():
         lines.append(Said(f"  {narrow(str(key))}: {_value(value)}"))
     return lines
+
+
+def _missing(trace: Trace) -> str:
+    """Why the args of no slice can be shown now; "" when they can."""
+    text = trace.elements.text
+    if not text.at_hand:
+        return "its args follow: the file is being unpacked"
+    problem = text.problem()
+    return printable(f"{problem}: no args are shown") if problem else ""
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
@@ -141,6 +152,8 @@ def _launched(trace: Trace, row: int) -> str:
 
 def _facts(trace: Trace, row: int) -> list[str]:
     """What a kernel computed and how well, else the shapes; then the args that say most."""
+    if missing := _missing(trace):
+        return [missing]
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""
     parts = [work or _shapes(args), *remarks(trace, row)]

@@ -84,6 +84,10 @@ class KernelsPage(Vertical):
     def on_row_list_highlighted(self) -> None:
         self._describe()
 
+    def describe_again(self) -> None:
+        """More is known of the kernel under the cursor."""
+        self._describe()
+
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
         entry = self._table.entries[message.index]
         self.post_message(Show(Hits(entry.name, self._number, entry.rows)))

@@ -42,6 +42,10 @@ class Loaded(Message):
         self.paths, self.sides = paths, sides
 
 
+class Unpacked(Message):
+    """The args of slices can be shown now."""
+
+
 class Failed(Message):
     """A trace could not be read; the sentence says why."""
 
@@ -80,6 +84,10 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     except Cancelled:
         return
     post(Loaded(paths, _sides(traces, paths)))
+    for trace in traces:
+        if not trace.elements.text.at_hand:
+            trace.elements.warm()
+            post(Unpacked())
 
 
 def compare(a: Side, b: Side, post: Post) -> None:

@@ -113,6 +113,11 @@ class Opening(Part):
             missing = " and ".join(message.paths[len(message.sides) :])
             self._say("hints", f"not read: {printable(missing)}")
 
+    def on_unpacked(self) -> None:
+        """Describe once more what is selected."""
+        for page in (*self.query(TimelinePage), *self.query(KernelsPage)):
+            page.describe_again()
+
     def on_failed(self, message: Failed) -> None:
         """What is open stays open."""
         if message.paths is not self._wanted:

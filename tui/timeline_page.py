@@ -98,6 +98,10 @@ class TimelinePage(Vertical):
         said = details(timeline.side.trace, row, width, height - 1, self._glyphs)
         self._details.say([rule, *said])
 
+    def describe_again(self) -> None:
+        """More is known of what is selected."""
+        self.describe(self.active)
+
     def on_resize(self) -> None:
         self._details.styles.height = details_height(self.size.height)
         self.call_after_refresh(self.describe, self.active)

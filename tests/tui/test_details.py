@@ -1,9 +1,17 @@
 from __future__ import annotations
 
-from fusetui.trace import Trace
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.tui.conftest import mlp_events
+
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.search import find
 from fusetui.tui.details import all_details, details
 from fusetui.tui.glyphs import UNICODE
+
+Write = Callable[[str | bytes], Path]
 
 
 def said(trace: Trace, text: str, height: int = 6) -> list[str]:
@@ -42,3 +50,12 @@ def test_all_details_hold_every_arg(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
     text = "\n".join(line.text for line in all_details(mlp, row, 80, UNICODE))
     assert "correlation: 1" in text
+
+
+def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
+    path = write(json.dumps(mlp_events()))
+    trace = open_trace(str(path))
+    path.unlink()
+    text = " ".join(said(trace, "gemm"))
+    assert "cannot be read any more: no such file or directory: no args are shown" in text
+    assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -14,7 +13,7 @@ from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
 from fusetui.trace.columns import Trace
 from fusetui.trace.errors import TraceError
-from fusetui.trace.read.source import likely_size, open_source, open_stored
+from fusetui.trace.read.source import likely_size, open_stored
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
 
@@ -30,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
         """The trace, when a whole entry of this state of the file is there."""
         try:
             with self.place.open("rb") as file:
-                trace = pack.read(file, self.origin, self.path, partial(_document, self.path))
+                trace = pack.read(file, self.origin, self.path)
             os.utime(self.place)  # the least recently used goes first
         except (OSError, pack.Unusable):
             return None
@@ -70,7 +69,3 @@ def _is_large(path: str) -> bool:
     stored = open_stored(path)
     stored.file.close()
     return likely_size(stored) >= SMALLEST
-
-
-def _document(path: str) -> Any:
-    return open_source(path).data

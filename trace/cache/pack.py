@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Id, Report, Trace, Track
 from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.read.text import Filed
 
 VERSION = 1
 """Goes up with every change of what a Trace or this format means."""
@@ -71,8 +72,8 @@ def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def read(file: IO[bytes], origin: Origin, path: str, document: Callable[[], Any]) -> Trace:
-    """The Trace, its columns mapped. `document` gives the bytes of the file that it is of.
+def read(file: IO[bytes], origin: Origin, path: str) -> Trace:
+    """The Trace of the file at `path`, its columns mapped.
 
     Raises Unusable, also when the entry is of another state of the file, and OSError.
     """
@@ -80,7 +81,7 @@ def read(file: IO[bytes], origin: Origin, path: str, document: Callable[[], Any]
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         header, at = _checked(memoryview(data))
         columns = dict(_columns(data, header.columns, at))
-        return _trace(header, origin, columns, path, document)
+        return _trace(header, origin, columns, path)
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
         raise Unusable(str(error)) from None
 
@@ -128,7 +129,6 @@ def _trace(
     origin: Origin,
     columns: dict[str, NDArray[Any]],
     path: str,
-    document: Callable[[], Any],
 ) -> Trace:
     if header.version != VERSION or header.origin != origin:
         raise Unusable("of another version, or of another state of the file")
@@ -142,7 +142,7 @@ def _trace(
         names=header.names,
         categories=header.categories,
         tracks=tuple(Track(Layer(fields[0]), *fields[1:]) for fields in header.tracks),
-        elements=Elements(document, stretches),
+        elements=Elements(Filed(path, (origin.size, origin.mtime_ns)), stretches),
         **columns,
     )
 

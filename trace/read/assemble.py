@@ -19,6 +19,7 @@ from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.gather import Interner, Label, Mark, Thread
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
+from fusetui.trace.read.text import text_of
 from fusetui.trace.read.watch import Part
 
 SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]*"\s*:))')
@@ -69,7 +70,7 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
     dur = _joined([c.dur for c in columns], np.int64)
     raw = Raw(
         source=source,
-        elements=Elements(lambda: source.data, [_stretch(chunk) for chunk in chunks]),
+        elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
         phases=phases,
         names=names,
         categories=categories,

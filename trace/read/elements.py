@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ import numpy as np
 
 from fusetui.trace.errors import TraceError
 from fusetui.trace.read.salvage import loads
+from fusetui.trace.read.text import Text
 
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -28,9 +30,8 @@ class Stretch(msgspec.Struct, frozen=True):
 class Elements:
     """Looks elements up by dividing their stretch again, about 5 ms for 4 MB."""
 
-    def __init__(self, document: Callable[[], Any], stretches: Sequence[Stretch]) -> None:
-        """`document` gives the bytes; it is asked when the first element is."""
-        self._document = document
+    def __init__(self, text: Text, stretches: Sequence[Stretch]) -> None:
+        self.text = text
         self.stretches = tuple(stretches)
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(self._decode)
@@ -45,21 +46,22 @@ class Elements:
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
             found = loads(bytes(self._texts(number)[order - int(self._firsts[number])]))
-        except (ValueError, RecursionError, IndexError, TraceError, msgspec.MsgspecError):
+        except (OSError, ValueError, RecursionError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
-    @cached_property
-    def _data(self) -> Any:
-        return self._document()
+    def warm(self) -> None:
+        """Have the text at hand, which may take a second per GB; whoever asks first waits less."""
+        with suppress(OSError, TraceError):
+            self.text.part(0, 0)
 
     def _decode(self, number: int) -> Sequence[bytes | msgspec.Raw]:
         """The text of every element of a stretch; raw ones are views of one copy of it."""
         stretch = self.stretches[number]
         if stretch.places:
-            return [bytes(self._data[start:end]) for start, end in stretch.places]
+            return [bytes(self.text.part(start, end)) for start, end in stretch.places]
         text = bytearray(b"[")
-        text += memoryview(self._data)[stretch.start : stretch.end]
+        text += self.text.part(stretch.start, stretch.end)
         while text[-1] in b" \t\r\n,":
             text.pop()
         text += b"]"

@@ -39,6 +39,10 @@ Grown = Callable[[int, int], None]
 """Called with the bytes of the document that are there, and those of the file that they took."""
 
 
+State = tuple[int, int]
+"""Size (bytes) and time of the last change (ns) of a file: the same as long as these are."""
+
+
 class Stored(msgspec.Struct, frozen=True, eq=False):
     """An open file that holds a trace, packed or not."""
 
@@ -46,6 +50,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     size: int  # bytes, never 0
     file: IO[bytes]
     packing: Packing | None
+    state: State | None = None  # when the path leads to it again
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
@@ -56,6 +61,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     data: bytes | mmap.mmap
     cut: str | None = None  # how a packed file ended too early
     taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
+    state: State | None = None  # of a plain file that its path leads to again
 
 
 def open_source(path: str) -> Source:
@@ -70,15 +76,21 @@ def open_stored(path: str) -> Stored:
     """Open a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     try:
         file = _seekable(sys.stdin.buffer if path == "-" else _opened(path))
-        size = os.fstat(file.fileno()).st_size
+        found = os.fstat(file.fileno())
         start = os.pread(file.fileno(), 4, 0)
     except OSError as error:
         raise CannotRead(f"{path} cannot be opened: {_reason(error)}.") from None
     shown = "standard input" if path == "-" else path
-    if size == 0:
+    if found.st_size == 0:
         file.close()
         raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
-    return Stored(shown, size, file, packing_of(start))
+    own = path != "-" and os.path.isfile(path)
+    state = state_of(found) if own else None
+    return Stored(shown, found.st_size, file, packing_of(start), state)
+
+
+def state_of(found: os.stat_result) -> State:
+    return found.st_size, found.st_mtime_ns
 
 
 def room_for(stored: Stored) -> IO[bytes]:
@@ -103,7 +115,8 @@ def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
             f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
     grown(size, stored.size if taken is None else taken)
-    return Source(stored.path, stored.size, mapped(room), cut, taken)
+    state = None if stored.packing else stored.state
+    return Source(stored.path, stored.size, mapped(room), cut, taken, state)
 
 
 def mapped(room: IO[bytes]) -> mmap.mmap:
