@@ -83,7 +83,7 @@ def _missing(trace: Trace) -> str:
     if not text.at_hand:
         return "its args follow: the file is being unpacked"
     problem = text.problem()
-    return printable(f"{problem}: no args are shown") if problem else ""
+    return printable(f"no args are shown: {problem}") if problem else ""
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:

@@ -57,5 +57,5 @@ def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     trace = open_trace(str(path))
     path.unlink()
     text = " ".join(said(trace, "gemm"))
-    assert "cannot be read any more: no such file or directory: no args are shown" in text
+    assert "no args are shown: " in text
     assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]
