@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read.source import open_source, state_of
+from fusetui.trace.read.source import OpenFile, open_source, state_of
 from fusetui.trace.read.text import Filed, text_of
 
 Write = Callable[[str | bytes], Path]
@@ -20,7 +20,8 @@ EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "args": {"s
 
 
 def filed(path: Path) -> Filed:
-    return Filed(str(path), state_of(path.stat()))
+    with path.open("rb") as file:
+        return Filed(str(path), OpenFile(file.fileno()), state_of(file.fileno()))
 
 
 def test_a_part_of_a_plain_file(write: Write) -> None:
@@ -42,12 +43,11 @@ def test_a_packed_file_is_unpacked_when_it_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_another_file_of_that_name(tmp_path: Path, packed: bool) -> None:
+def test_a_file_that_was_written_over(tmp_path: Path, packed: bool) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(gzip.compress(b"[0, 1, 2]") if packed else b"[0, 1, 2]")
     text = filed(path)
     path.write_bytes(b"[0]")
-    assert text.at_hand
     assert text.problem() == f"{path} has changed since it was read"
     with pytest.raises(CannotRead, match="has changed"):
         text.part(1, 5)
@@ -60,11 +60,13 @@ def test_the_same_size_at_another_time(write: Write) -> None:
     assert "has changed" in text.problem()
 
 
-def test_a_file_that_is_gone(write: Write) -> None:
-    path = write("[0]")
+def test_a_file_that_is_gone_is_still_read(write: Write) -> None:
+    path = write("[0, 1, 2]")
     text = filed(path)
     path.unlink()
-    assert "cannot be read any more: no such file" in text.problem()
+    path.write_text("another of its name")
+    assert text.problem() == ""
+    assert bytes(text.part(1, 5)) == b"0, 1"
 
 
 def test_what_was_unpacked_is_held(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_all_details_hold_every_arg(mlp: Trace) -> None:
 def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     path = write(json.dumps(mlp_events()))
     trace = open_trace(str(path))
-    path.unlink()
+    path.write_text("[]")
     text = " ".join(said(trace, "gemm"))
     assert "no args are shown: " in text
     assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]

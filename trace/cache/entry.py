@@ -13,7 +13,8 @@ from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
 from fusetui.trace.columns import Trace
 from fusetui.trace.errors import TraceError
-from fusetui.trace.read.source import likely_size, open_stored
+from fusetui.trace.read.source import OpenFile, likely_size, open_stored
+from fusetui.trace.read.text import Filed
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
 
@@ -28,8 +29,10 @@ class Entry(msgspec.Struct, frozen=True):
     def load(self) -> Trace | None:
         """The trace, when a whole entry of this state of the file is there."""
         try:
-            with self.place.open("rb") as file:
-                trace = pack.read(file, self.origin, self.path)
+            with self.place.open("rb") as file, Path(self.path).open("rb") as original:
+                state = (self.origin.size, self.origin.mtime_ns)
+                text = Filed(self.path, OpenFile(original.fileno()), state)
+                trace = pack.read(file, self.origin, self.path, text)
             os.utime(self.place)  # the least recently used goes first
         except (OSError, pack.Unusable):
             return None

@@ -22,7 +22,7 @@ from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Id, Report, Trace, Track
 from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements, Stretch
-from fusetui.trace.read.text import Filed
+from fusetui.trace.read.text import Text
 
 VERSION = 1
 """Goes up with every change of what a Trace or this format means."""
@@ -72,8 +72,8 @@ def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def read(file: IO[bytes], origin: Origin, path: str) -> Trace:
-    """The Trace of the file at `path`, its columns mapped.
+def read(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
+    """The Trace of the file at `path`, whose bytes are `text`; its columns are mapped.
 
     Raises Unusable, also when the entry is of another state of the file, and OSError.
     """
@@ -81,7 +81,7 @@ def read(file: IO[bytes], origin: Origin, path: str) -> Trace:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         header, at = _checked(memoryview(data))
         columns = dict(_columns(data, header.columns, at))
-        return _trace(header, origin, columns, path)
+        return _trace(header, origin, columns, path, text)
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
         raise Unusable(str(error)) from None
 
@@ -129,6 +129,7 @@ def _trace(
     origin: Origin,
     columns: dict[str, NDArray[Any]],
     path: str,
+    text: Text,
 ) -> Trace:
     if header.version != VERSION or header.origin != origin:
         raise Unusable("of another version, or of another state of the file")
@@ -142,7 +143,7 @@ def _trace(
         names=header.names,
         categories=header.categories,
         tracks=tuple(Track(Layer(fields[0]), *fields[1:]) for fields in header.tracks),
-        elements=Elements(Filed(path, (origin.size, origin.mtime_ns)), stretches),
+        elements=Elements(text, stretches),
         **columns,
     )
 

@@ -15,6 +15,7 @@ from contextlib import closing
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
+from weakref import finalize
 
 import msgspec
 
@@ -43,6 +44,14 @@ State = tuple[int, int]
 """Size (bytes) and time of the last change (ns) of a file: the same as long as these are."""
 
 
+class OpenFile:
+    """A file that stays open as long as somebody holds this."""
+
+    def __init__(self, file: int) -> None:
+        self.number = os.dup(file)
+        finalize(self, os.close, self.number)
+
+
 class Stored(msgspec.Struct, frozen=True, eq=False):
     """An open file that holds a trace, packed or not."""
 
@@ -50,7 +59,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     size: int  # bytes, never 0
     file: IO[bytes]
     packing: Packing | None
-    state: State | None = None  # when the path leads to it again
+    state: State
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
@@ -61,7 +70,8 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     data: bytes | mmap.mmap
     cut: str | None = None  # how a packed file ended too early
     taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
-    state: State | None = None  # of a plain file that its path leads to again
+    state: State = (0, 0)  # of the file when it was opened
+    file: OpenFile | None = None  # of a plain document
 
 
 def open_source(path: str) -> Source:
@@ -74,22 +84,26 @@ def open_source(path: str) -> Source:
 
 def open_stored(path: str) -> Stored:
     """Open a file; `-` is standard input. Raises CannotRead with one plain sentence."""
+    shown = "standard input" if path == "-" else path
     try:
         file = _seekable(sys.stdin.buffer if path == "-" else _opened(path))
-        found = os.fstat(file.fileno())
-        start = os.pread(file.fileno(), 4, 0)
+        stored = stored_in(shown, file)
     except OSError as error:
         raise CannotRead(f"{path} cannot be opened: {_reason(error)}.") from None
-    shown = "standard input" if path == "-" else path
-    if found.st_size == 0:
+    if stored.size == 0:
         file.close()
         raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
-    own = path != "-" and os.path.isfile(path)
-    state = state_of(found) if own else None
-    return Stored(shown, found.st_size, file, packing_of(start), state)
+    return stored
 
 
-def state_of(found: os.stat_result) -> State:
+def stored_in(path: str, file: IO[bytes]) -> Stored:
+    """What an open file holds; `path` is what it is called."""
+    state = state_of(file.fileno())
+    return Stored(path, state[0], file, packing_of(os.pread(file.fileno(), 4, 0)), state)
+
+
+def state_of(file: int) -> State:
+    found = os.fstat(file)
     return found.st_size, found.st_mtime_ns
 
 
@@ -115,8 +129,8 @@ def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
             f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
     grown(size, stored.size if taken is None else taken)
-    state = None if stored.packing else stored.state
-    return Source(stored.path, stored.size, mapped(room), cut, taken, state)
+    file = None if stored.packing else OpenFile(room.fileno())
+    return Source(stored.path, stored.size, mapped(room), cut, taken, stored.state, file)
 
 
 def mapped(room: IO[bytes]) -> mmap.mmap:

@@ -1,21 +1,29 @@
 """The bytes of a document, asked for long after it was read.
 
-A file is opened anew each time: it may be gone or another one by then, and to map a file that
-somebody shortens can end the process.
+The file stays open, so that it may be renamed or removed meanwhile. It is not mapped: to look into
+a mapped file that somebody shortens ends the process.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
 import msgspec
 
 from fusetui.trace.errors import CannotRead
-from fusetui.trace.read.source import Source, State, open_source, state_of
+from fusetui.trace.read.source import (
+    OpenFile,
+    Source,
+    State,
+    document,
+    room_for,
+    state_of,
+    stored_in,
+)
 from fusetui.trace.read.unpack import packing_of
 
 
@@ -30,7 +38,7 @@ class Text(Protocol):
         """Why no part can be had any more, in one sentence; "" when it can."""
 
     def part(self, start: int, end: int) -> Any:
-        """The bytes [start, end). Raises TraceError."""
+        """The bytes [start, end). Raises TraceError or OSError."""
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):
@@ -50,10 +58,11 @@ class Held(msgspec.Struct, frozen=True, eq=False):
 
 
 class Filed:
-    """A document in a file that must still be the one that was read."""
+    """A document in a file, as long as that is as it was read."""
 
-    def __init__(self, path: str, state: State) -> None:
+    def __init__(self, path: str, file: OpenFile, state: State) -> None:
         self._path = path
+        self._file = file
         self._state = state
         self._unpacked: Held | None = None
         self._lock = Lock()
@@ -61,13 +70,10 @@ class Filed:
     @property
     def at_hand(self) -> bool:
         """A packed file is unpacked again when its first part is asked for."""
-        return self._unpacked is not None or bool(self.problem()) or not self._is_packed
+        return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
-        try:
-            same = self._unpacked is not None or state_of(os.stat(self._path)) == self._state
-        except OSError as error:
-            return f"{self._path} cannot be read any more: {(error.strerror or '').lower()}"
+        same = self._unpacked is not None or state_of(self._file.number) == self._state
         return "" if same else f"{self._path} has changed since it was read"
 
     def part(self, start: int, end: int) -> Any:
@@ -76,22 +82,24 @@ class Filed:
             raise CannotRead(f"{problem}.")
         if self._is_packed:
             return self._unpack().part(start, end)
-        with Path(self._path).open("rb") as file:
-            return os.pread(file.fileno(), end - start, start)
+        return os.pread(self._file.number, end - start, start)
 
     @cached_property
     def _is_packed(self) -> bool:
-        with Path(self._path).open("rb") as file:
-            return packing_of(file.read(4)) is not None
+        return packing_of(os.pread(self._file.number, 4, 0)) is not None
 
     def _unpack(self) -> Held:
         """Once; who comes meanwhile waits."""
         with self._lock:
             if self._unpacked is None:
-                self._unpacked = Held(open_source(self._path).data)
+                stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
+                with closing(stored.file), closing(room_for(stored)) as room:
+                    self._unpacked = Held(document(stored, room).data)
             return self._unpacked
 
 
 def text_of(source: Source) -> Text:
     """Of a document that was just read."""
-    return Filed(source.path, source.state) if source.state else Held(source.data)
+    if source.file is None:
+        return Held(source.data)
+    return Filed(source.path, source.file, source.state)
