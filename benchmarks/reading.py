@@ -43,6 +43,7 @@ print(time.perf_counter() - start, trace.report.events)
 """
 SUMMARY = [str(Path(sys.executable).with_name("fusetui")), "summary", "--json"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+LARGEST_BESIDE = 1_100_000_000  # bytes; with larger files other readers take minutes
 EVERY = 0.02  # seconds between two looks at the memory
 
 Rows = list[list[str]]
@@ -189,6 +190,8 @@ def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list
 
 def _beside(other: str, file: Path, loads: float) -> str:
     """Of another reader; it may fail, or use up the memory."""
+    if file.stat().st_size > LARGEST_BESIDE:
+        return ""
     start = time.perf_counter()
     process = _start([part.replace("{}", str(file)) for part in shlex.split(other)], 2, None)
     code = process.wait()
