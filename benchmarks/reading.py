@@ -31,6 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- reading: begin -->", "<!-- reading: end -->"
 PYTHON = [sys.executable, "-P", "-c"]
 LOADS = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
@@ -229,11 +230,19 @@ def machine() -> str:
     return f"{model}, Python {platform.python_version()}, load before the run {loads}."
 
 
-def put(text: str) -> None:
-    """Into the page, between its markers."""
-    page = PAGE.read_text() if PAGE.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
+    """What matters most of both tables, for the README."""
+    wanted = ["file", "orjson.loads", "fusetui, 2 cores", "again, whole command", *head[8:]]
+    places = [head.index(name) for name in wanted]
+    names = [*wanted[:2], "fusetui", "opened again", *head[8:], "peak memory"]
+    lines = [[*(row[n] for n in places), peak[2]] for row, peak in zip(rows, memory, strict=True)]
+    return markdown(names, lines)
+
+
+def put(page: Path, text: str) -> None:
+    """Into a page, between its markers."""
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
 
 
 def main() -> None:
@@ -249,17 +258,18 @@ def main() -> None:
         folder = Path(name)
         files = [_made(args.source, folder, size) for size in args.megabytes]
         others = dict(other.split("=", 1) for other in args.beside)
-        speed = markdown(*speed_rows(files, args.repeat, folder, others))
-        memory = markdown(*memory_rows(files))
+        speed = speed_rows(files, args.repeat, folder, others)
+        memory = memory_rows(files)
         for file in files:
             file.unlink()
         growth = markdown(*growth_rows(args.source, folder, args.events))
     text = (
-        f"{place}\n\nTime of the whole process, in brackets as a share of orjson.loads:\n\n{speed}"
-        f"\n\nMemory at the peak:\n\n{memory}\n\nGrowth:\n\n{growth}"
+        f"{place}\n\nTime of the whole process, in brackets as a share of orjson.loads:\n\n"
+        f"{markdown(*speed)}\n\nMemory at the peak:\n\n{markdown(*memory)}\n\nGrowth:\n\n{growth}"
     )
     print(text)
-    put(text)
+    put(PAGE, text)
+    put(README, short_table(*speed, memory[1]))
 
 
 if __name__ == "__main__":

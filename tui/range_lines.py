@@ -31,7 +31,7 @@ def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyph
     names = figures.names[:height]
     rows = [[duration(n.ns), *_cells(figures, i)] for i, n in enumerate(names)]
     lines = [
-        Said(joined([*_facts(figures), _place(figures, side.origin)], width), "title"),
+        Said(joined([*_facts(side.trace, figures), _place(figures, side.origin)], width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
         Said(heading(_titled(FEW, figures), width)),
         *(Said(" " + "".join(fit(FEW, row, width - 1)), "name") for row in rows),
@@ -45,7 +45,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     begin, end = found.begin - side.origin, found.end - side.origin
     whole = figures.span_ns * figures.devices
     lines = [
-        Said("  ".join(_facts(figures)), "title"),
+        Said("  ".join(_facts(side.trace, figures)), "title"),
         Said(""),
         Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "name"),
     ]
@@ -67,9 +67,9 @@ def _figures(trace: Trace, begin: int, end: int) -> WindowFigures:
     return window_figures(trace, begin, end)
 
 
-def _facts(figures: WindowFigures) -> list[str]:
+def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
     """In the order of what a person wants to know first."""
-    facts = [f"range {duration(figures.span_ns)}", _busy(figures)]
+    facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
     starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
     return [*facts, starting] if figures.devices else facts
 
@@ -81,9 +81,10 @@ def _place(figures: WindowFigures, origin: int) -> str:
     return f"{begin} to {end}"
 
 
-def _busy(figures: WindowFigures) -> str:
+def _busy(trace: Trace, figures: WindowFigures) -> str:
     if not figures.devices:
-        return "no GPU events in this trace"
+        where = "what was read of this trace" if trace.report.part else "this trace"
+        return f"no GPU events in {where}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)
     of = f" of {figures.devices} GPUs" if figures.devices > 1 else ""
     return f"GPU busy {duration(figures.busy_ns)}, {share}{of}"
