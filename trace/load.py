@@ -46,8 +46,7 @@ def open_trace(
 def build(raw: Raw) -> Trace:
     """Raw columns in file order -> the sorted, nested, linked Trace."""
     layout = lay_out(raw)
-    order, role = layout.order, layout.role
-    start, dur = raw.start[order], raw.dur[order]
+    order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     tracks = _tracks(layout)
     parent = np.full(len(order), -1, dtype=np.int32)
     end_row = np.arange(1, len(order) + 1, dtype=np.int32)

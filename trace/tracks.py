@@ -56,6 +56,8 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     """`order` sorts the raw rows; `track` (shape [slices], sorted) and `lanes` place them."""
 
     order: NDArray[np.intp]
+    start: NDArray[np.int64]  # of the sorted rows, like all below
+    dur: NDArray[np.int64]
     track: NDArray[np.int32]
     role: NDArray[np.uint8]
     lanes: tuple[Lane, ...]
@@ -68,13 +70,15 @@ def lay_out(raw: Raw) -> Layout:
     lanes, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
     order = _sorted(group.astype(np.int16) if len(lanes) < FEW else group, raw, rank)
-    subrow, trees = _subrows(raw, roles, order, group[order], lanes)
+    group, roles, start, dur = group[order], roles[order], raw.start[order], raw.dur[order]
+    subrow, trees = _subrows(lanes, group, start, dur, roles)
     if subrow.any():
-        again = np.lexsort((subrow, group[order]))
-        order, subrow = order[again], subrow[again]
-    split, track = _split(lanes, group[order], subrow)
+        again = np.lexsort((subrow, group))
+        order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
+        start, dur = start[again], dur[again]
+    split, track = _split(lanes, group, subrow)
     tree_of = dict(zip(lanes, trees, strict=True))
-    return Layout(order, track, roles[order], split, tuple(map(tree_of.get, split)))
+    return Layout(order, start, dur, track, roles, split, tuple(map(tree_of.get, split)))
 
 
 def _sorted(
@@ -149,15 +153,14 @@ def _number(value: Id) -> int:
 
 
 def _subrows(
-    raw: Raw,
-    roles: NDArray[np.uint8],
-    order: NDArray[np.intp],
-    group: NDArray[np.int32],
     lanes: Sequence[Lane],
+    group: NDArray[np.int32],
+    start: NDArray[np.int64],
+    dur: NDArray[np.int64],
+    roles: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int32], list[Nesting | None]]:
     """The sub-row of each sorted row, and the tree of each lane that has no sub-rows."""
-    start, call = raw.start[order], roles[order] == Role.CALL
-    end = start + raw.dur[order]
+    call, end = roles == Role.CALL, start + dur
     bounds = np.searchsorted(group, np.arange(len(lanes) + 1)).tolist()
     rows = [slice(first, last) for first, last in pairwise(bounds)]
 

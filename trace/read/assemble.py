@@ -66,8 +66,8 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
     names, name = _merge([(c.names, c.name) for c in columns])
     categories, category = _merge([(c.categories, c.category) for c in columns])
     threads, thread = _merge([(c.threads, c.thread) for c in columns])
-    orders = _global_orders(chunks)
     dur = _joined([c.dur for c in columns], np.int64)
+    negative = int((dur < 0).sum())
     raw = Raw(
         source=source,
         elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
@@ -77,19 +77,19 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
         threads=threads,
         labels=tuple(label for c in columns for label in c.labels),
         start=_joined([c.start for c in columns], np.int64),
-        dur=np.maximum(dur, 0),
+        dur=np.maximum(dur, 0, out=dur),
         name=name,
         category=category,
         thread=thread,
         correlation=_joined([c.correlation for c in columns], np.int64),
         external_id=_joined([c.external_id for c in columns], np.int64),
-        order=_joined(orders, np.int64),
+        order=_global_order(chunks),
         keys={**body.head, **keys},
         events=events,
         skipped=skipped,
         complete=complete and source.cut is None and part is None,
         part=part,
-        negative=int((dur < 0).sum()),
+        negative=negative,
         unfinished=0,
         unmatched=0,
     )
@@ -158,8 +158,13 @@ def _firsts(chunks: Sequence[Chunk]) -> list[int]:
     return list(accumulate((chunk.events for chunk in chunks), initial=0))[:-1]
 
 
-def _global_orders(chunks: Sequence[Chunk]) -> list[NDArray[np.int64]]:
-    return [c.columns.order + first for c, first in zip(chunks, _firsts(chunks), strict=True)]
+def _global_order(chunks: Sequence[Chunk]) -> NDArray[np.int64]:
+    order = _joined([chunk.columns.order for chunk in chunks], np.int64)
+    end = 0
+    for chunk, first in zip(chunks, _firsts(chunks), strict=True):
+        begin, end = end, end + len(chunk.columns.order)
+        order[begin:end] += first
+    return order
 
 
 def _global_marks(chunks: Sequence[Chunk]) -> Iterator[Mark]:
