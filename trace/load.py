@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.nest import nest
 from fusetui.trace.read import Raw, Watch, read
 from fusetui.trace.read.watch import Progress, Stop, never, silent
+from fusetui.trace.threads import each
 from fusetui.trace.tracks import Lane, Layout, lay_out
 
 Preview = Callable[[Trace], None]
@@ -59,7 +61,9 @@ def build(raw: Raw) -> Trace:
         parent[track.rows] = np.where(inside, nesting.parent + track.first_row, -1)
         end_row[track.rows] = nesting.end_row + track.first_row
         depth[track.rows] = nesting.depth
-    correlation, external_id = raw.correlation[order], raw.external_id[order]
+    others = ("correlation", "external_id", "name", "category", "order")
+    sorted_ = each({name: partial(getattr(raw, name).take, order) for name in others}, len(order))
+    correlation, external_id = sorted_["correlation"], sorted_["external_id"]
     launch = launch_calls(role, correlation, start)
     cpu_op = enclosing_ops(role, layout.track, parent, depth)
     adopt_overlapping(tracks, start, start + dur, parent, cpu_op)
@@ -73,8 +77,8 @@ def build(raw: Raw) -> Trace:
         tracks=tracks,
         start=start,
         dur=dur,
-        name=raw.name[order],
-        cat=raw.category[order],
+        name=sorted_["name"],
+        cat=sorted_["category"],
         role=role,
         track=layout.track,
         parent=parent,
@@ -84,7 +88,7 @@ def build(raw: Raw) -> Trace:
         external_id=external_id,
         launch=launch,
         op=op,
-        order=raw.order[order],
+        order=sorted_["order"],
         elements=raw.elements,
     )
 

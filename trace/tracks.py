@@ -9,9 +9,8 @@ the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -31,15 +30,11 @@ from fusetui.trace.columns import Id
 from fusetui.trace.nest import Nesting, arrange
 from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Thread
+from fusetui.trace.threads import each, in_threads
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
-LARGE = 1 << 18  # rows of a lane that are worth a thread
-THREADS = 4
 FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
-
-
-Result = TypeVar("Result")
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -70,7 +65,16 @@ def lay_out(raw: Raw) -> Layout:
     lanes, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
     order = _sorted(group.astype(np.int16) if len(lanes) < FEW else group, raw, rank)
-    group, roles, start, dur = group[order], roles[order], raw.start[order], raw.dur[order]
+    sorted_ = each(
+        {
+            "group": lambda: group[order],
+            "role": lambda: roles[order],
+            "start": lambda: raw.start[order],
+            "dur": lambda: raw.dur[order],
+        },
+        len(order),
+    )
+    group, roles, start, dur = sorted_.values()
     subrow, trees = _subrows(lanes, group, start, dur, roles)
     if subrow.any():
         again = np.lexsort((subrow, group))
@@ -168,21 +172,12 @@ def _subrows(
         here, flat = rows[number], lanes[number].layer is Layer.STREAM
         return arrange(start[here], end[here], call[here], flat)
 
-    found = _in_threads(arranged, [here.stop - here.start for here in rows])
-    subrow = np.concatenate([[], *(part for part, _ in found)]).astype(np.int32)
+    found = in_threads(arranged, [here.stop - here.start for here in rows])
+    subrow = np.zeros(len(start), dtype=np.int32)
+    for here, (part, _) in zip(rows, found, strict=True):
+        if part.any():
+            subrow[here] = part
     return subrow, [tree for _, tree in found]
-
-
-def _in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
-    """The work for each number, which lasts as its size says; numpy lets other threads run."""
-    if sum(size > LARGE for size in sizes) < 2:
-        return [work(number) for number in range(len(sizes))]
-    from concurrent.futures import ThreadPoolExecutor  # only for large traces
-
-    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
-    with ThreadPoolExecutor(THREADS) as pool:
-        done = dict(zip(by_size, pool.map(work, by_size), strict=True))
-    return [done[number] for number in range(len(sizes))]
 
 
 def _split(
@@ -190,7 +185,7 @@ def _split(
 ) -> tuple[tuple[Lane, ...], NDArray[np.int32]]:
     """One track per lane and sub-row."""
     depth = int(subrow.max()) + 1 if len(subrow) else 1
-    key = group.astype(np.int64) * depth + subrow
+    key = group if depth == 1 else group.astype(np.int64) * depth + subrow
     present, track = small_unique(key)
     split: list[Lane] = []
     for value in present.tolist():
@@ -199,7 +194,9 @@ def _split(
     return tuple(split), track
 
 
-def small_unique(keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+def small_unique(
+    keys: NDArray[np.int64] | NDArray[np.int32],
+) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
     """The distinct keys, sorted, and the place of each key among them; for small keys from 0."""
     present = np.flatnonzero(np.bincount(keys))
     place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -16,11 +17,12 @@ from fusetui.trace.errors import NotATrace
 from fusetui.trace.read.chunks import Chunk, Skipped
 from fusetui.trace.read.document import Body, tail_keys
 from fusetui.trace.read.elements import Elements, Stretch
-from fusetui.trace.read.gather import Interner, Label, Mark, Thread
+from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.text import text_of
 from fusetui.trace.read.watch import Part
+from fusetui.trace.threads import each
 
 SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]*"\s*:))')
 
@@ -66,7 +68,8 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
     names, name = _merge([(c.names, c.name) for c in columns])
     categories, category = _merge([(c.categories, c.category) for c in columns])
     threads, thread = _merge([(c.threads, c.thread) for c in columns])
-    dur = _joined([c.dur for c in columns], np.int64)
+    joined = _joined_columns(columns)
+    dur = joined["dur"]
     negative = int((dur < 0).sum())
     raw = Raw(
         source=source,
@@ -76,13 +79,13 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
         categories=categories,
         threads=threads,
         labels=tuple(label for c in columns for label in c.labels),
-        start=_joined([c.start for c in columns], np.int64),
+        start=joined["start"],
         dur=np.maximum(dur, 0, out=dur),
         name=name,
         category=category,
         thread=thread,
-        correlation=_joined([c.correlation for c in columns], np.int64),
-        external_id=_joined([c.external_id for c in columns], np.int64),
+        correlation=joined["correlation"],
+        external_id=joined["external_id"],
         order=_global_order(chunks),
         keys={**body.head, **keys},
         events=events,
@@ -156,6 +159,17 @@ def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, 
 def _firsts(chunks: Sequence[Chunk]) -> list[int]:
     """The place in traceEvents of the first element of each chunk."""
     return list(accumulate((chunk.events for chunk in chunks), initial=0))[:-1]
+
+
+def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
+    """The int64 columns of all chunks that mean the same everywhere."""
+
+    def joined(name: str) -> NDArray[Any]:
+        return _joined([getattr(part, name) for part in columns], np.int64)
+
+    rows = sum(len(part.start) for part in columns)
+    names = ("start", "dur", "correlation", "external_id")
+    return each({name: partial(joined, name) for name in names}, rows)
 
 
 def _global_order(chunks: Sequence[Chunk]) -> NDArray[np.int64]:

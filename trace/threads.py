@@ -1,0 +1,32 @@
+"""Work on large columns in several threads: numpy lets others run while it works on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+Result = TypeVar("Result")
+
+LARGE = 1 << 18  # rows that are worth a thread
+THREADS = 4
+
+
+def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
+    """The work for each number, in their order; it lasts as its size (in rows) says."""
+    if sum(size > LARGE for size in sizes) < 2:
+        return [work(number) for number in range(len(sizes))]
+    from concurrent.futures import ThreadPoolExecutor  # only for large traces
+
+    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = dict(zip(by_size, pool.map(work, by_size), strict=True))
+    return [done[number] for number in range(len(sizes))]
+
+
+def each(work: Mapping[str, Callable[[], NDArray[Any]]], rows: int) -> dict[str, NDArray[Any]]:
+    """Several columns of so many rows, each by the function that makes it."""
+    makers = list(work.values())
+    made = in_threads(lambda number: makers[number](), [rows] * len(makers))
+    return dict(zip(work, made, strict=True))
