@@ -28,12 +28,11 @@ class Nesting(msgspec.Struct, frozen=True, eq=False):
 
 def nest(start: Int64s, end: Int64s) -> Nesting:
     """Rows sorted by (start, -duration) that nest perfectly -> their tree."""
-    depth = _open_before(start, end)
-    parent = _parents(depth)
     rows = np.arange(len(start))
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
+    depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]  # open before each
     shown = np.minimum(depth, np.iinfo(np.int16).max).astype(np.int16)
-    return Nesting(shown, parent, ends.astype(np.int32))
+    return Nesting(shown, _parents(depth), ends.astype(np.int32))
 
 
 def arrange(
@@ -55,22 +54,6 @@ def arrange(
         slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
         subrow[rows] = first_fit(slices, flat)
     return subrow, None
-
-
-def _open_before(start: Int64s, end: Int64s) -> Int64s:
-    """How many earlier rows are still open at the start of each row."""
-    rows = np.arange(len(start))
-    ended = np.searchsorted(np.sort(end), start, side="right")
-    empty = np.concatenate(([0], np.cumsum(end == start)))
-    not_yet = empty[_next_starts(start)] - empty[rows]  # empty slices that start here, from now on
-    before: Int64s = rows - (ended - not_yet)
-    return before
-
-
-def _next_starts(start: Int64s) -> NDArray[np.intp]:
-    """For each row of sorted starts, the next row that starts later."""
-    later = np.append(np.flatnonzero(start[1:] != start[:-1]) + 1, len(start))
-    return np.repeat(later, np.diff(later, prepend=0))
 
 
 def _parents(depth: Int64s) -> NDArray[np.int32]:
