@@ -20,6 +20,7 @@ from weakref import finalize
 import msgspec
 
 from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import (
     GIB,
     LIMIT,
@@ -32,8 +33,7 @@ from fusetui.trace.read.unpack import (
 )
 from fusetui.trace.read.watch import Stop, never, silent
 
-IN_MEMORY = 100 << 20  # stored bytes; larger documents are unpacked into a file on the disk
-
+SHARE = 4  # a document that takes a larger part of the memory is unpacked onto the disk
 PACKED = 15  # how many times traces are usually packed
 
 Grown = Callable[[int, int], None]
@@ -111,7 +111,8 @@ def room_for(stored: Stored) -> IO[bytes]:
     """The file that the document is in, or will be once it is unpacked: without a name."""
     if stored.packing is None:
         return stored.file
-    return file_in_memory() if stored.size < IN_MEMORY else file_on_disk()
+    small = likely_size(stored) < memory_left() // SHARE
+    return file_in_memory() if small else file_on_disk()
 
 
 def likely_size(stored: Stored) -> int:

@@ -23,7 +23,7 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_SKIPPABLE = tuple(bytes([byte]) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60))
 PIECE = 1 << 18  # bytes that go in at once; the first time fewer, for streams of tiny members
 FIRST = 1 << 12
-MOST = 4 << 20  # bytes that come out at once
+MOST = 1 << 20  # bytes that come out at once
 FINE = 64  # bytes that go in at once close to damage
 
 LIMIT = "FUSETUI_UNPACK_LIMIT"

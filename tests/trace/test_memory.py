@@ -1,0 +1,40 @@
+"""What the system says of the memory that is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fusetui.trace.read.memory import UNKNOWN, memory_left
+
+MEMINFO = "MemTotal:       100 kB\nMemAvailable:   50 kB\n"
+
+
+def system(root: Path, **files: str) -> Path:
+    """A tree like that of /proc and /sys; double underscores stand for slashes."""
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def group(limit: str, used: str) -> dict[str, str]:
+    return {"sys__fs__cgroup__memory.max": limit, "sys__fs__cgroup__memory.current": used}
+
+
+def test_a_machine(tmp_path: Path) -> None:
+    assert memory_left(system(tmp_path, proc__meminfo=MEMINFO)) == 50 * 1024
+
+
+def test_a_system_that_does_not_say(tmp_path: Path) -> None:
+    assert memory_left(tmp_path) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("limit", "used", "left"),
+    [("30000\n", "10000\n", 20_000), ("max\n", "10000\n", 51_200), ("10\n", "20\n", 0)],
+)
+def test_a_container(tmp_path: Path, limit: str, used: str, left: int) -> None:
+    assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used))) == left
