@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
 from fusetui.trace.read.source import OpenFile, open_source, state_of
-from fusetui.trace.read.text import Filed, text_of
+from fusetui.trace.read.text import Filed, Held, text_of
 
 Write = Callable[[str | bytes], Path]
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "args": {"size": 7}}
@@ -69,12 +70,22 @@ def test_a_file_that_is_gone_is_still_read(write: Write) -> None:
     assert bytes(text.part(1, 5)) == b"0, 1"
 
 
-def test_what_was_unpacked_is_held(tmp_path: Path) -> None:
+def test_what_was_unpacked_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps([EVENT]).encode()))
+    trace = open_trace(str(path))
+    path.unlink()
+    assert not trace.elements.text.at_hand
+    assert trace.args_of(0) == {"size": 7}
+    assert trace.elements.text.at_hand
+
+
+def test_a_part_of_a_packed_file_is_held(tmp_path: Path) -> None:
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b"[0, 1, 2]"))
-    text = text_of(open_source(str(path)))
-    path.unlink()
-    assert bytes(text.part(1, 5)) == b"0, 1"
+    source = open_source(str(path))
+    assert isinstance(text_of(source), Filed)
+    assert isinstance(text_of(msgspec.structs.replace(source, file=None)), Held)
 
 
 def test_args_of_a_file_that_was_written_anew(write: Write) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import IO
 
 import msgspec
@@ -29,6 +31,7 @@ from fusetui.trace.read.watch import Part, Progress, Stop, never, silent
 FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
 GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
 WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
+LARGE = 64 << 20  # bytes of a document that are not freed in an instant
 FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
 
 
@@ -47,7 +50,7 @@ def read(path: str, watch: Watch | None = None) -> Raw:
     """
     watch = watch or Watch()
     stored = open_stored(path)
-    with without_collector(), closing(stored.file), closing(room_for(stored)) as room:
+    with without_collector(), closing(stored.file), _let_go(room_for(stored)) as room:
         try:
             with Team(room.fileno(), likely_size(stored), CELL) as team:
                 raw = _Reading(stored, room, team, watch).run()
@@ -55,9 +58,24 @@ def read(path: str, watch: Watch | None = None) -> Raw:
             if watch.stop():
                 raise NothingRead from None
             raise
+        if raw.source.file:
+            with suppress(BufferError):  # somebody looks at it: then it is closed with the last
+                raw.source.data.close()
     if raw.part and not len(raw.start):
         raise NothingRead
     return raw
+
+
+@contextmanager
+def _let_go(room: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Closed in the end; to free the memory of a large document takes long, so others go on."""
+    try:
+        yield room
+    finally:
+        if os.fstat(room.fileno()).st_size < LARGE:
+            room.close()
+        else:
+            threading.Thread(target=room.close, daemon=True).start()
 
 
 @contextmanager

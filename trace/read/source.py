@@ -67,11 +67,11 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 
     path: str
     size: int  # of the file as stored, in bytes
-    data: bytes | mmap.mmap
+    data: mmap.mmap
     cut: str | None = None  # how a packed file ended too early
     taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
     state: State = (0, 0)  # of the file when it was opened
-    file: OpenFile | None = None  # of a plain document
+    file: OpenFile | None = None  # from which all of it can be had again
 
 
 def open_source(path: str) -> Source:
@@ -130,7 +130,7 @@ def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
             f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
     grown(size, stored.size if taken is None else taken)
-    file = None if stored.packing else OpenFile(room.fileno())
+    file = OpenFile(stored.file.fileno()) if taken is None else None
     return Source(stored.path, stored.size, mapped(room), cut, taken, stored.state, file)
 
 

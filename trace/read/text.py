@@ -99,7 +99,7 @@ class Filed:
 
 
 def text_of(source: Source) -> Text:
-    """Of a document that was just read."""
+    """Of a document that was just read; one that was unpacked in part is held."""
     if source.file is None:
         return Held(source.data)
     return Filed(source.path, source.file, source.state)
