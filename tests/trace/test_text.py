@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
@@ -70,7 +69,10 @@ def test_a_file_that_is_gone_is_still_read(write: Write) -> None:
     assert bytes(text.part(1, 5)) == b"0, 1"
 
 
-def test_what_was_unpacked_is_let_go(tmp_path: Path) -> None:
+def test_a_large_document_is_let_go_and_unpacked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.trace.read.source.LARGE", 0)
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(json.dumps([EVENT]).encode()))
     trace = open_trace(str(path))
@@ -80,12 +82,13 @@ def test_what_was_unpacked_is_let_go(tmp_path: Path) -> None:
     assert trace.elements.text.at_hand
 
 
-def test_a_part_of_a_packed_file_is_held(tmp_path: Path) -> None:
+def test_a_small_document_is_held(tmp_path: Path) -> None:
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(b"[0, 1, 2]"))
-    source = open_source(str(path))
-    assert isinstance(text_of(source), Filed)
-    assert isinstance(text_of(msgspec.structs.replace(source, file=None)), Held)
+    text = text_of(open_source(str(path)))
+    path.write_bytes(b"another")
+    assert isinstance(text, Held)
+    assert bytes(text.part(1, 5)) == b"0, 1"
 
 
 def test_args_of_a_file_that_was_written_anew(write: Write) -> None:

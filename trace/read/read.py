@@ -17,6 +17,7 @@ from fusetui.trace.read.chunks import CELL, Chunk
 from fusetui.trace.read.document import Body, find_body
 from fusetui.trace.read.join import Joiner
 from fusetui.trace.read.source import (
+    LARGE,
     Source,
     Stored,
     document,
@@ -31,7 +32,6 @@ from fusetui.trace.read.watch import Part, Progress, Stop, never, silent
 FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
 GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
 WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
-LARGE = 64 << 20  # bytes of a document that are not freed in an instant
 FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
 
 

@@ -33,6 +33,7 @@ from fusetui.trace.read.unpack import (
 )
 from fusetui.trace.read.watch import Stop, never, silent
 
+LARGE = 64 << 20  # bytes of an unpacked document that is not kept, but unpacked again
 SHARE = 4  # a document that takes a larger part of the memory is unpacked onto the disk
 PACKED = 15  # how many times traces are usually packed
 
@@ -71,7 +72,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     cut: str | None = None  # how a packed file ended too early
     taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
     state: State = (0, 0)  # of the file when it was opened
-    file: OpenFile | None = None  # from which all of it can be had again
+    file: OpenFile | None = None  # from which it is had again; None: the document is kept
 
 
 def open_source(path: str) -> Source:
@@ -130,7 +131,8 @@ def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
             f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
         )
     grown(size, stored.size if taken is None else taken)
-    file = OpenFile(stored.file.fileno()) if taken is None else None
+    again = taken is None and (stored.packing is None or size >= LARGE)
+    file = OpenFile(stored.file.fileno()) if again else None
     return Source(stored.path, stored.size, mapped(room), cut, taken, stored.state, file)
 
 

@@ -99,7 +99,7 @@ class Filed:
 
 
 def text_of(source: Source) -> Text:
-    """Of a document that was just read; one that was unpacked in part is held."""
+    """Of a document that was just read; an unpacked one is held if it is small, or a part."""
     if source.file is None:
         return Held(source.data)
     return Filed(source.path, source.file, source.state)
