@@ -139,8 +139,8 @@ def _of_counters(series: Series) -> Iterator[Counter]:
         several[event] = several.get(event, 0) + 1
     labels: dict[Key, str] = {}
     for key in series.columns:
-        alone = several[key._replace(series="")] == 1
-        parts = (key.name, key.id, "" if alone else key.series)
+        plain = several[key._replace(series="")] == 1 or key.series == key.name
+        parts = (key.name, key.id, "" if plain else key.series)
         labels[key] = " ".join(part for part in parts if part) or "counter"
     for key, label in _distinct(labels).items():
         yield _counter(series, key, f"counters{series.left_out}", label, "")
