@@ -11,6 +11,9 @@ from fusetui.trace.counters import Counter
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
+AT_ONCE = 1 << 14
+"""Samples that are looked at one by one: a few microseconds."""
+
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
     """A counter, and the largest of every two, four, eight ... neighbouring values."""
@@ -33,32 +36,42 @@ def curve_of(counter: Counter) -> Curve:
     return Curve(counter, tuple(levels))
 
 
-def values(curve: Curve, borders: Int64s) -> Float64s:
+def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
     """The largest value in each cell, else the last one before it; nan before the first.
 
     `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has shape [W].
+    Samples are taken in halves of their number until no more than `at_once` are left.
     """
     time, value = curve.counter.time, curve.counter.value
     at = np.searchsorted(time, borders, side="left")
     first, last = at[:-1], at[1:]
     held = np.where(first > 0, value[np.maximum(first - 1, 0)], np.nan)
-    return np.where(last > first, _largest(curve.levels, first, last), held)
+    return np.where(last > first, _largest(curve.levels, first, last, at_once), held)
 
 
-def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s) -> Float64s:
+def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s, at_once: int) -> Float64s:
     """The largest value in each [first, last); -inf where that is empty.
 
-    From each level only what sticks out at both ends of a stretch is taken, the rest from the next.
+    From the lower levels only what sticks out at both ends of a stretch is taken.
     """
     found = np.full(len(first), -np.inf)
     for level in levels:
+        if last[-1] - first[0] <= at_once:
+            _take_all(found, level, first, last)
+            break
         _take(found, level, np.flatnonzero((first < last) & (first % 2 == 1)), first)
         _take(found, level, np.flatnonzero((first < last) & (last % 2 == 1)), last - 1)
         first, last = (first + 1) // 2, last // 2
-        if not (first < last).any():
-            break
     return found
 
 
 def _take(found: Float64s, level: Float64s, cells: NDArray[np.intp], at: Int64s) -> None:
     found[cells] = np.maximum(found[cells], level[at[cells]])
+
+
+def _take_all(found: Float64s, level: Float64s, first: Int64s, last: Int64s) -> None:
+    cells = np.flatnonzero(first < last)
+    if len(cells):
+        cuts = np.stack([first[cells], last[cells]], axis=1).ravel()
+        largest = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
+        found[cells] = np.maximum(found[cells], largest)

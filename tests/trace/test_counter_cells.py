@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.counter_cells import Curve, curve_of, values
+from fusetui.trace.counter_cells import AT_ONCE, Curve, curve_of, values
 from fusetui.trace.counters import Counter
 from fusetui.trace.raster import edges
 
@@ -26,12 +26,20 @@ def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:
     assert found[1:].tolist() == [7.0, 3.0, 3.0]
 
 
-@given(samples, st.integers(-5, 95), st.integers(1, 80), st.integers(1, 30))
-def test_cells(pairs: list[tuple[int, int]], begin: int, dur: int, width: int) -> None:
+@given(
+    samples,
+    st.integers(-5, 95),
+    st.integers(1, 80),
+    st.integers(1, 30),
+    st.sampled_from([0, 4, AT_ONCE]),
+)
+def test_cells(
+    pairs: list[tuple[int, int]], begin: int, dur: int, width: int, at_once: int
+) -> None:
     shown = curve(pairs)
     borders = edges(begin, begin + dur, width)
     known = list(zip(shown.counter.time.tolist(), shown.counter.value.tolist(), strict=True))
-    for n, found in enumerate(values(shown, borders).tolist()):
+    for n, found in enumerate(values(shown, borders, at_once).tolist()):
         inside = [v for t, v in known if borders[n] <= t < borders[n + 1]]
         before = [v for t, v in known if t < borders[n]]
         wanted = max(inside) if inside else before[-1] if before else None
