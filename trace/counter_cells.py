@@ -20,11 +20,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
 
     counter: Counter
     levels: tuple[Float64s, ...]  # shapes [n], [n // 2], [n // 4], ...
-
-    @property
-    def largest(self) -> float:
-        """Of all values."""
-        return float(self.counter.value.max())
+    largest: float  # of all values
 
 
 def curve_of(counter: Counter) -> Curve:
@@ -33,7 +29,7 @@ def curve_of(counter: Counter) -> Curve:
     while len(levels[-1]) > 1:
         below = levels[-1][: len(levels[-1]) // 2 * 2]
         levels.append(np.maximum(below[::2], below[1::2]))
-    return Curve(counter, tuple(levels))
+    return Curve(counter, tuple(levels), float(counter.value.max()))
 
 
 def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:

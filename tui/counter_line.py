@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -33,9 +34,10 @@ def counter_line(
     """
     found = values(curve, edges(view.begin + side.origin, view.end + side.origin, width))
     text = levels(found, curve.largest, glyphs)
-    if np.isnan(found).all():
+    largest = float(np.fmax.reduce(found))
+    if math.isnan(largest):
         return CounterLine(label, text, "")
-    most = quantity(float(np.nanmax(found)), UNITS.get(curve.counter.unit, ""))
+    most = quantity(largest, UNITS.get(curve.counter.unit, ""))
     room = gutter - 1 - len(label)
     if room >= ROOM:
         return CounterLine(f"{label}{most.rjust(room)}", text, "")
@@ -46,6 +48,7 @@ def counter_line(
 def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs) -> str:
     """One character per value: blank where there is none, else the lowest level at least."""
     top = len(glyphs.levels) - 1
-    share = np.fmax(found, 0) / most if most > 0 else np.zeros(len(found))
-    level = np.where(np.isnan(found), 0, np.clip(np.ceil(share * top), 1, top))
-    return "".join(glyphs.levels[n] for n in level.astype(int).tolist())
+    share = np.maximum(found, 0.0) / (most if most > 0 else 1.0)
+    level = np.maximum(np.ceil(share * top), 1.0)
+    level[np.isnan(found)] = 0.0
+    return "".join(map(glyphs.levels.__getitem__, level.astype(np.int8).tolist()))
