@@ -126,6 +126,10 @@ def test_too_many_series_are_counted(trace_of: Make) -> None:
     assert found[-1].group == "counters, 3 more not shown"
 
 
+def test_reading_stops_when_nobody_wants_it(trace_of: Make) -> None:
+    assert counters(trace_of([sample("c", 1, v=1)]), lambda: True) == ()
+
+
 def test_stretches_without_samples_are_not_read(
     trace_of: Make, event: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
