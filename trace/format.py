@@ -22,6 +22,16 @@ def significant(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def quantity(value: float, unit: str = "") -> str:
+    """A finite value in decimal units, four significant digits: `12.5`, `1.204 M`, `934.2 MB`."""
+    size = abs(value)
+    for letter, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if scale <= size < 1e15 and (unit or scale > 1e3):
+            return f"{significant(value / scale)} {letter}{unit}"
+    plain = f"{value:.3g}" if size >= 1e15 or 0 < size < 1e-2 else significant(value)
+    return f"{plain} {unit}".rstrip()
+
+
 def percent(part: int, whole: int) -> str:
     """A share as `71 %`, `0.4 %`, `<0.1 %`; blank when the whole is nothing."""
     if whole <= 0:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from textual.message import Message
 
 from fusetui.trace.columns import Trace
+from fusetui.trace.counter_cells import Curve, curve_of
+from fusetui.trace.counters import counters
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.errors import NothingRead, TraceError
 from fusetui.trace.load import Preview, open_trace
@@ -46,6 +48,14 @@ class Unpacked(Message):
     """The args of slices can be shown now."""
 
 
+class Counted(Message):
+    """The counters of a trace are known."""
+
+    def __init__(self, trace: Trace, curves: tuple[Curve, ...]) -> None:
+        super().__init__()
+        self.trace, self.curves = trace, curves
+
+
 class Failed(Message):
     """A trace could not be read; the sentence says why."""
 
@@ -63,7 +73,8 @@ class Compared(Message):
 
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
-    """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed.
+    """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed; then what
+    takes longer: Unpacked, Counted.
 
     Once it is `stopped`, what was read by then is Loaded. Once it is `cancelled`, it ends without
     a word.
@@ -88,6 +99,15 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
         if not trace.elements.text.at_hand:
             trace.elements.warm()
             post(Unpacked())
+    for trace in traces:
+        _count(trace, post, cancelled)
+
+
+def _count(trace: Trace, post: Post, cancelled: Stop) -> None:
+    """Posts Counted, unless the trace has no counters, or nobody wants them any more."""
+    found = counters(trace, cancelled)
+    if found and not cancelled():
+        post(Counted(trace, tuple(map(curve_of, found))))
 
 
 def compare(a: Side, b: Side, post: Post) -> None:

@@ -16,7 +16,7 @@ from fusetui.tui.diff_page import DiffPage
 from fusetui.tui.glyphs import ASCII, UNICODE, Glyphs
 from fusetui.tui.headings import reading_line
 from fusetui.tui.list_pages import KernelsPage, TreePage
-from fusetui.tui.loading import Compared, Failed, Loaded, Loading, Previewed, compare, load
+from fusetui.tui.loading import Compared, Counted, Failed, Loaded, Loading, Previewed, compare, load
 from fusetui.tui.part import Part
 from fusetui.tui.session import Session, start
 from fusetui.tui.timeline_page import TimelinePage
@@ -117,6 +117,13 @@ class Opening(Part):
         """Describe once more what is selected."""
         for page in (*self.query(TimelinePage), *self.query(KernelsPage)):
             page.describe_again()
+
+    def on_counted(self, message: Counted) -> None:
+        """Show the counters of what is open."""
+        now = self._session.counted(message.trace, message.curves)
+        if now is not self._session:
+            self._session = now
+            self.query_one(TimelinePage).show_counters(now.sides)
 
     def on_failed(self, message: Failed) -> None:
         """What is open stays open."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.columns import Trace
+from fusetui.trace.counter_cells import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.tui import bookmarks, ranges
 from fusetui.tui.bookmarks import Bookmarks
@@ -130,6 +131,13 @@ class Session:
     def span(self, index: int) -> Span | None:
         """What one side shows of the range of time."""
         return ranges.span_of(self.time_range, index, self.sides[index], self.views[index])
+
+    def counted(self, trace: Trace, curves: tuple[Curve, ...]) -> Session:
+        """The counters of a trace known; the session itself when it does not show the trace."""
+        if not any(side.trace is trace for side in self.sides):
+            return self
+        sides = (replace(s, counters=curves) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(sides))
 
     def swapped(self) -> Session:
         """A becomes B, and B becomes A."""

@@ -47,6 +47,11 @@ def ruler_segments(text: str, chosen: range) -> list[Segment]:
     ]
 
 
+def counter_segments(levels: str, largest: str) -> list[Segment]:
+    """The levels of a counter, and a value at their right end."""
+    return [Segment(levels, palette.BUSY), Segment(largest, palette.PLAIN)]
+
+
 def lane_segments(spans: Sequence[Span]) -> list[Segment]:
     """Neighbouring blocks alternate between two tints, so that their border shows."""
     segments: list[Segment] = []

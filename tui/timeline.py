@@ -14,7 +14,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from fusetui.trace.counter_cells import Curve
 from fusetui.tui.commands import commands_of
+from fusetui.tui.counter_line import counter_line
 from fusetui.tui.frame import (
     busy_of,
     lane_line,
@@ -29,6 +31,7 @@ from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.moves import MOVES, go, select
 from fusetui.tui.ranges import Span
 from fusetui.tui.strips import (
+    counter_segments,
     gutter_text,
     heading,
     labelled,
@@ -119,6 +122,12 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         self._names, self._busy = names_of(side), busy_of(side)
         self._places = places(side, view)
         self._redraw()
+
+    def show_counters(self, side: Side) -> None:
+        """The same side, its counters known by now: they stand below all that is shown."""
+        self.side, self._places = side, places(side, self.view)
+        self._strips.clear()
+        self.refresh()
 
     def follow(self, side: Side, view: View, marked: Collection[int], chosen: Span | None) -> None:
         """Draw more of the same trace; the first line stays the first."""
@@ -229,6 +238,8 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         if index >= len(self._places):
             return Strip.blank(self.size.width)
         place = self._places[index]
+        if place.curve is not None:
+            return self._counter_strip(place.label, place.curve)
         if place.line is None:
             return heading(place.label, self.size.width)
         width = self.division.width
@@ -237,6 +248,13 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
         )
         label = gutter_text(self.side, self._places, index, self.division.gutter, self._glyphs)
         return self._labelled(label, lane_segments(spans))
+
+    def _counter_strip(self, label: str, curve: Curve) -> Strip:
+        division = self.division
+        line = counter_line(
+            self.side, self.view, label, curve, division.gutter, division.width, self._glyphs
+        )
+        return self._labelled(line.gutter, counter_segments(line.levels, line.end))
 
     def _labelled(self, label: str, segments: list[Segment]) -> Strip:
         return labelled(label, segments, self.division.gutter, self.size.width)

@@ -79,6 +79,12 @@ class TimelinePage(Vertical):
             timeline.follow(side, view, session.marked[index], session.span(index))
         self.describe(self.active)
 
+    def show_counters(self, sides: Sequence[Side]) -> None:
+        """Counters are known by now; nothing else changed."""
+        for timeline, side in zip(self.timelines, sides, strict=True):
+            if timeline.side is not side:
+                timeline.show_counters(side)
+
     def describe(self, active: int) -> None:
         """The figures of the range of one side, else the details of its selected row."""
         timeline = self.timelines[active]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
 from fusetui.trace.columns import Trace
+from fusetui.trace.counter_cells import Curve
 from fusetui.trace.raster import Line
+from fusetui.tui.kinds import narrow
 from fusetui.tui.lanes import Fold, Lane, groups
 
 MIN_SPAN_NS = 20
@@ -20,12 +23,16 @@ MIN_SPAN_NS = 20
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero."""
+    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero.
+
+    The counters are known a little after the rest.
+    """
 
     trace: Trace
     lanes: tuple[Lane, ...]
     origin: int
     label: str
+    counters: tuple[Curve, ...] = ()
 
     @property
     def begin(self) -> int:
@@ -45,6 +52,15 @@ class Side:
             for track in lane.tracks
         }
 
+    @cached_property
+    def counter_places(self) -> tuple[Place, ...]:
+        """The lines of the counters, each group beneath a heading."""
+        found: list[Place] = []
+        for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
+            found.append(Place(-1, -1, group, None))
+            found.extend(Place(-1, -1, f" {narrow(c.counter.label)}", None, c) for c in curves)
+        return tuple(found)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -62,12 +78,16 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """One line of the screen: a heading (line is None) or one line of a lane."""
+    """One line of the screen: one line of a lane, else a counter, else a heading.
+
+    Counters and their headings belong to no lane (-1).
+    """
 
     lane: int
     depth: int
     label: str
     line: Line | None
+    curve: Curve | None = None
 
 
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
@@ -88,7 +108,7 @@ def places(side: Side, view: View) -> list[Place]:
             lane = side.lanes[index]
             label = f" {lane.label}" if len(indices) > 1 else lane.tracks[0].label
             found.extend(_lane_places(side, view, index, label))
-    return found
+    return [*found, *side.counter_places]
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -126,11 +146,15 @@ def index_of(side: Side, shown: list[Place], row: int) -> int:
 
 def same_line(old: Side, place: Place, new: Side, shown: list[Place]) -> int:
     """Where a line of one side is among the places of another that shows more; 0: nowhere."""
-    key = old.lanes[place.lane].key
-    return next(
-        (n for n, p in enumerate(shown) if (new.lanes[p.lane].key, p.depth) == (key, place.depth)),
-        0,
-    )
+    key = _key(old, place)
+    return next((n for n, p in enumerate(shown) if _key(new, p) == key), 0)
+
+
+def _key(side: Side, place: Place) -> tuple[object, int, str]:
+    """What tells a line from the others, whatever part of the trace is shown."""
+    if place.lane < 0:
+        return None, place.depth, place.label
+    return side.lanes[place.lane].key, place.depth, ""
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:

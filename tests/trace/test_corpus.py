@@ -20,6 +20,7 @@ import pytest
 from fusetui.trace import Trace, open_trace, summary
 from fusetui.trace.aggregates import kernel_totals, self_ns
 from fusetui.trace.categories import Layer
+from fusetui.trace.counters import counters
 from fusetui.trace.summary import gpu_times
 
 NEAR = Path(__file__).parents[2].parent / "shared" / "traces"
@@ -123,6 +124,21 @@ def test_elements(case: Case) -> None:
         element = trace.elements.element(int(trace.order[row]))
         assert element.get("name") == trace.name_of(row)
         assert element.get("cat", "") == trace.category_of(row)
+
+
+def test_memory(case: Case) -> None:
+    """Every total of a GPU that is in the file, with its time."""
+    if int(case.index["bytes_json"]) > SMALL:
+        pytest.skip("too large to read slowly")
+    text = gzip.decompress((FOLDER / case.index["file"]).read_bytes())
+    wanted = [
+        (int(Decimal(event["ts"]) * 1000), float(event["args"]["Total Allocated"]))
+        for event in json.loads(text, parse_float=Decimal)["traceEvents"]
+        if event.get("name") == "[memory]" and event["args"]["Device Type"] != 0
+    ]
+    found = [c for c in counters(case.trace) if c.label == "GPU 0 allocated"]
+    pairs = [p for c in found for p in zip(c.time.tolist(), c.value.tolist(), strict=True)]
+    assert pairs == sorted(wanted, key=lambda pair: pair[0])
 
 
 def test_every_time_is_exact(case: Case) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.trace.format import clip, duration, percent, plural, printable
+from fusetui.trace.format import clip, duration, percent, plural, printable, quantity
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,23 @@ from fusetui.trace.format import clip, duration, percent, plural, printable
 )
 def test_duration(ns: int, text: str) -> None:
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (12.5, "", "12.5"),
+        (0, "", "0"),
+        (0.00012345, "", "0.000123"),
+        (1204, "", "1204"),
+        (1_204_000, "", "1.204 M"),
+        (-3e20, "", "-3e+20"),
+        (512, "B", "512 B"),
+        (934_200_000, "B", "934.2 MB"),
+    ],
+)
+def test_quantity(value: float, unit: str, text: str) -> None:
+    assert quantity(value, unit) == text
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,22 @@ import gzip
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import TraceError, open_trace, summary
+from fusetui.trace.counters import counters
 
 VALID = b"""{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A"}], "traceEvents": [
 {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "thread 1 (main)"}},
 {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10.000, "dur": 5.125},
 {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
  "ts": 1712195495519689.047, "dur": 1, "args": {"correlation": 7, "External id": 3}},
+{"ph": "C", "name": "queue", "pid": 1, "id": 2, "ts": 11.5, "args": {"depth": 3, "wait": 0.25}},
+{"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 12,
+ "args": {"Device Type": 1, "Device Id": 0, "Total Allocated": 512, "Total Reserved": 2048}},
 {"ph": "X", "cat": "kernel", "name": "k\\u00e9", "pid": 0, "tid": 7, "ts": 20, "dur": 4,
  "args": {"correlation": 7, "grid": [1, 2, 3], "x": {"deep": [1.5e3, null, true, "\\""]}}}
 ], "traceName": "a.json"}
@@ -39,6 +44,9 @@ def survives(data: bytes) -> None:
         assert figures["slices"] + figures["events_skipped"] <= figures["events"]
         for row in range(len(trace)):
             trace.args_of(row)
+        for counter in counters(trace):
+            assert len(counter.time) == len(counter.value) > 0
+            assert np.isfinite(counter.value).all()
 
 
 @given(st.binary(max_size=40))

@@ -24,7 +24,7 @@ from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.text import Text
 
-VERSION = 1
+VERSION = 2
 """Goes up with every change of what a Trace or this format means."""
 
 MAGIC = b"fusetui\x1a"
@@ -161,21 +161,21 @@ def _fields_of(track: Track) -> tuple[str, Id, Id, str, int, int, int]:
 
 
 def _places(stretches: Iterable[Stretch]) -> dict[str, NDArray[np.int64]]:
-    """Stretches as [start, end, events, number of places], and all their places."""
-    rows = [(s.start, s.end, s.events, len(s.places)) for s in stretches]
+    """Stretches as [start, end, events, samples, number of places], and all their places."""
+    rows = [(s.start, s.end, s.events, s.samples, len(s.places)) for s in stretches]
     places = [place for s in stretches for place in s.places]
     return {
-        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 4),
+        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
         "places": np.array(places, dtype=np.int64).reshape(-1, 2),
     }
 
 
 def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:
-    bounds = [0, *np.cumsum(rows[:, 3]).tolist()]
+    bounds = [0, *np.cumsum(rows[:, 4]).tolist()]
     pairs = [(int(start), int(end)) for start, end in places.tolist()]
     return [
-        Stretch(start, end, events, tuple(pairs[first:last]))
-        for (start, end, events, _), (first, last) in zip(
+        Stretch(start, end, events, tuple(pairs[first:last]), samples)
+        for (start, end, events, samples, _), (first, last) in zip(
             rows.tolist(), pairwise(bounds), strict=True
         )
     ]

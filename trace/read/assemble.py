@@ -17,6 +17,7 @@ from fusetui.trace.errors import NotATrace
 from fusetui.trace.read.chunks import Chunk, Skipped
 from fusetui.trace.read.document import Body, tail_keys
 from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.read.events import PHASES_OF_SAMPLES
 from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
@@ -130,7 +131,8 @@ def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
 
 
 def _stretch(chunk: Chunk) -> Stretch:
-    return Stretch(chunk.start, chunk.end, chunk.events, chunk.places)
+    samples = sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES)
+    return Stretch(chunk.start, chunk.end, chunk.events, chunk.places, samples)
 
 
 def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], bool]:

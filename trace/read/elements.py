@@ -19,12 +19,16 @@ decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk."""
+    """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk.
+
+    `samples` of them are counters or instants, the only events that counters.py looks at.
+    """
 
     start: int
     end: int
     events: int
     places: tuple[tuple[int, int], ...]
+    samples: int = 0
 
 
 class Elements:
@@ -60,12 +64,17 @@ class Elements:
         stretch = self.stretches[number]
         if stretch.places:
             return [bytes(self.text.part(start, end)) for start, end in stretch.places]
-        text = bytearray(b"[")
-        text += self.text.part(stretch.start, stretch.end)
-        while text[-1] in b" \t\r\n,":
-            text.pop()
-        text += b"]"
-        return decode_raw(text)
+        return decode_raw(list_text(self.text, stretch))
+
+
+def list_text(text: Text, stretch: Stretch) -> bytearray:
+    """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
+    found = bytearray(b"[")
+    found += text.part(stretch.start, stretch.end)
+    while found[-1] in b" \t\r\n,":
+        found.pop()
+    found += b"]"
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -59,6 +59,9 @@ NO_ARGS = Args()
 PHASES_OF_PAIRS = frozenset("BEbeSF")
 """Slices written as two events: by thread (BE), by id (be), and the old way by id (SF)."""
 
+PHASES_OF_SAMPLES = frozenset("CiI")
+"""Values at one time: counters, and instants, which torch writes of its memory."""
+
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
 decode_one_exact = msgspec.json.Decoder(ExactEvent).decode

@@ -1,0 +1,129 @@
+"""The events of one stretch that hold values (counters and torch's [memory]), with their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fusetui.trace.errors import TraceError
+from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.elements import Elements, decode_raw, list_text
+from fusetui.trace.read.events import ExactEvent, Id, coerce
+from fusetui.trace.read.salvage import loads
+from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+
+MEMORY = "[memory]"
+
+
+class Coded(msgspec.Struct, gc=False):
+    """Any event; the few that hold values are decoded further."""
+
+    ph: str = ""
+    name: str = ""
+    pid: Id = None
+    id: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"0")
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Sample(NamedTuple):
+    """An event that holds values."""
+
+    is_memory: bool
+    name: str
+    pid: Id
+    id: str
+    ts: bytes  # the number as it is written
+    args: dict[str, Any]
+
+
+decode_events = msgspec.json.Decoder(list[Coded]).decode
+decode_event = msgspec.json.Decoder(Coded).decode
+decode_numbers = msgspec.json.Decoder(list[int | float]).decode
+
+
+def samples(elements: Elements, number: int) -> Iterable[tuple[Sample, int]]:
+    """Those of stretch `number` in the order of the file, each with its time in ns.
+
+    What cannot be read (any more), or has no time, is left out.
+    """
+    found = _read(elements, number)
+    try:
+        numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
+        return zip(found, nanoseconds(numbers).tolist(), strict=True)
+    except (InexactTimes, *UNDECODABLE):
+        return _timed_exactly(found)
+
+
+def _read(elements: Elements, number: int) -> list[Sample]:
+    """Of one stretch; each on its own where they do not decode as one list."""
+    stretch = elements.stretches[number]
+    try:
+        if stretch.places:
+            return _one_by_one(bytes(elements.text.part(*place)) for place in stretch.places)
+        text = list_text(elements.text, stretch)
+    except (OSError, TraceError):
+        return []
+    try:
+        return [_decoded(event) for event in decode_events(text) if _is_sample(event)]
+    except UNDECODABLE:
+        return _one_by_one(map(bytes, _divided(text)))
+
+
+def _divided(text: bytearray) -> list[msgspec.Raw]:
+    """The elements of a list; none when it cannot be divided."""
+    try:
+        return decode_raw(text)
+    except UNDECODABLE:
+        return []
+
+
+def _one_by_one(texts: Iterable[bytes]) -> list[Sample]:
+    return [sample for sample in map(_one, texts) if sample]
+
+
+def _one(text: bytes) -> Sample | None:
+    """One element, repaired where that is safe; None when it holds no values."""
+    try:
+        event = decode_event(text)
+        return _decoded(event) if _is_sample(event) else None
+    except UNDECODABLE:
+        pass
+    try:
+        found = loads(text)
+        mended = coerce(found)
+    except (ValueError, RecursionError):
+        return None
+    args = found.get("args")
+    return _sample(mended, args) if _is_sample(mended) else None
+
+
+def _decoded(event: Coded) -> Sample:
+    try:
+        return _sample(event, msgspec.json.decode(event.args))
+    except UNDECODABLE:  # a number beyond all bounds
+        return _sample(event, loads(bytes(event.args)))
+
+
+def _sample(event: Coded | ExactEvent, args: object) -> Sample:
+    return Sample(
+        is_memory=event.ph != "C",
+        name=event.name,
+        pid=event.pid,
+        id="" if event.id is None else str(event.id),
+        ts=bytes(event.ts),
+        args=args if isinstance(args, dict) else {},
+    )
+
+
+def _is_sample(event: Coded | ExactEvent) -> bool:
+    return event.ph == "C" or (event.name == MEMORY and event.ph in ("i", "I"))
+
+
+def _timed_exactly(samples: Iterable[Sample]) -> Iterator[tuple[Sample, int]]:
+    for sample in samples:
+        with suppress(ValueError):
+            yield sample, exact_nanoseconds(sample.ts)
