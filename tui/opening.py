@@ -19,7 +19,7 @@ from fusetui.tui.list_pages import KernelsPage, TreePage
 from fusetui.tui.loading import Compared, Counted, Failed, Loaded, Loading, Previewed, compare, load
 from fusetui.tui.part import Part
 from fusetui.tui.session import Session, start
-from fusetui.tui.timeline_page import TimelinePage
+from fusetui.tui.timeline_page import TimelinePage, lanes_height
 from fusetui.tui.view import Side
 
 
@@ -166,7 +166,8 @@ class Opening(Part):
             self.query_one(TreePage).follow(sides[0])
             self.query_one(KernelsPage).follow(sides[0])
             return
-        self._session = now = start(sides)
+        lines = lanes_height(self.size.height - len(sides) - 1, len(sides))
+        self._session = now = start(sides, lines)
         glyphs, body = self._options.glyphs, self.query_one("#body")
         await body.remove_children()
         timelines = TimelinePage(now.sides, now.views, glyphs)

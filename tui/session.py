@@ -16,7 +16,7 @@ from fusetui.tui.bookmarks import Bookmarks
 from fusetui.tui.moves import deselect, select
 from fusetui.tui.ranges import Range, Span
 from fusetui.tui.sides import Views, aligned, first_views
-from fusetui.tui.view import Side, View
+from fusetui.tui.view import Side, View, fitted
 
 DEEPEST = 200  # views that undo remembers
 Marks = tuple[frozenset[int], ...]
@@ -152,15 +152,27 @@ class Session:
 
     def realigned(self, diff: Diff) -> Session:
         """Both sides count from the steps that the diff compares."""
-        now = start(aligned(self.sides, diff))
+        sides = aligned(self.sides, diff)
         return replace(
-            now, together=self.together, bookmarks=self.bookmarks, time_range=self.time_range
+            self,
+            sides=sides,
+            views=tuple(
+                replace(first, folds=view.folds)
+                for first, view in zip(first_views(sides), self.views, strict=True)
+            ),
+            marked=_no_marks(sides),
+            past=(),
+            future=(),
+            hits=None,
         )
 
 
-def start(sides: tuple[Side, ...]) -> Session:
-    """The first views, nothing selected."""
-    return Session(sides, first_views(sides), _no_marks(sides))
+def start(sides: tuple[Side, ...], lines: int | None = None) -> Session:
+    """The first views, nothing selected; `lines`: as many are there for the lanes of each side."""
+    views = first_views(sides)
+    if lines is not None:
+        views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
+    return Session(sides, views, _no_marks(sides))
 
 
 def _no_marks(sides: Sequence[Side]) -> Marks:

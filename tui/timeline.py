@@ -57,6 +57,11 @@ class Division:
     lanes: int  # lines for lanes
 
 
+def head_height(lines: int) -> int:
+    """How many lines of a timeline of so many are above the lanes."""
+    return 2 if lines < SMALL else 3
+
+
 class Timeline(Widget, can_focus=True, inherit_bindings=False):
     """Shows one Side through a View. Movements are pure functions; this draws and listens."""
 
@@ -92,7 +97,7 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
     def division(self) -> Division:
         width, height = self.size
         gutter = 14 if width < 100 else 18 if width < 160 else 24
-        head = 2 if height < SMALL else 3
+        head = head_height(height)
         return Division(head, gutter, max(1, width - gutter), max(0, height - head))
 
     def show(

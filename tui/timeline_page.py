@@ -15,10 +15,16 @@ from fusetui.tui.pane import Pane
 from fusetui.tui.range_lines import range_lines
 from fusetui.tui.ranges import Range
 from fusetui.tui.session import Session
-from fusetui.tui.timeline import Timeline
+from fusetui.tui.timeline import Timeline, head_height
 from fusetui.tui.view import Side, View
 
 NOTHING = "nothing selected: j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
+
+
+def lanes_height(lines: int, sides: int) -> int:
+    """How many lines of a page of so many are there for the lanes of each side."""
+    each = (lines - details_height(lines)) // sides
+    return each - head_height(each)
 
 
 class TimelinePage(Vertical):

@@ -6,12 +6,14 @@ are aligned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
 import numpy as np
 
+from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Trace
 from fusetui.trace.counter_cells import Curve
 from fusetui.trace.raster import Line
@@ -109,6 +111,23 @@ def places(side: Side, view: View) -> list[Place]:
             label = f" {lane.label}" if len(indices) > 1 else lane.tracks[0].label
             found.extend(_lane_places(side, view, index, label))
     return [*found, *side.counter_places]
+
+
+def fitted(side: Side, view: View, lines: int) -> View:
+    """The view with as many lanes of CPU threads folded, the tallest first, as it takes for the
+    first GPU stream to be seen on so many lines; as it was, when that is not enough."""
+    shown = places(side, view)
+    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
+    if not streams:
+        return view
+    excess = max(n for n, p in enumerate(shown) if p.lane == streams[0]) + 1 - lines
+    tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
+    folds = list(view.folds)
+    for lane, height in tall.most_common():
+        if excess > 0:
+            folds[lane] = Fold.FOLDED
+            excess -= height - 1
+    return replace(view, folds=tuple(folds)) if excess <= 0 else view
 
 
 def times(side: Side, row: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from fusetui.tui.moves import (
     zoom,
     zoom_to,
 )
-from fusetui.tui.view import Side, View, places, times
+from fusetui.tui.view import Side, View, first_view, fitted, places, times
 
 
 def name(side: Side, view: View) -> str:
@@ -175,3 +175,13 @@ def test_any_walk_keeps_the_window_on_the_trace(side: Side, view: View) -> None:
             assert -1 <= now.selected < len(side.trace)
 
     walk()
+
+
+def test_lanes_fold_until_the_first_stream_is_seen(side: Side) -> None:
+    view = first_view(side)
+    assert len(places(side, view)) > 5
+    assert fitted(side, view, 40) == view
+    small = fitted(side, view, 6)
+    streams = [n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label]
+    assert streams[0] < 6
+    assert fitted(side, view, 1) == view  # in vain
