@@ -50,12 +50,14 @@ $(VENV)/.dev: $(VENV)/.capture
 	@$(PIP) install --editable '.[dev]'
 	@touch $@
 
-# A torch that is there already is used: a GPU machine has a build of its own.
+# A torch that is there already is used: a GPU machine has a build of its own. What pip installs it
+# also compiles, but not what stays where it is: then every start would.
 $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \
 	else $(PIP) install --editable '.[capture]' --constraint constraints.txt; fi
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 # A .venv that works is kept. From inside another virtual environment the system's packages are not
