@@ -67,7 +67,8 @@ def _verdict(diff: Diff) -> str:
     if step.ratio is None:
         return "no step to compare"
     word, sign = ("faster", 1) if step.ratio <= 1 else ("slower", -1)
-    by = f"{100 * sign * (1 - step.ratio):.1f} % {word}"
+    share = f"{100 * sign * (1 - step.ratio):.1f}"
+    by = f"{share} % {word}" if float(share) else "as fast as A"
     if step.low is None or step.high is None:
         return f"B is {by} ({_steps(diff)})"
     low, high = sorted(100 * sign * (1 - bound) for bound in (step.low, step.high))
