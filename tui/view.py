@@ -114,8 +114,13 @@ def places(side: Side, view: View) -> list[Place]:
 
 
 def fitted(side: Side, view: View, lines: int) -> View:
-    """The view with as many lanes of CPU threads folded, the tallest first, as it takes for the
-    first GPU stream to be seen on so many lines; as it was, when that is not enough."""
+    """The view for a screen with so many lines for lanes: see `_with_stream` and `_opened`."""
+    return _opened(side, _with_stream(side, view, lines), lines)
+
+
+def _with_stream(side: Side, view: View, lines: int) -> View:
+    """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
+    to be seen; as it was, when that is not enough."""
     shown = places(side, view)
     streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
     if not streams:
@@ -128,6 +133,18 @@ def fitted(side: Side, view: View, lines: int) -> View:
             folds[lane] = Fold.FOLDED
             excess -= height - 1
     return replace(view, folds=tuple(folds)) if excess <= 0 else view
+
+
+def _opened(side: Side, view: View, lines: int) -> View:
+    """Lanes of other programs than torch opened as far as there is room."""
+    spare, folds = lines - len(places(side, view)), list(view.folds)
+    for n, lane in enumerate(side.lanes):
+        for fold in (Fold.OPEN, Fold.NORMAL):
+            more = lane.shown(fold) - 1
+            if lane.layer is Layer.OTHER and folds[n] is Fold.FOLDED and more <= spare:
+                folds[n] = fold
+                spare -= more
+    return replace(view, folds=tuple(folds))
 
 
 def times(side: Side, row: int) -> tuple[int, int]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.trace import Trace
 from fusetui.trace.search import find
 from fusetui.tui.lanes import Fold
 from fusetui.tui.moves import (
@@ -23,6 +26,7 @@ from fusetui.tui.moves import (
     zoom,
     zoom_to,
 )
+from fusetui.tui.sides import make_sides
 from fusetui.tui.view import Side, View, first_view, fitted, places, times
 
 
@@ -185,3 +189,10 @@ def test_lanes_fold_until_the_first_stream_is_seen(side: Side) -> None:
     streams = [n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label]
     assert streams[0] < 6
     assert fitted(side, view, 1) == view  # in vain
+
+
+def test_lanes_of_other_programs_open_where_there_is_room(trace_of: Callable[..., Trace]) -> None:
+    nested = [{"ph": "X", "name": f"f{n}", "ts": n, "dur": 100 - 2 * n} for n in range(8)]
+    (side,) = make_sides([trace_of(nested)], ["a"])
+    lines = [len(places(side, fitted(side, first_view(side), room))) for room in (9, 8, 3, 1)]
+    assert lines == [8, 8, 2, 1]
