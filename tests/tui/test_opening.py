@@ -114,8 +114,9 @@ async def lanes(app: FusetuiApp, pilot: Pilot[int]) -> Timeline:
 
 
 async def done(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Until nothing is read any more, and the head says so."""
     async with timeout(PATIENCE):
-        while app.is_reading:
+        while app.is_reading or screen(app).lstrip().startswith(("reading", "stopping")):
             await pilot.pause(0.01)
     await pilot.pause()
 
