@@ -80,10 +80,9 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
 def _missing(trace: Trace) -> str:
     """Why the args of no slice can be shown now; "" when they can."""
     text = trace.elements.text
-    if not text.at_hand:
-        return "its args follow: the file is being unpacked"
-    problem = text.problem()
-    return printable(f"no args are shown: {problem}") if problem else ""
+    if problem := text.problem():
+        return printable(f"no args are shown: {problem}")
+    return "" if text.at_hand else "its args follow: the file is being unpacked"
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace, open_trace
@@ -59,3 +61,15 @@ def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     text = " ".join(said(trace, "gemm"))
     assert "no args are shown: " in text
     assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]
+
+
+def test_a_packed_file_that_has_changed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.trace.read.source.LARGE", 0)
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(mlp_events()).encode()))
+    trace = open_trace(str(path))
+    assert "its args follow: the file is being unpacked" in said(trace, "gemm")
+    path.write_bytes(b"another")
+    assert "no args are shown: " in " ".join(said(trace, "gemm"))

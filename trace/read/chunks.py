@@ -85,9 +85,13 @@ def decode_to_the_end(data: Any, start: int, offset: int = 0) -> Chunk | None:
     Keys may follow the array, so it closes at a `}` before a `]` and a key or the end of the
     document: the first one near the end, else the first of all. A wrong guess does not parse.
     """
-    for sought in dict.fromkeys((max(start, len(data) - NEAR_END), start)):
+    tried = -1
+    for sought in (max(start, len(data) - NEAR_END), start):
         found = END.search(data, sought)
         end = found.end() if found else len(data)
+        if end == tried:
+            break
+        tried = end
         after = array_end(data, end)
         text = b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]"
         if after != -1 or end == len(data):

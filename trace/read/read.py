@@ -50,7 +50,7 @@ def read(path: str, watch: Watch | None = None) -> Raw:
     """
     watch = watch or Watch()
     stored = open_stored(path)
-    with without_collector(), closing(stored.file), _let_go(room_for(stored)) as room:
+    with without_collector(), closing(stored.file), _room(stored) as room:
         try:
             with Team(room.fileno(), likely_size(stored), CELL) as team:
                 raw = _Reading(stored, room, team, watch).run()
@@ -67,15 +67,16 @@ def read(path: str, watch: Watch | None = None) -> Raw:
 
 
 @contextmanager
-def _let_go(room: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Closed in the end; to free the memory of a large document takes long, so others go on."""
+def _room(stored: Stored) -> Iterator[IO[bytes]]:
+    """Where the document is; to free what was unpacked takes long, so that is done in a thread."""
+    room = room_for(stored)
     try:
         yield room
     finally:
-        if os.fstat(room.fileno()).st_size < LARGE:
-            room.close()
-        else:
+        if stored.packing and os.fstat(room.fileno()).st_size >= LARGE:
             threading.Thread(target=room.close, daemon=True).start()
+        else:
+            room.close()
 
 
 @contextmanager
