@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fusetui.trace.read.document import find_body
+from fusetui.trace.read.body import find_body
 from fusetui.trace.read.join import whole
 from fusetui.trace.read.source import open_source
 
@@ -25,17 +25,17 @@ def generate(source: Path, target: Path, size: int) -> int:
     """Write at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
     body = find_body(opened)
-    after = whole(opened.data, body.start)[-1].after
-    events = bytes(opened.data[body.start : after - 1]).rstrip(b" \r\n\t,")
+    after = whole(opened.document, body.start)[-1].after
+    events = opened.document[body.start : after - 1].rstrip(b" \r\n\t,")
     literals, numbers, steps = _template(events)
     copies = 0
     with target.open("wb") as out:
-        out.write(bytes(opened.data[: body.start]))
+        out.write(opened.document[: body.start])
         while out.tell() < size:
             out.write(b"," * bool(copies))
             out.writelines(_copy(literals, numbers, steps, copies))
             copies += 1
-        out.write(bytes(opened.data[after - 1 :]))
+        out.write(opened.document[after - 1 :])
     return copies
 
 

@@ -44,7 +44,8 @@ class Report(msgspec.Struct, frozen=True):
     bytes: int  # of the file as stored
     events: int  # elements of traceEvents, the unreadable ones included
     phases: Counter[str]  # events by phase (ph)
-    skipped: tuple[Skipped, ...]
+    unreadable: int  # elements
+    skipped: tuple[Skipped, ...]  # the first 10,000 of the unreadable ones
     complete: bool  # false when the file was cut short, or not read to its end
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
@@ -52,12 +53,18 @@ class Report(msgspec.Struct, frozen=True):
     unfinished: int  # begin events without an end: shown up to the end of the trace
     unmatched_ends: int  # end events without a begin
     part: Part | None = None  # what was read, when a person stopped it or it still goes on
+    too_damaged: int = -1  # the byte from which on nothing was read, because of too much damage
+    changed: bool = False  # while it was read, the file became another: figures may mix the two
 
     @property
     def missing(self) -> str:
         """What of the file is not in the trace, in a few words; blank when it is whole."""
+        if self.changed:
+            return "the file changed while it was read"
         if self.part:
             return f"only {self.part} were read"
+        if self.too_damaged >= 0:
+            return f"too damaged to be read from byte {self.too_damaged} on"
         return "" if self.complete else "the file was cut short"
 
 

@@ -108,6 +108,7 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         bytes=raw.source.size,
         events=raw.events,
         phases=raw.phases,
+        unreadable=raw.unreadable,
         skipped=raw.skipped,
         complete=raw.complete,
         cut=raw.source.cut,
@@ -116,4 +117,6 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         unfinished=raw.unfinished,
         unmatched_ends=raw.unmatched,
         part=raw.part,
+        too_damaged=raw.too_damaged,
+        changed=raw.changed,
     )

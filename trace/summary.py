@@ -74,7 +74,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "bytes": report.bytes,
         "complete": report.complete,
         "events": report.events,
-        "events_skipped": len(report.skipped),
+        "events_skipped": report.unreadable,
         "skipped": [{"byte": s.byte, "reason": s.reason} for s in report.skipped],
         "slices": len(trace),
         "slices_unfinished": report.unfinished,

@@ -51,8 +51,8 @@ def warnings(trace: Trace) -> list[str]:
     found: list[str] = []
     if report.missing:
         found.append(report.missing)
-    if report.skipped:
-        found.append(f"{plural(len(report.skipped), 'event')} unreadable")
+    if report.unreadable:
+        found.append(f"{plural(report.unreadable, 'event')} unreadable")
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")

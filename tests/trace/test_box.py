@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from fusetui.trace.read.box import Box, put
-from fusetui.trace.read.chunks import Chunk, decode_stretch
+from fusetui.trace.read.chunks import Chunk, decode_list
 
 EVENT = b'{"ph":"X","name":"op","ts":1,"dur":2}'
 
@@ -22,7 +22,7 @@ def box() -> Iterator[Box]:
 
 @pytest.fixture
 def chunk() -> Chunk:
-    found = decode_stretch(EVENT, 0, len(EVENT))
+    found = decode_list(EVENT, 0, len(EVENT))
     assert found
     return found
 

@@ -47,7 +47,7 @@ CASES: dict[str, tuple[str | bytes, str | None]] = {
     "minus one": (OP % ("x", 20, ',"args":{"External id":-1,"Sequence number":-1}'), "x"),
     "huge tid": ('{"ph":"X","name":"x","pid":1,"tid":99999999999999999999,"ts":20}', "x"),
     "escaped quote turned": (OP % ("x", 20, ',"args":{"cmd":"say /"hi/""}'), None),
-    "time is inf": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":inf,"dur":1}', "x"),
+    "time is inf": ('{"ph":"X","name":"x","pid":1,"tid":1,"ts":inf,"dur":1}', None),
     "key without quote": ('{"ph":"X","name":"x","pid":1,tid": 0,"ts":20}', None),
     "value without a key": ('{"ph":"X","name":"x","pid":1,"ts":20,"dur"}', None),
     "duplicate keys": (OP % ("x", 20, ',"args":{"a":1,"a":2},"name":"y"'), "y"),

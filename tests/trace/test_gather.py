@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.trace.read.events import coerce, decode_events, decode_exact
+from fusetui.trace.read.events import coerced_object, decode_events, decode_exact
 from fusetui.trace.read.gather import Interner, gather
 from fusetui.trace.read.times import InexactTimes
 
@@ -50,4 +50,4 @@ def test_ids_that_do_not_fit() -> None:
 @pytest.mark.parametrize("element", [17, None, [], {"name": "x"}, {"ph": "X", "ts": "soon"}])
 def test_no_event(element: object) -> None:
     with pytest.raises(ValueError, match=r"not|no phase"):
-        coerce(element)
+        coerced_object(element)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read.source import OpenFile, open_source, state_of
+from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.source import open_source, state_of
 from fusetui.trace.read.text import Filed, Held, text_of
 
 Write = Callable[[str | bytes], Path]

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import mmap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import msgspec
@@ -24,7 +23,7 @@ from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.text import Text
 
-VERSION = 2
+VERSION = 3
 """Goes up with every change of what a Trace or this format means."""
 
 MAGIC = b"fusetui\x1a"
@@ -160,22 +159,25 @@ def _fields_of(track: Track) -> tuple[str, Id, Id, str, int, int, int]:
     )
 
 
-def _places(stretches: Iterable[Stretch]) -> dict[str, NDArray[np.int64]]:
-    """Stretches as [start, end, events, samples, number of places], and all their places."""
-    rows = [(s.start, s.end, s.events, s.samples, len(s.places)) for s in stretches]
-    places = [place for s in stretches for place in s.places]
+def _places(stretches: Sequence[Stretch]) -> dict[str, NDArray[np.int64]]:
+    """Stretches as [start, end, events, samples, number of places or -1], and all their places."""
+    rows = [(s.start, s.end, s.events, s.samples, _count(s.places)) for s in stretches]
+    places = [s.places for s in stretches if s.places is not None]
     return {
         "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
-        "places": np.array(places, dtype=np.int64).reshape(-1, 2),
+        "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),
     }
 
 
+def _count(places: NDArray[np.int64] | None) -> int:
+    return -1 if places is None else len(places)
+
+
 def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:
-    bounds = [0, *np.cumsum(rows[:, 4]).tolist()]
-    pairs = [(int(start), int(end)) for start, end in places.tolist()]
-    return [
-        Stretch(start, end, events, tuple(pairs[first:last]), samples)
-        for (start, end, events, samples, _), (first, last) in zip(
-            rows.tolist(), pairwise(bounds), strict=True
-        )
-    ]
+    found: list[Stretch] = []
+    first = 0
+    for start, end, events, samples, count in rows.tolist():
+        own = None if count < 0 else places[first : first + count]
+        first += max(count, 0)
+        found.append(Stretch(start, end, events, samples, own))
+    return found

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.errors import NotATrace
+from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.read.batch import MOST_LISTED
+from fusetui.trace.read.body import Body, second_trace, tail_keys
 from fusetui.trace.read.chunks import Chunk, Skipped
-from fusetui.trace.read.document import Body, tail_keys
 from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
 from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
+from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.text import text_of
 from fusetui.trace.read.watch import Part
 from fusetui.trace.threads import each
 
-SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]*"\s*:))')
+BYTES_A_SLICE = 200  # of memory, beside what the chunks take
+MANY = 1_000_000  # slices; fewer always fit
+LONGEST_SUM_NS = 2.0**62
+"""Durations that add up to more (146 years) belong to no trace, and their sums to no figure."""
 
 
 class Raw(msgspec.Struct, frozen=True, eq=False):
@@ -48,22 +52,29 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     order: NDArray[np.int64]  # place in traceEvents
     keys: dict[str, Any]  # the other top-level keys
     events: int
-    skipped: tuple[Skipped, ...]
+    unreadable: int  # elements
+    skipped: tuple[Skipped, ...]  # the first of them
     complete: bool
+    too_damaged: int  # the byte from which on nothing was read, or -1
     part: Part | None  # what was read, when it was not read to its end
     negative: int  # durations below zero, shown as zero
     unfinished: int  # begin events (ph B, b, S) without an end
     unmatched: int  # end events without a begin
+    changed: bool = False  # while it was read, the file became another
 
 
 def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | None = None) -> Raw:
-    """Raises NotATrace for a list of other things. `part` is told when chunks are missing."""
+    """Raises NotATrace for what is none, and CannotRead when there is not enough memory.
+
+    `part` is told when chunks are missing.
+    """
     columns = [chunk.columns for chunk in chunks]
+    _check_memory(source.path, columns)
     second = _second(source, chunks)
     events = sum(chunk.events for chunk in chunks) + len(second)
     phases = sum((c.phases for c in columns), Counter[str]())
-    skipped = (*(skip for chunk in chunks for skip in chunk.skipped), *second)
-    if body.bare and not phases.total() - phases[""]:
+    skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *second)
+    if body.bare and not phases:
         raise NotATrace(f"{source.path} is a JSON list, but not of trace events.")
     keys, complete = _tail(source, body, chunks)
     names, name = _merge([(c.names, c.name) for c in columns])
@@ -90,15 +101,31 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
         order=_global_order(chunks),
         keys={**body.head, **keys},
         events=events,
-        skipped=skipped,
+        unreadable=sum(chunk.unreadable for chunk in chunks) + len(second),
+        skipped=skipped[:MOST_LISTED],
         complete=complete and source.cut is None and part is None,
+        too_damaged=chunks[-1].end if chunks and chunks[-1].too_damaged else -1,
         part=part,
         negative=negative,
         unfinished=0,
         unmatched=0,
     )
     marks = list(_global_marks(chunks))
-    return with_pairs(raw, pair(marks)) if marks else raw
+    raw = with_pairs(raw, pair(marks)) if marks else raw
+    if float(raw.dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
+        raise NotATrace(f"{source.path} is no trace of one run: its durations take over 146 years.")
+    return raw
+
+
+def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
+    """Raises CannotRead when there is not enough for all slices: better than to be killed."""
+    rows = sum(len(part.start) for part in columns)
+    needed = rows * BYTES_A_SLICE
+    if rows > MANY and needed > (left := memory_left()):
+        raise CannotRead(
+            f"{path} has {rows:,} slices, which take {needed / 1e9:.1f} GB of memory, and "
+            f"{left / 1e9:.1f} GB are left."
+        )
 
 
 def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
@@ -132,23 +159,23 @@ def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
 
 def _stretch(chunk: Chunk) -> Stretch:
     samples = sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES)
-    return Stretch(chunk.start, chunk.end, chunk.events, chunk.places, samples)
+    return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places)
 
 
 def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], bool]:
     after = chunks[-1].after if chunks else -1
     if after == -1:  # a bare array may lack its bracket, an object may not
-        return {}, body.bare and not (chunks and chunks[-1].skipped)
+        return {}, body.bare and not (chunks and chunks[-1].unreadable)
     if body.bare:
         return {}, True
-    return tail_keys(bytes(source.data[after:]))
+    return tail_keys(source.document, after)
 
 
 def _second(source: Source, chunks: Sequence[Chunk]) -> tuple[Skipped, ...]:
     """A trace behind the trace is not read, but told about."""
     after = chunks[-1].after if chunks else -1
-    found = SECOND.search(source.data, after - 1) if after != -1 else None
-    return (Skipped(found.start(1), "a second trace begins here"),) if found else ()
+    found = second_trace(source.document, after) if after != -1 else -1
+    return (Skipped(found, "a second trace begins here"),) if found >= 0 else ()
 
 
 def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, NDArray[np.int32]]:

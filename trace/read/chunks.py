@@ -8,26 +8,33 @@ a chunk that does not parse.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from fusetui.trace.read.document import read_at
 from fusetui.trace.read.events import PHASES_OF_PAIRS, decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, gather
-from fusetui.trace.read.salvage import KEYS, array_end
+from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimes
 
 CELL = 4 << 20
+KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
+END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
+NEAR_END = 1 << 16  # bytes in which a list nearly always ends
 MARGIN = 1 << 14  # read beyond a cell, which nearly always holds a boundary
 FARTHEST = 1 << 26  # a boundary farther off than this is not looked for
-END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
-NEAR_END = 1 << 16  # bytes in which the array nearly always ends
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+
+
+CUT_SHORT = "cut short"
+"""Why the last element of a file is unreadable that ends within it."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -38,24 +45,24 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
-    """The columns of the bytes [start, end) of the document.
-
-    `places` is empty when the bytes decode as one list, else the (start, end) of each element.
-    """
+    """The columns of the bytes [start, end) of the document."""
 
     start: int
     end: int
-    events: int  # elements, the skipped ones included
+    events: int  # elements, the unreadable ones included
     columns: ChunkColumns
-    skipped: tuple[Skipped, ...] = ()
-    places: tuple[tuple[int, int], ...] = ()
+    unreadable: int = 0  # elements
+    skipped: tuple[Skipped, ...] = ()  # the first of the unreadable ones
+    places: NDArray[np.int64] | None = None
+    """Where the bytes do not decode as one list: of each event its number, start and end byte."""
     after: int = -1  # the byte after the closing bracket, once it was met
+    too_damaged: bool = False  # what follows is not read any more
 
 
 def decode_cell(file: int, cell: int, size: int = CELL) -> Chunk | None:
     """The chunk that begins in this cell of an open file, None when it cannot be decoded."""
     begin = cell * size
-    buffer = _read(file, begin, size + MARGIN)
+    buffer = read_at(file, begin, size + MARGIN)
     first = BOUNDARY.search(buffer, 0, size)
     if first is None:
         return None
@@ -63,56 +70,24 @@ def decode_cell(file: int, cell: int, size: int = CELL) -> Chunk | None:
     reach = size
     while last is None and reach < FARTHEST and len(buffer) == reach + MARGIN:
         reach *= 2
-        buffer = _read(file, begin, reach + MARGIN)
+        buffer += read_at(file, begin + len(buffer), reach + MARGIN - len(buffer))
         last = BOUNDARY.search(buffer, reach // 2)
+    start = first.end()
     if last is None:
         ends = len(buffer) < reach + MARGIN
-        return decode_to_the_end(buffer, first.end(), begin) if ends else None
-    start, close = first.end(), last.start() + 1
-    buffer[start - 1], buffer[close] = ord("["), ord("]")  # blanks or commas before
-    return _chunk(memoryview(buffer)[start - 1 : close + 1], begin + start, begin + last.end())
+        return _last_chunk(buffer, start, begin) if ends else None
+    events = memoryview(buffer)[start : last.start() + 1]
+    return decode_list(events, begin + start, begin + last.end())
 
 
-def decode_stretch(data: Any, start: int, end: int) -> Chunk | None:
-    """The chunk of exactly these bytes, None when they are no list of readable events."""
-    return _chunk(b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]", start, end)
+def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1) -> Chunk | None:
+    """The chunk of exactly these elements, without a comma at their end.
 
-
-def decode_to_the_end(data: Any, start: int, offset: int = 0) -> Chunk | None:
-    """The last chunk: from the element at `start` to the bracket that closes the array; `data` is
-    the document from byte `offset` on.
-
-    Keys may follow the array, so it closes at a `}` before a `]` and a key or the end of the
-    document: the first one near the end, else the first of all. A wrong guess does not parse.
+    `start`, `end` and `after` are those of the chunk. None when they are no list of events whose
+    fields have the usual types.
     """
-    tried = -1
-    for sought in (max(start, len(data) - NEAR_END), start):
-        found = END.search(data, sought)
-        end = found.end() if found else len(data)
-        if end == tried:
-            break
-        tried = end
-        after = array_end(data, end)
-        text = b"[" + bytes(data[start:end]).rstrip(b" \t\r\n,") + b"]"
-        if after != -1 or end == len(data):
-            after = after + offset if after != -1 else -1
-            chunk = _chunk(text, start + offset, end + offset, after)
-            if chunk is not None:
-                return chunk
-    return None
-
-
-def _read(file: int, start: int, size: int) -> bytearray:
-    buffer = bytearray(size)
-    got = os.preadv(file, [buffer], start)
-    if got < size:
-        del buffer[got:]
-    return buffer
-
-
-def _chunk(text: bytes | memoryview, start: int, end: int, after: int = -1) -> Chunk | None:
     try:
-        events, columns = _decode(text)
+        events, columns = _decode(b"".join((b"[", text, b"]")))
     except UNDECODABLE:
         return None
     if "" in columns.phases:
@@ -120,12 +95,37 @@ def _chunk(text: bytes | memoryview, start: int, end: int, after: int = -1) -> C
     return Chunk(start, end, events, columns, after=after)
 
 
-def _decode(text: bytes | memoryview) -> tuple[int, ChunkColumns]:
-    events: Sequence[Any] = decode_events(text)
+def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
+    """The elements from `start` to the bracket that closes the list, else to the end.
+
+    `buffer` holds the document from byte `offset` on. Where the list seems to end is tried first:
+    a wrong guess does not parse.
+    """
+    guess = END.search(buffer, max(start, len(buffer) - NEAR_END))
+    found = _up_to(buffer, start, guess.end(), offset) if guess else None
+    if found is None:
+        close = split(buffer[start:]).close
+        found = _up_to(buffer, start, start + close if close >= 0 else -1, offset)
+    return found
+
+
+def _up_to(buffer: bytes, start: int, close: int, offset: int) -> Chunk | None:
+    """The last chunk with its closing bracket at `close`; -1: there is none."""
+    end = close if close >= 0 else len(buffer)
+    text = buffer[start:end].rstrip(b" \t\r\n,")
+    after = offset + close + 1 if close >= 0 else -1
+    return decode_list(text, offset + start, offset + end, after)
+
+
+def _decode(text: bytes) -> tuple[int, ChunkColumns]:
+    """The number of events, and their columns. Raises UNDECODABLE."""
     try:
+        events: Sequence[Any] = decode_events(text)
         columns = gather(events)
-    except InexactTimes:
-        return len(events), gather(decode_exact(text))
+    except (msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
+        events = decode_exact(text)
+        return len(events), gather(events)
     if PHASES_OF_PAIRS.isdisjoint(columns.phases):
         return len(events), columns
-    return len(events), gather(decode_exact(text))
+    events = decode_exact(text)
+    return len(events), gather(events)

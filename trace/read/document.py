@@ -1,89 +1,78 @@
-"""Finds traceEvents in a document, and reads the keys before and after it."""
+"""The bytes of one document, read from its file piece by piece.
+
+Nothing is mapped: a file that shrinks while it is mapped ends the process with SIGBUS, and one that
+shrinks while it is read gives fewer bytes.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Any
+from typing import NamedTuple
+from weakref import finalize
 
-import msgspec
-import orjson
-
-from fusetui.trace.errors import NotATrace
-from fusetui.trace.read.source import Source
-
-EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
-EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
-BLANKS = b" \t\r\n\xef\xbb\xbf"
-HEAD = 1 << 16
+WINDOW = 1 << 20  # bytes that are searched at once
+OVERLAP = 1 << 16  # bytes of the next window that a match may reach into
 
 
-class Body(msgspec.Struct, frozen=True):
-    """Where the elements begin: the byte after the opening bracket, and what stood before."""
+class Found(NamedTuple):
+    """A match of a pattern: its bytes are [start, end) of the document."""
 
     start: int
-    bare: bool  # the document is the array itself
-    head: dict[str, Any]
+    end: int
+    match: re.Match[bytes]
 
 
-def find_body(source: Source) -> Body:
-    """Raises NotATrace, with what the file seems to be instead."""
-    data = source.data
-    first = _skip_blanks(data)
-    opening = data[first : first + 1]
-    if opening == b"[":
-        return Body(first + 1, bare=True, head={})
-    if opening != b"{":
-        begin = _show(data[first : first + 12])
-        raise NotATrace(f"{source.path} is no JSON of a trace: it begins with {begin}.")
-    found = EVENTS_KEY.search(data, first)
-    if found is None and source.cut:
-        raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
-    if found is None:
-        raise NotATrace(f"{source.path} has no traceEvents{_guess(data)}.")
-    if found[1] != b"[":
-        raise NotATrace(f"{source.path}: traceEvents is no list (byte {found.start(1)}).")
-    return Body(found.end(), bare=False, head=_object(data[first : found.end()] + b"]}"))
+class OpenFile:
+    """A file that stays open as long as somebody holds this."""
+
+    def __init__(self, file: int) -> None:
+        self.number = os.dup(file)
+        finalize(self, os.close, self.number)
 
 
-def tail_keys(tail: bytes) -> tuple[dict[str, Any], bool]:
-    """The bytes after the closing bracket of traceEvents -> (keys there, was the object closed)."""
-    text = tail.strip(BLANKS)
-    closed = text.endswith(b"}")
-    return _object(b"{" + text.removeprefix(b",")), closed
+class Document:
+    """A sequence of bytes that costs memory only where somebody looks."""
+
+    def __init__(self, file: int | OpenFile, size: int) -> None:
+        """A file that is only a number has to stay open; `size` is in bytes."""
+        self._file = file
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: slice) -> bytes:
+        """The bytes of a slice without a step; fewer where the file has shrunk. Raises OSError."""
+        start, end, _ = place.indices(self._size)
+        number = self._file if isinstance(self._file, int) else self._file.number
+        return read_at(number, start, end - start)
+
+    def part(self, start: int, end: int) -> bytes:
+        """The bytes [start, end)."""
+        return self[start:end]
+
+    def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Found | None:
+        """The first match in [start, end); one that is longer than 64 kB may be missed."""
+        end = self._size if end is None else min(end, self._size)
+        while start < end:
+            window = self[start : min(start + WINDOW + OVERLAP, end)]
+            found = pattern.search(window)
+            if found and (found.start() < WINDOW or start + len(window) >= end):
+                return Found(start + found.start(), start + found.end(), found)
+            if not window:  # the file has shrunk
+                return None
+            start += WINDOW
+        return None
 
 
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return _pieces(text)
-    found.pop("traceEvents", None)
-    return found if isinstance(found, dict) else {}
-
-
-def _pieces(text: bytes) -> dict[str, Any]:
-    """The keys of a damaged header that matter and can be read on their own."""
-    found: dict[str, Any] = {}
-    for key in ("deviceProperties", "distributedInfo"):
-        value = re.search(rb'"%s"\s*:\s*(\[[^\]]*\]|\{[^}]*\})' % key.encode(), text)
-        if value:
-            try:
-                found[key] = orjson.loads(value[1])
-            except orjson.JSONDecodeError:
-                continue
-    return found
-
-
-def _skip_blanks(data: Any) -> int:
-    found = re.search(rb"[^\s\xef\xbb\xbf]", data)
-    return found.start() if found else 0
-
-
-def _show(start: bytes) -> str:
-    return ascii(start.decode("utf-8", "replace"))
-
-
-def _guess(data: Any) -> str:
-    if EXECUTION_TRACE_KEY.search(data[:HEAD]):
-        return ": it looks like an execution trace; export one with prof.export_chrome_trace"
-    return ": export one with prof.export_chrome_trace"
+def read_at(file: int, start: int, size: int) -> bytes:
+    """So many bytes from there on, fewer at the end of the file. Raises OSError."""
+    found = os.pread(file, max(size, 0), start)
+    if len(found) == size or not found:
+        return found
+    pieces, got = [found], len(found)  # a read gives 2 GB at most
+    while got < size and (piece := os.pread(file, size - got, start + got)):
+        pieces.append(piece)
+        got += len(piece)
+    return b"".join(pieces)

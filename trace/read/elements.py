@@ -10,15 +10,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.errors import TraceError
-from fusetui.trace.read.salvage import loads
+from fusetui.trace.read.repair import loads
 from fusetui.trace.read.text import Text
 
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class Stretch(msgspec.Struct, frozen=True, eq=False):
     """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk.
 
     `samples` of them are counters or instants, the only events that counters.py looks at.
@@ -27,8 +28,8 @@ class Stretch(msgspec.Struct, frozen=True):
     start: int
     end: int
     events: int
-    places: tuple[tuple[int, int], ...]
     samples: int = 0
+    places: NDArray[np.int64] | None = None
 
 
 class Elements:
@@ -49,7 +50,7 @@ class Elements:
             raise IndexError(order)
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
-            found = loads(bytes(self._texts(number)[order - int(self._firsts[number])]))
+            found = loads(self._text_of(number, order - int(self._firsts[number])))
         except (OSError, ValueError, RecursionError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
         return _plain(found) if isinstance(found, dict) else {}
@@ -59,12 +60,19 @@ class Elements:
         with suppress(OSError, TraceError):
             self.text.part(0, 0)
 
-    def _decode(self, number: int) -> Sequence[bytes | msgspec.Raw]:
-        """The text of every element of a stretch; raw ones are views of one copy of it."""
-        stretch = self.stretches[number]
-        if stretch.places:
-            return [bytes(self.text.part(start, end)) for start, end in stretch.places]
-        return decode_raw(list_text(self.text, stretch))
+    def _text_of(self, number: int, element: int) -> bytes:
+        """The text of an element of a stretch. Raises IndexError, and what _decode raises."""
+        places = self.stretches[number].places
+        if places is None:
+            return bytes(self._texts(number)[element])
+        at = int(np.searchsorted(places[:, 0], element))
+        if at == len(places) or places[at, 0] != element:
+            raise IndexError(element)
+        return bytes(self.text.part(int(places[at, 1]), int(places[at, 2])))
+
+    def _decode(self, number: int) -> Sequence[msgspec.Raw]:
+        """The text of every element of a stretch, as views of one copy of it."""
+        return decode_raw(list_text(self.text, self.stretches[number]))
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:

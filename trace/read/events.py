@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.trace.read.times import exact_nanoseconds
+from fusetui.trace.read.times import LIMIT_NS, exact_nanoseconds
 
 Id = int | str | None
 
@@ -54,6 +54,24 @@ class ExactEvent(msgspec.Struct, gc=False):
     scope: Any = None
 
 
+class LooseEvent(msgspec.Struct, gc=False):
+    """An event whose fields may be of any type."""
+
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"0")
+    dur: msgspec.Raw = msgspec.Raw(b"0")
+    args: Any = None
+    id: Any = None
+    id2: Any = None
+    scope: Any = None
+
+
+AnyEvent = Event | ExactEvent
+
 NO_ARGS = Args()
 
 PHASES_OF_PAIRS = frozenset("BEbeSF")
@@ -64,7 +82,49 @@ PHASES_OF_SAMPLES = frozenset("CiI")
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
-decode_one_exact = msgspec.json.Decoder(ExactEvent).decode
+decode_loose = msgspec.json.Decoder(list[LooseEvent]).decode
+
+
+def coerced(event: LooseEvent) -> ExactEvent:
+    """The event that odd fields still give; what cannot be used is left out.
+
+    Raises ValueError when it is none: without a phase, or a slice with a time that is no number
+    within the range. A duration of null is 0.
+    """
+    phase = _text(event.ph)
+    if not phase:
+        raise ValueError("no phase (ph)")
+    found = ExactEvent(
+        ph=phase,
+        cat=_text(event.cat),
+        name=_text(event.name),
+        pid=_identity(event.pid),
+        tid=_identity(event.tid),
+        ts=event.ts,
+        dur=NO_TIME if bytes(event.dur) == b"null" else event.dur,
+        args=_args(event.args) if isinstance(event.args, dict) else None,
+        id=event.id,
+        id2=event.id2,
+        scope=event.scope,
+    )
+    if phase == "X" or phase in PHASES_OF_PAIRS:
+        start, dur = times_of(found)
+        if start + dur > LIMIT_NS:
+            raise ValueError("it ends out of range")
+    return found
+
+
+def coerced_object(element: object) -> ExactEvent:
+    """The same for an element that is decoded as a whole. Raises ValueError also for no object."""
+    if not isinstance(element, dict):
+        raise ValueError("not an object")
+    fields = {key: element[key] for key in FIELDS if key in element}
+    times = {key: _raw(element[key]) for key in ("ts", "dur") if key in element}
+    return coerced(LooseEvent(**fields, **times))
+
+
+NO_TIME = msgspec.Raw(b"0")
+FIELDS = ("ph", "cat", "name", "pid", "tid", "args", "id", "id2", "scope")
 
 
 def times_of(event: ExactEvent) -> tuple[int, int]:
@@ -72,30 +132,9 @@ def times_of(event: ExactEvent) -> tuple[int, int]:
     return exact_nanoseconds(bytes(event.ts)), exact_nanoseconds(bytes(event.dur))
 
 
-def coerce(element: object) -> ExactEvent:
-    """A decoded element with fields of odd types -> an event; what cannot be used is left out.
-
-    Raises ValueError when it is no event at all: not an object, or a time that is no number.
-    """
-    if not isinstance(element, dict):
-        raise ValueError("not an object")
-    args = element.get("args")
-    event = ExactEvent(
-        ph=_text(element.get("ph")),
-        cat=_text(element.get("cat")),
-        name=_text(element.get("name")),
-        pid=_identity(element.get("pid")),
-        tid=_identity(element.get("tid")),
-        ts=_time(element.get("ts", 0)),
-        dur=_time(element.get("dur", 0)),
-        args=_args(args) if isinstance(args, dict) else None,
-        id=element.get("id"),
-        id2=element.get("id2"),
-        scope=element.get("scope"),
-    )
-    if element and not event.ph:  # some writers end the list with an empty object
-        raise ValueError("no phase (ph)")
-    return event
+def _raw(value: object) -> msgspec.Raw:
+    text = "null" if value is None else str(value)
+    return msgspec.Raw(text.encode("utf-8", "replace"))
 
 
 def _args(args: dict[str, Any]) -> Args:
@@ -116,11 +155,13 @@ def _text(value: object) -> str:
 
 def _whole(text: str) -> str:
     """Without lone surrogates, which no output takes."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _identity(value: object) -> Id:
-    return value if value is None or isinstance(value, int) else _text(value)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return _text(value)
 
 
 def _integer(value: object) -> int:
@@ -129,10 +170,3 @@ def _integer(value: object) -> int:
     except (TypeError, ValueError, OverflowError):
         return -1
     return number if -(2**63) <= number < 2**63 else -1
-
-
-def _time(value: object) -> msgspec.Raw:
-    """A number or a number in quotes -> its text. Raises ValueError when it is neither."""
-    text = str(0 if value is None else value)
-    exact_nanoseconds(text)
-    return msgspec.Raw(text.encode())

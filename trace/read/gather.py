@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, Event, ExactEvent, Id
-from fusetui.trace.read.times import exact_nanoseconds, nanoseconds
+from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, ExactEvent, Id
+from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
 
-AnyEvent = Event | ExactEvent
 Thread = tuple[Id, Id]
 
 
@@ -71,20 +70,27 @@ class Interner(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
-def gather(events: Sequence[AnyEvent]) -> ChunkColumns:
-    """Raises InexactTimes or OverflowError when times need their text (see times.py)."""
+def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) -> ChunkColumns:
+    """The columns of events with these places in the chunk (default: one after the other).
+
+    Raises InexactTimes when times need their text, OverflowError when one is out of range, and
+    ValueError when one is no number (see times.py).
+    """
     exact = bool(events) and isinstance(events[0], ExactEvent)
     phases = [event.ph for event in events]
     is_slice = list(map("X".__eq__, phases))
     slices = list(compress(events, is_slice))
     count = len(slices)
     args = [event.args or NO_ARGS for event in slices]
+    start, dur = _times([e.ts for e in slices]), _times([e.dur for e in slices])
+    check_ends(start, dur)
+    order = np.flatnonzero(np.array(is_slice, dtype=np.bool_))
     names, categories, threads = Interner(), Interner(), Interner()
     return ChunkColumns(
         phases=Counter(phases),
         labels=[_label(event) for event in compress(events, map("M".__eq__, phases))],
-        start=_times([event.ts for event in slices]),
-        dur=_times([event.dur for event in slices]),
+        start=start,
+        dur=dur,
         name=names.ids(map(attrgetter("name"), slices), count),
         category=categories.ids(map(attrgetter("cat"), slices), count),
         thread=threads.ids(map(attrgetter("pid", "tid"), slices), count),
@@ -92,16 +98,17 @@ def gather(events: Sequence[AnyEvent]) -> ChunkColumns:
         external_id=np.maximum(
             _integers([a.external_id for a in args]), _integers([a.external_id_2021 for a in args])
         ),
-        order=np.flatnonzero(np.array(is_slice, dtype=np.bool_)),
+        order=order if places is None else places[order],
         names=list(names),
         categories=list(categories),
         threads=[(_identity(pid), _identity(tid)) for pid, tid in threads],
-        marks=tuple(_marks(events)) if exact else (),
+        marks=tuple(_marks(events, places)) if exact else (),
     )
 
 
-def _marks(events: Sequence[Any]) -> Iterator[Mark]:
-    for order, event in enumerate(events):
+def _marks(events: Sequence[Any], places: NDArray[np.int64] | None) -> Iterator[Mark]:
+    numbers = range(len(events)) if places is None else places.tolist()
+    for order, event in zip(numbers, events, strict=True):
         if event.ph in PHASES_OF_PAIRS:
             yield Mark(
                 event.ph,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from fusetui.trace.read.chunks import Chunk
-from fusetui.trace.read.mend import read_stretch
-from fusetui.trace.read.salvage import Patience
+from fusetui.trace.read.document import Document
+from fusetui.trace.read.mend import Mender
 
 SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
 HURRY = 1.0  # seconds after which no other gap is
@@ -23,7 +22,7 @@ class Joiner:
 
     def __init__(self) -> None:
         self._known: dict[int, Chunk] = {}
-        self._patience = Patience()
+        self._mender: Mender | None = None
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         self._known.update((chunk.start, chunk) for chunk in chunks)
@@ -31,37 +30,44 @@ class Joiner:
     def knows(self, chunk: Chunk) -> bool:
         return chunk.start in self._known
 
-    def ordered(self, data: Any, start: int, may: May) -> Iterator[Chunk]:
+    def ordered(self, document: Document, start: int, may: May) -> Iterator[Chunk]:
         """Chunks from the byte after the opening bracket on, without a gap.
 
-        Up to the end of the array, or to a gap that may not be read the slow way.
+        Up to the end of the array, to a gap that may not be read the slow way, or to where the
+        document is too damaged to go on.
         """
         begins = sorted(self._known)
         position = start
-        while position < len(data):
+        while position < len(document):
             known = self._known.get(position)
             following = bisect_right(begins, position)
-            stop = begins[following] if following < len(begins) else len(data)
+            stop = begins[following] if following < len(begins) else len(document)
             if known is None and not may(position, stop):
                 return
-            for chunk in (known,) if known else read_stretch(data, position, stop, self._patience):
+            for chunk in (known,) if known else self._mended(document).read(position, stop):
                 yield chunk
                 position = chunk.end
-                if chunk.after != -1:
+                if chunk.after != -1 or chunk.too_damaged:
                     return
 
-    def prefix(self, data: Any, start: int, tried: int) -> list[Chunk]:
+    def _mended(self, document: Document) -> Mender:
+        """For the document as it is now: it grows while it is unpacked."""
+        if self._mender is None or self._mender.size != len(document):
+            self._mender = Mender(document)
+        return self._mender
+
+    def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
         """What can be had at once, when all cells before the byte `tried` were tried."""
         late = time.monotonic() + HURRY
 
         def may(position: int, stop: int) -> bool:
             return stop <= tried and stop - position <= SHORT and time.monotonic() < late
 
-        found = list(self.ordered(data, start, may))
+        found = list(self.ordered(document, start, may))
         self.add(found)
         return found
 
 
-def whole(data: Any, start: int) -> list[Chunk]:
+def whole(document: Document, start: int) -> list[Chunk]:
     """All chunks of a document, read by this process alone."""
-    return list(Joiner().ordered(data, start, lambda *_: True))
+    return list(Joiner().ordered(document, start, lambda *_: True))

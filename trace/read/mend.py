@@ -1,83 +1,205 @@
 """Reads what the fast way could not: the first and last chunk, wrong cuts, damage.
 
-A stretch that does not decode is halved until the damage is alone in a small piece, which is then
-read event by event. So a wrong guess about the form of a file costs time, never a number.
+The document is divided by its brackets, window after window, and each window is decoded in as few
+calls as it allows. So a wrong guess about the form of a file costs time, never a number; and so
+does damage, which costs the events that it hits.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Any
 
-from fusetui.trace.read.chunks import (
-    BOUNDARY,
-    Chunk,
-    Skipped,
-    decode_stretch,
-    decode_to_the_end,
-)
+import msgspec
+import numpy as np
+
+from fusetui.trace.read.batch import Batch, Damaged
+from fusetui.trace.read.chunks import CUT_SHORT, NEAR_END, Chunk, Skipped, decode_list
+from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.salvage import Element, Patience, array_end, elements
+from fusetui.trace.read.repair import parse
+from fusetui.trace.read.resync import Starts, first_object
+from fusetui.trace.read.structure import INSIDE, Places, split
 
-SMALL = 1 << 15  # bytes; not halved any more
-PIECE = 4 << 20  # bytes; a longer stretch is not tried at once
-STEP = 1 << 18  # bytes that are read event by event before anybody hears of it
-
-
-def read_stretch(data: Any, start: int, stop: int, patience: Patience) -> Iterator[Chunk]:
-    """Chunks from the element at `start` on. The last one may overrun `stop`, or have met the end
-    of the array (see Chunk.after)."""
-    if stop >= len(data) and stop - start <= PIECE:
-        whole = decode_to_the_end(data, start)
-    else:
-        whole = decode_stretch(data, start, stop) if stop - start <= PIECE else None
-    if whole is not None:
-        yield whole
-        return
-    middle = BOUNDARY.search(data, (start + stop) // 2, stop) if stop - start > SMALL else None
-    if middle is None:
-        yield from _slow(data, start, stop, patience)
-        return
-    yield from _halves(data, start, middle.end(), stop, patience)
+WINDOW = 1 << 20  # bytes that are divided at once
+AFTER_DAMAGE = 1 << 12  # the same behind damage, where the places of brackets are doubtful
+LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
+SEPARATORS = b" \t\r\n,"
+NEXT = re.compile(rb"[^\s,}]")
+CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 
 
-def _halves(data: Any, start: int, middle: int, stop: int, patience: Patience) -> Iterator[Chunk]:
-    position = start
-    for end in (middle, stop):
-        if position >= end:
-            continue
-        for chunk in read_stretch(data, position, end, patience):
+class Patience(msgspec.Struct):
+    """What damage may cost, beyond reading a document of so many bytes once."""
+
+    damaged: int  # elements that are read on their own
+    ahead: int  # bytes that are read ahead in vain
+
+
+def patience_for(size: int) -> Patience:
+    """Linear in the size, so that reading is."""
+    return Patience(damaged=20_000 + size // 2048, ahead=(64 << 20) + size)
+
+
+class Window(msgspec.Struct, frozen=True, eq=False):
+    """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
+
+    `after` is as in Chunk.
+    """
+
+    start: int
+    text: bytes
+    begins: Places
+    ends: Places
+    after: int = -1
+
+
+class Mender:
+    """Reads stretches of one document, and remembers what it found out about its damage."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._starts = Starts(document)
+        self._patience = patience_for(len(document))
+        self._size = WINDOW
+
+    @property
+    def size(self) -> int:
+        """Bytes of the document."""
+        return len(self._document)
+
+    def read(self, start: int, stop: int) -> Iterator[Chunk]:
+        """Chunks from the element at `start` on. The last one may overrun `stop`, or have met the
+        end of the list (see Chunk.after)."""
+        stop = min(stop, len(self._document))
+        while start < stop:
+            window = self._window(start, stop)
+            chunk = self._read_window(window) if window else self._read_unclosed(start)
             yield chunk
-            position = chunk.end
-            if chunk.after != -1:
+            if chunk.after != -1 or chunk.too_damaged:
                 return
+            start = chunk.end
+
+    def _window(self, start: int, stop: int) -> Window | None:
+        """The elements from `start` on that begin before `stop`; None when the first has no end."""
+        text = self._document[start : start + self._size]
+        found = split(text)
+        if not len(found.ends):
+            return self._long_element(start)
+        self._size = min(self._size * 4, WINDOW)
+        kept = int(np.searchsorted(found.begins, stop - start))
+        while kept > 1 and self._next(start + int(found.begins[kept - 1])) >= stop:
+            kept -= 1
+        whole = found.close >= 0 and kept == len(found.begins)
+        after = start + found.close + 1 if whole else -1
+        return Window(start, text, found.begins[:kept], found.ends[:kept], after)
+
+    def _long_element(self, start: int) -> Window | None:
+        """One that is longer than what was looked at; its text is left out beyond LONGEST."""
+        state, at = INSIDE, start
+        limit = start + max(self._patience.ahead, WINDOW)
+        while at < limit and (text := self._document[at : at + WINDOW]):
+            found = split(text, state)
+            if len(found.ends):
+                end = at + int(found.ends[0])
+                after = end + 1 if found.close == found.ends[0] else -1
+                text = self._document[start:end] if end - start <= LONGEST else b""
+                return Window(start, text, np.array([0]), np.array([end - start]), after)
+            state, at = found.state, at + len(text)
+        self._patience.ahead -= at - start
+        return None
+
+    def _read_window(self, window: Window) -> Chunk:
+        start, end = window.start, window.start + int(window.ends[-1])
+        end = window.after - 1 if window.after != -1 else self._next(end)
+        if not window.text:
+            return _unreadable(start, end, f"longer than {LONGEST >> 20} MB", window.after)
+        events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
+        plain = decode_list(events, start, end, window.after)
+        return plain or self._read_batch(window, end)
+
+    def _read_batch(self, window: Window, end: int) -> Chunk:
+        """What is no plain list: up to `end`, or to a place from where to go on behind damage."""
+        batch, first = Batch(window.text, window.start, window.begins, window.ends), 0
+        while True:
+            try:
+                batch.read(first)
+                return batch.chunk(window.start, end, len(batch), window.after)
+            except Damaged as damage:
+                number = damage.number
+                if self._has_enough():
+                    return batch.chunk(window.start, end, number, too_damaged=True)
+                goes_on = self._mend(batch, number, damage.reason)
+            if goes_on is not None:
+                self._size = AFTER_DAMAGE
+                self._patience.ahead -= window.start + len(window.text) - goes_on
+                return batch.chunk(window.start, goes_on, number + 1)
+            first = number + 1
+
+    def _mend(self, batch: Batch, number: int, reason: str) -> int | None:
+        """Read a damaged element as far as it goes, else skip it.
+
+        The byte from where to go on when another event begins in it; else None.
+        """
+        begin, end = batch.place_of(number)
+        text = self._document[begin:end].rstrip(SEPARATORS)
+        length = first_object(text)
+        if 0 < length < len(text) and (event := _parsed(text[:length])):
+            batch.add(number, event)
+            return None
+        following = self._starts.after(begin)
+        if following is None or following >= end:
+            batch.skip(number, reason)
+            return None
+        if event := _parsed(self._document[begin:following].rstrip(SEPARATORS)):
+            batch.add(number, event)
+            return following
+        batch.skip(number, reason)
+        return following
+
+    def _read_unclosed(self, start: int) -> Chunk:
+        """An element whose end the brackets do not tell: it lacks a quote, or the file ends."""
+        if self._has_enough():
+            return Chunk(start, start, 0, gather([]), too_damaged=True)
+        self._size = AFTER_DAMAGE
+        following = self._starts.after(start)
+        end = len(self._document) if following is None else following
+        text = self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
+        for length in (len(text), first_object(text)):
+            if length > 0 and (event := _parsed(text[:length])):
+                return _event(start, end if length == len(text) else start + length, event)
+        reason = CUT_SHORT if following is None else "not closed"
+        after = self._after_list(start) if following is None else -1
+        return _unreadable(start, after - 1 if after != -1 else end, reason, after)
+
+    def _after_list(self, start: int) -> int:
+        """The byte after what looks like the bracket that closes the list, or -1."""
+        begin = max(start, len(self._document) - NEAR_END)
+        found = CLOSE.search(self._document[begin:])
+        return begin + found.start() + 1 if found else -1
+
+    def _next(self, place: int) -> int:
+        """Where something stands that is neither blank nor a comma, nor a brace too many."""
+        found = self._document.find(NEXT, place)
+        return found.start if found else len(self._document)
+
+    def _has_enough(self) -> bool:
+        self._patience.damaged -= 1
+        return self._patience.damaged < 0
 
 
-def _slow(data: Any, start: int, end: int, patience: Patience) -> Iterator[Chunk]:
-    """In pieces, between which somebody may stop."""
-    end = min(end, len(data))
-    while True:
-        chunk = _piece(data, start, min(start + STEP, end), patience)
-        yield chunk
-        if chunk.after != -1 or chunk.end >= end:
-            return
-        start = chunk.end
+def _parsed(text: bytes) -> ExactEvent | None:
+    try:
+        return parse(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _piece(data: Any, start: int, end: int, patience: Patience) -> Chunk:
-    found: list[Element] = list(elements(data, start, end, patience))
-    stop = found[-1].end if found else start
-    after = array_end(data, stop)
-    return Chunk(
-        start,
-        max(stop, end) if after == -1 else stop,
-        len(found),
-        gather([element.event or UNREADABLE for element in found]),
-        tuple(Skipped(e.start, e.reason) for e in found if e.event is None),
-        tuple((e.start, e.end) for e in found),
-        after,
-    )
+def _event(start: int, end: int, event: ExactEvent) -> Chunk:
+    place = np.array([[0, start, end]], dtype=np.int64)
+    return Chunk(start, end, 1, gather([event]), places=place)
 
 
-UNREADABLE = ExactEvent()
+def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
+    return Chunk(start, end, 1, gather([]), 1, (Skipped(start, reason),), after=after)

@@ -6,25 +6,27 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import IO
 
 import msgspec
 
-from fusetui.trace.errors import NotATrace, NothingRead, TraceError
+from fusetui.trace.errors import CannotRead, NotATrace, NothingRead, TraceError
 from fusetui.trace.read.assemble import Raw, assemble
+from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import CELL, Chunk
-from fusetui.trace.read.document import Body, find_body
 from fusetui.trace.read.join import Joiner
 from fusetui.trace.read.source import (
     LARGE,
     Source,
     Stored,
-    document,
     likely_size,
-    mapped,
     open_stored,
+    present,
+    reason,
     room_for,
+    state_of,
+    unpacked,
 )
 from fusetui.trace.read.team import Team
 from fusetui.trace.read.watch import Part, Progress, Stop, never, silent
@@ -50,20 +52,20 @@ def read(path: str, watch: Watch | None = None) -> Raw:
     """
     watch = watch or Watch()
     stored = open_stored(path)
-    with without_collector(), closing(stored.file), _room(stored) as room:
-        try:
+    try:
+        with without_collector(), closing(stored.file), _room(stored) as room:
             with Team(room.fileno(), likely_size(stored), CELL) as team:
                 raw = _Reading(stored, room, team, watch).run()
-        except TraceError:
-            if watch.stop():
-                raise NothingRead from None
-            raise
-        if raw.source.file:
-            with suppress(BufferError):  # somebody looks at it: then it is closed with the last
-                raw.source.data.close()
+            changed = state_of(stored.file.fileno()) != stored.state
+    except OSError as error:
+        raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+    except TraceError:
+        if watch.stop():
+            raise NothingRead from None
+        raise
     if raw.part and not len(raw.start):
         raise NothingRead
-    return raw
+    return msgspec.structs.replace(raw, changed=changed) if changed else raw
 
 
 @contextmanager
@@ -109,10 +111,10 @@ class _Reading:
 
     def run(self) -> Raw:
         watch = self._watch
-        source = document(self._stored, self._room, self._grown, watch.stop)
+        source = unpacked(self._stored, self._room, self._grown, watch.stop)
         body = find_body(source)
         if source.taken is None:
-            self._team.release(len(source.data), whole=True)
+            self._team.release(len(source.document), whole=True)
         tried = self._decode(source)
         chunks = self._joined(source, body, tried)
         part = None if _is_whole(source, body, chunks) else self._part(chunks)
@@ -137,7 +139,7 @@ class _Reading:
                 if self._watch.stop():
                     break
             else:
-                return len(source.data)
+                return len(source.document)
         self._team.halt()
         return self._team.reached
 
@@ -154,7 +156,7 @@ class _Reading:
         joiner.add(self._team.collect().values())
         chunks: list[Chunk] = []
         if not stop():
-            for chunk in joiner.ordered(source.data, body.start, lambda *_: True):
+            for chunk in joiner.ordered(source.document, body.start, lambda *_: True):
                 chunks.append(chunk)
                 if not joiner.knows(chunk):
                     self._read_slowly(source, body, chunks)
@@ -163,14 +165,14 @@ class _Reading:
             else:
                 return chunks
         joiner.add(chunks)
-        return joiner.prefix(source.data, body.start, tried)
+        return joiner.prefix(source.document, body.start, tried)
 
     def _read_slowly(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
         """The last chunk was; where that goes on for long, the bar starts anew from its place."""
         end = chunks[-1].end
         self._slowly += end - chunks[-1].start
         if self._slowly > FAR:
-            self._report(1.0, end / len(source.data))
+            self._report(1.0, end / len(source.document))
             if self._is_due(end):
                 self._show(source, body, chunks)
 
@@ -190,7 +192,7 @@ class _Reading:
         except NotATrace:
             return
         self._joiner.add(self._team.collect().values())
-        chunks = self._joiner.prefix(source.data, body.start, reached)
+        chunks = self._joiner.prefix(source.document, body.start, reached)
         if chunks and chunks[-1].end >= self._look:  # there may be a gap
             self._show(source, body, chunks)
 
@@ -207,7 +209,7 @@ class _Reading:
     def _so_far(self) -> Source:
         """The document while it is unpacked."""
         stored = self._stored
-        return Source(stored.path, stored.size, mapped(self._room), taken=self._taken)
+        return Source(stored.path, stored.size, present(self._room), taken=self._taken)
 
     def _part(self, chunks: Sequence[Chunk]) -> Part:
         read = chunks[-1].end if chunks else 0
@@ -224,4 +226,4 @@ def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
     if source.taken is not None:
         return False
     end = chunks[-1].end if chunks else body.start
-    return end >= len(source.data) or bool(chunks and chunks[-1].after != -1)
+    return end >= len(source.document) or bool(chunks and chunks[-1].after != -1)

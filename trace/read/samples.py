@@ -11,8 +11,8 @@ import msgspec
 from fusetui.trace.errors import TraceError
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.elements import Elements, decode_raw, list_text
-from fusetui.trace.read.events import ExactEvent, Id, coerce
-from fusetui.trace.read.salvage import loads
+from fusetui.trace.read.events import ExactEvent, Id, coerced_object
+from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
 MEMORY = "[memory]"
@@ -62,8 +62,10 @@ def _read(elements: Elements, number: int) -> list[Sample]:
     """Of one stretch; each on its own where they do not decode as one list."""
     stretch = elements.stretches[number]
     try:
-        if stretch.places:
-            return _one_by_one(bytes(elements.text.part(*place)) for place in stretch.places)
+        if stretch.places is not None:
+            whole = bytes(elements.text.part(stretch.start, stretch.end))
+            places = (stretch.places[:, 1:] - stretch.start).tolist()
+            return _one_by_one(whole[begin:end] for begin, end in places)
         text = list_text(elements.text, stretch)
     except (OSError, TraceError):
         return []
@@ -94,7 +96,7 @@ def _one(text: bytes) -> Sample | None:
         pass
     try:
         found = loads(text)
-        mended = coerce(found)
+        mended = coerced_object(found)
     except (ValueError, RecursionError):
         return None
     args = found.get("args")

@@ -1,25 +1,25 @@
-"""Paths, packed files and standard input -> one document that is mapped into memory.
+"""Paths, packed files and standard input -> one document.
 
 What a file is, its first bytes say; its name says nothing.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
+import re
 import shutil
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
-from weakref import finalize
 
 import msgspec
 
 from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import (
     GIB,
@@ -36,6 +36,10 @@ from fusetui.trace.read.watch import Stop, never, silent
 LARGE = 64 << 20  # bytes of an unpacked document that is not kept, but unpacked again
 SHARE = 4  # a document that takes a larger part of the memory is unpacked onto the disk
 PACKED = 15  # how many times traces are usually packed
+PIECE = 1 << 20  # bytes that are copied at once
+PATIENCE = 64 << 20  # bytes of a pipe in which there has to be an event
+EVENT = re.compile(rb'"ph"\s{0,64}:')
+AROUND = 128  # bytes that an EVENT may have
 
 Grown = Callable[[int, int], None]
 """Called with the bytes of the document that are there, and those of the file that they took."""
@@ -43,14 +47,6 @@ Grown = Callable[[int, int], None]
 
 State = tuple[int, int]
 """Size (bytes) and time of the last change (ns) of a file: the same as long as these are."""
-
-
-class OpenFile:
-    """A file that stays open as long as somebody holds this."""
-
-    def __init__(self, file: int) -> None:
-        self.number = os.dup(file)
-        finalize(self, os.close, self.number)
 
 
 class Stored(msgspec.Struct, frozen=True, eq=False):
@@ -68,7 +64,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 
     path: str
     size: int  # of the file as stored, in bytes
-    data: mmap.mmap
+    document: Document
     cut: str | None = None  # how a packed file ended too early
     taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
     state: State = (0, 0)  # of the file when it was opened
@@ -80,17 +76,17 @@ def open_source(path: str) -> Source:
     stored = open_stored(path)
     room = room_for(stored)
     with closing(stored.file), closing(room):
-        return document(stored, room)
+        return unpacked(stored, room)
 
 
 def open_stored(path: str) -> Stored:
     """Open a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     shown = "standard input" if path == "-" else path
     try:
-        file = _seekable(sys.stdin.buffer if path == "-" else _opened(path))
+        file = _seekable(sys.stdin.buffer if path == "-" else _opened(path), shown)
         stored = stored_in(shown, file)
     except OSError as error:
-        raise CannotRead(f"{path} cannot be opened: {_reason(error)}.") from None
+        raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
         file.close()
         raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
@@ -100,7 +96,7 @@ def open_stored(path: str) -> Stored:
 def stored_in(path: str, file: IO[bytes]) -> Stored:
     """What an open file holds; `path` is what it is called."""
     state = state_of(file.fileno())
-    return Stored(path, state[0], file, packing_of(os.pread(file.fileno(), 4, 0)), state)
+    return Stored(path, state[0], file, packing_of(read_at(file.fileno(), 0, 4)), state)
 
 
 def state_of(file: int) -> State:
@@ -121,8 +117,8 @@ def likely_size(stored: Stored) -> int:
     return stored.size * (PACKED if stored.packing else 1)
 
 
-def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
-    """Unpack into `room`, where that is needed, and map it. Raises CannotRead or NotATrace."""
+def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
+    """Unpack into `room`, where that is needed. Raises CannotRead or NotATrace."""
     cut, taken = _fill(stored, room, grown, stop) if stored.packing else (None, None)
     size = os.fstat(room.fileno()).st_size
     if size == 0:
@@ -133,12 +129,13 @@ def document(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
     grown(size, stored.size if taken is None else taken)
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
-    return Source(stored.path, stored.size, mapped(room), cut, taken, stored.state, file)
+    kept = Document(room.fileno() if again else OpenFile(room.fileno()), size)
+    return Source(stored.path, stored.size, kept, cut, taken, stored.state, file)
 
 
-def mapped(room: IO[bytes]) -> mmap.mmap:
-    """What is in a file now."""
-    return mmap.mmap(room.fileno(), 0, access=mmap.ACCESS_READ)
+def present(room: IO[bytes]) -> Document:
+    """What is in a file now, also once the file is closed."""
+    return Document(OpenFile(room.fileno()), os.fstat(room.fileno()).st_size)
 
 
 def file_in_memory() -> IO[bytes]:
@@ -162,24 +159,25 @@ def _fill(
     assert stored.packing
     limit = limit_for(stored.size)
     length = 0
-    with mmap.mmap(stored.file.fileno(), 0, access=mmap.ACCESS_READ) as packed:
-        try:
-            for piece, taken in unpack(packed, stored.packing, limit):
-                room.write(piece)
-                room.flush()
-                length += len(piece)
-                grown(length, taken)
-                if stop():
-                    return None, taken
-        except TooLarge:
-            raise CannotRead(
-                f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, which no trace of its "
-                f"size should; if it is one, set {LIMIT} to the GiB it may have."
-            ) from None
-        except Damaged as damage:
-            return str(damage), None
-        except OSError as error:
-            raise CannotRead(f"{stored.path} cannot be unpacked: {_reason(error)}.") from None
+    try:
+        for piece, taken in unpack(
+            Document(stored.file.fileno(), stored.size), stored.packing, limit
+        ):
+            room.write(piece)
+            room.flush()
+            length += len(piece)
+            grown(length, taken)
+            if stop():
+                return None, taken
+    except TooLarge:
+        raise CannotRead(
+            f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, which no trace of its "
+            f"size should; if it is one, set {LIMIT} to the GiB it may have."
+        ) from None
+    except Damaged as damage:
+        return str(damage), None
+    except OSError as error:
+        raise CannotRead(f"{stored.path} cannot be unpacked: {reason(error)}.") from None
     return None, None
 
 
@@ -187,15 +185,56 @@ def _opened(path: str) -> IO[bytes]:
     return Path(path).open("rb")
 
 
-def _seekable(file: IO[bytes]) -> IO[bytes]:
+def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
     """The file itself, or a copy of a pipe, which can be read only once and only in order."""
     if _is_regular(file):
         return file
-    room = file_in_memory()
-    shutil.copyfileobj(file, room)
-    if file is not sys.stdin.buffer:
-        file.close()
+    try:
+        return _copied(file, path)
+    finally:
+        if file is not sys.stdin.buffer:
+            file.close()
+
+
+def _copied(file: IO[bytes], path: str) -> IO[bytes]:
+    """All that a pipe gives; in memory, or on the disk where that is too much.
+
+    Raises CannotRead when it begins with more than any trace does before its first event.
+    """
+    room, size, in_memory = file_in_memory(), 0, memory_left() // SHARE
+    while piece := file.read(PIECE):
+        room.write(piece)
+        room.flush()
+        before, size = size, size + len(piece)
+        if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
+            room.close()
+            raise CannotRead(f"{path} holds no trace event in its first {PATIENCE >> 20} MB.")
+        if before < in_memory <= size:
+            room = _moved(room)
     return room
+
+
+def _has_event(begin: Document) -> bool:
+    """Is there something like an event in the begin of a document, once it is unpacked?"""
+    packing = packing_of(begin[:4])
+    if packing is None:
+        return begin.find(EVENT, 0) is not None
+    last = b""
+    with suppress(Damaged, TooLarge):
+        for piece, _ in unpack(begin, packing, PATIENCE):
+            if EVENT.search(last + piece):
+                return True
+            last = piece[-AROUND:]
+    return False
+
+
+def _moved(room: IO[bytes]) -> IO[bytes]:
+    """The same bytes on the disk."""
+    place = file_on_disk()
+    room.seek(0)
+    shutil.copyfileobj(room, place, PIECE)
+    room.close()
+    return place
 
 
 def _is_regular(file: IO[bytes]) -> bool:
@@ -205,5 +244,6 @@ def _is_regular(file: IO[bytes]) -> bool:
         return False
 
 
-def _reason(error: OSError) -> str:
+def reason(error: OSError) -> str:
+    """Why a call of the system failed, in a few words."""
     return (error.strerror or str(error)).lower()

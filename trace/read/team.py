@@ -16,9 +16,10 @@ import select
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Self
 
 from fusetui.trace.read.box import Box, put
@@ -29,6 +30,7 @@ FEWEST_STARTED = 64 << 20  # the same when it has to import everything anew
 MOST = 4  # processes; more of them wait for memory, not for a core
 NUMBER = 4  # bytes of a cell's number in a pipe
 SOON = 0.05  # seconds that a turn waits for news at most
+STUCK = 10.0  # seconds without news after which helpers are not waited for any more
 
 
 class Team:
@@ -46,14 +48,12 @@ class Team:
         self._done: set[int] = set()
         self._first_open = 0  # the first cell that is not done
         self._chunks: dict[int, Chunk] = {}
-        self._given, self._give = os.pipe()
-        self._finished, self._finish = os.pipe()
-        for end in (self._give, self._finish):
-            os.set_blocking(end, False)
+        self._given = self._give = self._finished = self._finish = -1
         self._boxes: list[Box] = []
         self._helpers: list[int] = []
         self._forks = threading.active_count() == 1 and hasattr(os, "fork")
-        self._start(self._helpers_for(size))
+        with suppress(OSError):  # no more processes or files: then with as many as there are
+            self._start(self._helpers_for(size))
 
     def __enter__(self) -> Self:
         return self
@@ -95,18 +95,26 @@ class Team:
             self._decode(self._own.pop(0))
 
     def turns(self) -> Iterator[None]:
-        """Decode, or wait a little, again and again until all cells are done; none can follow."""
+        """Decode, or wait a little, again and again until all cells are done; none can follow.
+
+        Ends as well when the helpers are stuck; their cells are then missing.
+        """
         self._give = _close(self._give)
         self._finish = _close(self._finish)
         if self._forks:
-            for cell in taken(self._given) if self._boxes else ():
+            for cell in taken(self._given, seconds=0) if self._boxes else ():
                 self._decode(cell)
                 self._hear(0)
                 yield
         while self._own:
             self._decode(self._own.pop(0))
             yield
-        while self._boxes and self._hear(SOON):
+        heard = time.monotonic()
+        while self._boxes and time.monotonic() - heard < STUCK:
+            done = self.done
+            if not self._hear(SOON):
+                return
+            heard = time.monotonic() if self.done > done else heard
             yield
 
     def collect(self) -> dict[int, Chunk]:
@@ -146,7 +154,7 @@ class Team:
 
     def _hear(self, seconds: float) -> bool:
         """Mark what was finished, waiting for it at most so long; False when no helper is left."""
-        while select.select([self._finished], [], [], seconds)[0]:
+        while _is_ready(self._finished, seconds):
             number = os.read(self._finished, NUMBER)
             if not number:
                 return False
@@ -161,13 +169,17 @@ class Team:
         return cores - 1 if self._forks else cores
 
     def _start(self, helpers: int) -> None:
+        """Raises OSError when not all of them can be had."""
+        if helpers:
+            self._given, self._give = os.pipe()
+            self._finished, self._finish = os.pipe()
+            for end in (self._given, self._give, self._finish):
+                os.set_blocking(end, False)
         for _ in range(helpers):
-            box = Box()
-            try:
+            with ExitStack() as undo:
+                box = undo.enter_context(closing(Box()))
                 self._helpers.append(self._fork(box) if self._forks else self._spawn(box))
-            except OSError:  # no more processes: then without
-                box.close()
-                return
+                undo.pop_all()
             self._boxes.append(box)
 
     def _fork(self, box: Box) -> int:
@@ -208,10 +220,26 @@ def work(file: int, given: int, finished: int, box: int, size: int, parent: int)
         _tell(finished, cell)
 
 
-def taken(pipe: int) -> Iterator[int]:
-    """Numbers from a pipe, until it is closed and empty."""
-    while number := os.read(pipe, NUMBER):
+def taken(pipe: int, seconds: float | None = None) -> Iterator[int]:
+    """Numbers from a pipe that does not block, until it is closed and empty.
+
+    Ends as well when there is none for so many seconds; None waits as long as it takes.
+    """
+    while _is_ready(pipe, seconds):
+        try:
+            number = os.read(pipe, NUMBER)
+        except BlockingIOError:  # another process was faster
+            continue
+        if not number:
+            return
         yield int.from_bytes(number, "little")
+
+
+def _is_ready(pipe: int, seconds: float | None) -> bool:
+    """Can it be read, after so many seconds at most."""
+    waiting = select.poll()
+    waiting.register(pipe, select.POLLIN)
+    return bool(waiting.poll(None if seconds is None else seconds * 1000))
 
 
 def _tell(finished: int, cell: int) -> None:

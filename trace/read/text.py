@@ -15,15 +15,8 @@ from typing import Any, Protocol
 import msgspec
 
 from fusetui.trace.errors import CannotRead
-from fusetui.trace.read.source import (
-    OpenFile,
-    Source,
-    State,
-    document,
-    room_for,
-    state_of,
-    stored_in,
-)
+from fusetui.trace.read.document import Document, OpenFile, read_at
+from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
 
 
@@ -54,7 +47,7 @@ class Held(msgspec.Struct, frozen=True, eq=False):
         return ""
 
     def part(self, start: int, end: int) -> Any:
-        return memoryview(self.data)[start:end]
+        return self.data[start:end]
 
 
 class Filed:
@@ -77,16 +70,20 @@ class Filed:
         return "" if same else f"{self._path} has changed since it was read"
 
     def part(self, start: int, end: int) -> Any:
-        problem = self.problem()
-        if problem:
-            raise CannotRead(f"{problem}.")
+        self._check()
         if self._is_packed:
             return self._unpack().part(start, end)
-        return os.pread(self._file.number, end - start, start)
+        found = read_at(self._file.number, start, end - start)
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        if problem := self.problem():
+            raise CannotRead(f"{problem}.")
 
     @cached_property
     def _is_packed(self) -> bool:
-        return packing_of(os.pread(self._file.number, 4, 0)) is not None
+        return packing_of(read_at(self._file.number, 0, 4)) is not None
 
     def _unpack(self) -> Held:
         """Once; who comes meanwhile waits."""
@@ -94,12 +91,14 @@ class Filed:
             if self._unpacked is None:
                 stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
                 with closing(stored.file), closing(room_for(stored)) as room:
-                    self._unpacked = Held(document(stored, room).data)
+                    size = len(unpacked(stored, room).document)
+                    self._check()
+                    self._unpacked = Held(Document(OpenFile(room.fileno()), size))
             return self._unpacked
 
 
 def text_of(source: Source) -> Text:
     """Of a document that was just read; an unpacked one is held if it is small, or a part."""
     if source.file is None:
-        return Held(source.data)
+        return Held(source.document)
     return Filed(source.path, source.file, source.state)

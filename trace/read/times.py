@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 EXACT_BELOW_US = float(2**43)
 """Floats below this (in microseconds) still tell every nanosecond apart."""
 
-LIMIT_NS = 2**62
-"""Times beyond this cannot be added without overflow; such an event is unreadable."""
+LIMIT_NS = 2**61
+"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So the
+span of a trace fits into 64 bits twice."""
+
+LONGEST_EXPONENT = 30  # of ten: a longer one is beyond every limit, or nothing
 
 
 class InexactTimes(Exception):  # noqa: N818
@@ -27,8 +30,8 @@ class InexactTimes(Exception):  # noqa: N818
 def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
-    Raises InexactTimes when a float is too large to be exact, and OverflowError when a time does
-    not fit.
+    Raises InexactTimes when a float is too large to be exact, and OverflowError when a time is out
+    of range.
     """
     types = set(map(type, values))
     if types <= {int}:
@@ -46,22 +49,34 @@ def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
 
 def _from_integers(values: Sequence[int | float]) -> NDArray[np.int64]:
     micros = np.asarray(values, dtype=np.int64)
-    if micros.size and int(np.abs(micros).max()) > LIMIT_NS // 1000:
-        raise OverflowError("a time does not fit into 64 bits")
+    if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
+        raise OverflowError("a time is out of range")
     return micros * 1000
+
+
+def check_ends(start: NDArray[np.int64], dur: NDArray[np.int64]) -> None:
+    """Raises OverflowError when a slice ends out of range; both in ns and within LIMIT_NS."""
+    if len(start) and int((start + dur).max()) > LIMIT_NS:
+        raise OverflowError("a slice ends out of range")
 
 
 def exact_nanoseconds(text: bytes | str) -> int:
     """The text of one JSON number (or a number in quotes), in microseconds -> nanoseconds.
 
     Digits beyond the nanosecond are rounded half to even. Raises ValueError for anything that is
-    not a finite number of a plausible size.
+    not a finite number within LIMIT_NS.
     """
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    digits = plain.strip().strip('"')
     try:
-        number = Decimal(plain.strip().strip('"'))
+        number = Decimal(digits if digits.isascii() and "_" not in digits else "none")
     except InvalidOperation:
         raise ValueError(f"not a number: {plain[:40]!r}") from None
-    if not number.is_finite() or abs(number) > LIMIT_NS // 1000:
+    if not number.is_finite() or number.adjusted() > LONGEST_EXPONENT:
         raise ValueError(f"not a time: {plain[:40]!r}")
-    return int((number * 1000).to_integral_value())
+    if number.adjusted() < -LONGEST_EXPONENT:
+        return 0
+    exact = int((number * 1000).to_integral_value())
+    if abs(exact) > LIMIT_NS:
+        raise ValueError(f"a time out of range: {plain[:40]!r}")
+    return exact

@@ -12,6 +12,7 @@ from fusetui.commands.sources import one_trace
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.columns import Report
+from fusetui.trace.read.chunks import CUT_SHORT
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):
@@ -27,29 +28,40 @@ def load(name: str) -> Loaded:
         trace = open_trace(one_trace(name), bar.update)
     for sentence in notices(trace.report):
         say(sentence)
-    return Loaded(trace, UNUSABLE if trace.report.cut else DONE)
+    report = trace.report
+    doubtful = report.cut or report.changed or report.too_damaged >= 0
+    return Loaded(trace, UNUSABLE if doubtful else DONE)
 
 
 def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is not whole."""
-    skipped = list(report.skipped)
+    skipped, unreadable = list(report.skipped), report.unreadable
+    is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
+    if report.changed:
+        yield f"{report.path} changed while it was read: the figures may mix two states of it."
     if report.part:
         yield f"{report.path}: {report.missing}."
     elif report.cut:
         yield f"{report.path}: {report.cut}, so it cannot be verified; shown is what was unpacked."
+    elif report.too_damaged >= 0:
+        yield (
+            f"{report.path} is too damaged to be read from byte {report.too_damaged} on: "
+            f"{_read(report)} could be read."
+        )
     elif not report.complete:
-        where = f" in the event at byte {skipped[-1].byte}" if skipped else ""
+        where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
         yield f"{report.path} ends early{where}: {_read(report)} could be read."
-    if not report.complete and not report.part:
-        del skipped[-1:]  # the event that was cut: told already
+    if is_cut:  # that one was told already
+        del skipped[-1:]
+        unreadable -= 1
     if skipped:
         first = skipped[0]
         yield (
-            f"{report.path}: {len(skipped)} of {report.events} events could not be read; the first "
+            f"{report.path}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
         )
 
 
 def _read(report: Report) -> str:
-    count = report.events - len(report.skipped)
+    count = report.events - report.unreadable
     return f"{count} event{'' if count == 1 else 's'}"

@@ -1,0 +1,74 @@
+"""Where to go on in a document behind an element whose syntax is damaged."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from fusetui.trace.read.chunks import KEYS
+from fusetui.trace.read.document import Document
+from fusetui.trace.read.structure import split
+
+EVENT_START = re.compile(rb'\{\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = re.compile(rb'\{\s*+"[^"\\]{0,200}"\s*+:')
+BLANKS = b" \t\r\n"
+WINDOW = 1 << 18  # bytes whose starts are found at once
+AROUND = 1 << 10  # bytes before and behind them that are looked at as well
+
+
+class Starts:
+    """Finds the next start of an event; asked for ever later places, it searches no byte twice."""
+
+    def __init__(self, document: Document) -> None:
+        self._kinds = [_Kind(document, EVENT_START), _Kind(document, ANY_START)]
+
+    def after(self, place: int) -> int | None:
+        """The next start behind a place: of one with a key that events have, else of any object."""
+        return next((at for kind in self._kinds if (at := kind.after(place)) is not None), None)
+
+
+class _Kind:
+    """The starts that look like one pattern."""
+
+    def __init__(self, document: Document, pattern: re.Pattern[bytes]) -> None:
+        self._document = document
+        self._pattern = pattern
+        self._number = -1
+        self._starts: list[int] = []
+        self._asked = 0
+        self._answer: int | None = -1
+
+    def after(self, place: int) -> int | None:
+        if self._asked <= place and (self._answer is None or self._answer > place):
+            return self._answer
+        self._asked, self._answer = place, self._search(place)
+        return self._answer
+
+    def _search(self, place: int) -> int | None:
+        for number in range(place // WINDOW, len(self._document) // WINDOW + 1):
+            starts = self._in_window(number)
+            following = bisect_right(starts, place)
+            if following < len(starts):
+                return starts[following]
+        return None
+
+    def _in_window(self, number: int) -> list[int]:
+        if number != self._number:
+            self._number, begin = number, number * WINDOW
+            first = max(begin - AROUND, 0)
+            text = self._document[first : begin + WINDOW + AROUND]
+            own = range(begin - first, begin - first + WINDOW)
+            found = (match.start() for match in self._pattern.finditer(text, own.start))
+            self._starts = [first + at for at in found if at in own and _is_element(text, at)]
+        return self._starts
+
+
+def _is_element(text: bytes, at: int) -> bool:
+    """Not if it is the value of a key or the first item of a list."""
+    return text[max(at - AROUND, 0) : at].rstrip(BLANKS)[-1:] not in (b":", b"[")
+
+
+def first_object(text: bytes) -> int:
+    """Where the object ends with which a text begins; -1 when it does not end in it."""
+    close = split(text[1:]).close if text[:1] == b"{" else -1
+    return close + 2 if close >= 0 else -1

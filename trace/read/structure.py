@@ -1,0 +1,107 @@
+"""Where the elements of a JSON list end: brackets and commas outside strings, found with numpy.
+
+The text need not be valid, and nothing is decoded. Of a text that is valid every element is found,
+whatever is in it; of one that is not, the places are a guess that whoever uses them has to check.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Places = NDArray[np.int64]
+
+QUOTE, BACKSLASH, COMMA, OPENING, CLOSING = 1, 2, 3, 4, 5
+_NAMES = {b'"': QUOTE, b"\\": BACKSLASH, b",": COMMA, b"[{": OPENING, b"]}": CLOSING}
+_KIND_OF = {byte: kind for bytes_, kind in _NAMES.items() for byte in bytes_}
+KINDS = bytes(_KIND_OF.get(byte, 0) for byte in range(256))  # for bytes.translate
+BLANKS = bytes(byte in b" \t\r\n" for byte in range(256))
+STEPS = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # of the depth, by kind
+
+
+class State(NamedTuple):
+    """What is open between two bytes: brackets, a string, and in it an escape."""
+
+    depth: int = 0
+    in_string: bool = False
+    escaped: bool = False
+
+
+INSIDE = State()
+"""Between two elements of a list."""
+
+
+class Split(NamedTuple):
+    """Element n is in the bytes [begins[n], ends[n]), with blanks around it; it may be blank."""
+
+    begins: Places
+    ends: Places
+    close: int  # the place of the bracket that closes the list, or -1
+    state: State  # at the end of the text; of no use when the list is closed
+
+
+def split(text: bytes | memoryview, state: State = INSIDE) -> Split:
+    """Divide a text that begins inside a list, at commas, and where an object follows another.
+
+    What comes after the last such place is no element yet. A brace that closes nothing divides as
+    well, and nothing behind it is looked at. With a `state` other than INSIDE the text goes on with
+    what is open, and the first element is its rest.
+    """
+    kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
+    places = np.flatnonzero(kinds)
+    places, kinds, escaped = _without_escaped(places, kinds[places], state.escaped, len(text))
+    quotes = kinds == QUOTE
+    within = np.cumsum(quotes) + state.in_string
+    in_string = bool(within[-1] & 1) if len(within) else state.in_string
+    outside = ~quotes & (within & 1 == 0)
+    places, kinds = places[outside], kinds[outside]
+    depth = np.cumsum(STEPS[kinds]) + state.depth
+    last = int(depth[-1]) if len(depth) else state.depth
+    below = np.flatnonzero(depth < 0)
+    until = int(below[0]) if len(below) else len(depth)
+    places, kinds, depth = places[: until + 1], kinds[: until + 1], depth[: until + 1]
+    commas = (kinds == COMMA) & (depth == 0)
+    follows = np.zeros(len(kinds), dtype=np.bool_)
+    follows[1:] = (kinds[1:] == OPENING) & (kinds[:-1] == CLOSING) & (depth[1:] == 1)
+    bounds = commas | follows | (depth < 0)
+    ends = places[bounds]
+    begins = np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
+    closes = len(below) and text[int(places[until])] == ord("]")
+    close = int(places[until]) if closes else -1
+    return Split(begins, ends, close, State(last, in_string, escaped and in_string))
+
+
+def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
+    """The place of the first byte of each element that is not blank, its end where all are."""
+    bright = np.flatnonzero(np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0)
+    found = np.append(bright, len(text))[np.searchsorted(bright, begins)]
+    places: Places = np.minimum(found, ends)
+    return places
+
+
+def _without_escaped(
+    places: Places, kinds: NDArray[np.uint8], first: bool, length: int
+) -> tuple[Places, NDArray[np.uint8], bool]:
+    """Without backslashes and what they escape; is the first byte after the text escaped?
+
+    Of a run of backslashes every second one is escaped, so an odd run escapes what follows it.
+    """
+    backslash = kinds == BACKSLASH
+    found = places[backslash]
+    if first:
+        if not length:
+            return places, kinds, True
+        found = found[1:] if len(found) and found[0] == 0 else found
+    if not len(found):
+        keep = ~backslash
+        if first:
+            keep &= places != 0
+        return places[keep], kinds[keep], False
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(found) > 1)))
+    lengths = np.diff(np.append(starts, len(found)))
+    after = (found[starts] + lengths)[lengths % 2 == 1]
+    escaped = np.append(after, 0) if first else after
+    keep = ~backslash & ~np.isin(places, escaped)
+    return places[keep], kinds[keep], bool(len(after) and after[-1] == length)
