@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from fusetui.trace import Trace, open_trace
+
+settings.register_profile("fusetui", deadline=None)  # a busy machine is no failure
+settings.load_profile("fusetui")
 
 Events = Sequence[dict[str, Any]]
 

@@ -89,12 +89,17 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Per row: does it lie, at any distance, inside a slice of its own name on its track."""
+    """Per row: does it lie, at any distance, inside another one of its name; rows are sorted.
+
+    Of rows with one name, in their order, those lie inside an earlier one that come before the end
+    of its subtree.
+    """
+    by_name = np.argsort(trace.name[rows], kind="stable")
+    ordered = rows[by_name]
+    name = trace.name[ordered].astype(np.int64) * (len(trace) + 1)
+    reached = np.maximum.accumulate(name + trace.end_row[ordered])
     found = np.zeros(len(rows), dtype=np.bool_)
-    over = trace.parent[rows]
-    while (over >= 0).any():
-        found |= (over >= 0) & (trace.name[over] == trace.name[rows])
-        over = np.where(over >= 0, trace.parent[over], -1)
+    found[by_name[1:]] = name[1:] + ordered[1:] < reached[:-1]
     return found
 
 

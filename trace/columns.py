@@ -89,7 +89,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     track: NDArray[np.int32]
     parent: NDArray[np.int32]
     end_row: NDArray[np.int32]
-    depth: NDArray[np.int16]
+    depth: NDArray[np.int32]
     correlation: NDArray[np.int64]
     external_id: NDArray[np.int64]
     launch: NDArray[np.int32]  # of a GPU event: the row of its launch call

@@ -15,9 +15,9 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     when all devices listed are of one make.
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
-    by_id = {d.get("id"): d for d in listed}
+    by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
     rocm = "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
-    alike = listed[0] if len({d.get("name") for d in listed}) == 1 else {}
+    alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
     return {pid: alike if rocm else by_id.get(pid, alike) for pid in device_ids(trace)}
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.categories import GPU_ROLES, Role
+from fusetui.trace.nest import rows_by_depth
 
 Rows = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -56,17 +57,15 @@ def _last_before(
     return low
 
 
-def enclosing_ops(
-    role: NDArray[np.uint8], track: Rows, parent: Rows, depth: NDArray[np.int16]
-) -> Rows:
+def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Rows) -> Rows:
     """The innermost CPU op that is, or is around, each row on its own track; -1 for none."""
     is_op = role == Role.OP
     op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
     has_ops = np.bincount(track[is_op], minlength=int(track[-1]) + 1 if len(track) else 0) > 0
     rest = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
-    rest = rest[np.argsort(depth[rest], kind="stable")]
-    bounds = np.searchsorted(depth[rest], np.arange(int(depth.max(initial=0)) + 2))
-    for first, last in pairwise(bounds.tolist()):
+    by_depth, bounds = rows_by_depth(depth[rest])
+    rest = rest[by_depth]
+    for first, last in pairwise(bounds):
         here = rest[first:last]
         op[here] = op[parent[here]]
     return op

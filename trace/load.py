@@ -11,11 +11,11 @@ from fusetui.trace.cache import entry_for
 from fusetui.trace.columns import Report, Trace, Track
 from fusetui.trace.enclosing import adopt_overlapping
 from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
-from fusetui.trace.nest import nest
+from fusetui.trace.nest import nest_tracks
 from fusetui.trace.read import Raw, Watch, read
 from fusetui.trace.read.watch import Progress, Stop, never, silent
 from fusetui.trace.threads import each
-from fusetui.trace.tracks import Lane, Layout, lay_out
+from fusetui.trace.tracks import Lane, lay_out
 
 Preview = Callable[[Trace], None]
 """Called with the trace that the beginning of a file gives."""
@@ -49,24 +49,15 @@ def build(raw: Raw) -> Trace:
     """Raw columns in file order -> the sorted, nested, linked Trace."""
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
-    tracks = _tracks(layout)
-    parent = np.full(len(order), -1, dtype=np.int32)
-    end_row = np.arange(1, len(order) + 1, dtype=np.int32)
-    depth = np.zeros(len(order), dtype=np.int16)
-    for track, known in zip(tracks, layout.trees, strict=True):
-        if len(track) == 1:
-            continue
-        nesting = known or nest(start[track.rows], start[track.rows] + dur[track.rows])
-        inside = nesting.parent >= 0
-        parent[track.rows] = np.where(inside, nesting.parent + track.first_row, -1)
-        end_row[track.rows] = nesting.end_row + track.first_row
-        depth[track.rows] = nesting.depth
+    bounds = np.searchsorted(layout.track, np.arange(len(layout.lanes) + 1))
+    tracks = _tracks(layout.lanes, bounds.tolist())
+    tree = nest_tracks(bounds, start, start + dur, layout.trees)
     others = ("correlation", "external_id", "name", "category", "order")
     sorted_ = each({name: partial(getattr(raw, name).take, order) for name in others}, len(order))
     correlation, external_id = sorted_["correlation"], sorted_["external_id"]
     launch = launch_calls(role, correlation, start)
-    cpu_op = enclosing_ops(role, layout.track, parent, depth)
-    adopt_overlapping(tracks, start, start + dur, parent, cpu_op)
+    cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
+    adopt_overlapping(tracks, start, start + dur, tree.parent, cpu_op)
     op = gpu_ops(role, launch, cpu_op, correlation, external_id)
     linked = launch >= 0
     return Trace(
@@ -81,9 +72,9 @@ def build(raw: Raw) -> Trace:
         cat=sorted_["category"],
         role=role,
         track=layout.track,
-        parent=parent,
-        end_row=end_row,
-        depth=depth,
+        parent=tree.parent,
+        end_row=tree.end_row,
+        depth=tree.depth,
         correlation=correlation,
         external_id=external_id,
         launch=launch,
@@ -93,9 +84,7 @@ def build(raw: Raw) -> Trace:
     )
 
 
-def _tracks(layout: Layout) -> tuple[Track, ...]:
-    lanes: Sequence[Lane] = layout.lanes
-    bounds = np.searchsorted(layout.track, np.arange(len(lanes) + 1)).tolist()
+def _tracks(lanes: Sequence[Lane], bounds: Sequence[int]) -> tuple[Track, ...]:
     return tuple(
         Track(lane.layer, lane.pid, lane.tid, lane.label, lane.subrow, first, last)
         for lane, first, last in zip(lanes, bounds[:-1], bounds[1:], strict=True)

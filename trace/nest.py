@@ -8,20 +8,25 @@ parents and subtrees are plain numpy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.first_fit import Slice, first_fit
+from fusetui.trace.small_tracks import as_one, overlapping, rows_of, small_ones
 
 Int64s = NDArray[np.int64]
-DEEPEST = np.iinfo(np.int16).max - 2
+Depths = NDArray[np.int32]
+DEEP = 1000  # levels; that many are not looked at one by one
 
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
 
-    depth: NDArray[np.int16]  # 32767 also for what is deeper
+    depth: Depths
     parent: NDArray[np.int32]  # -1: none
     end_row: NDArray[np.int32]  # one past the last row of the subtree
 
@@ -31,8 +36,48 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     rows = np.arange(len(start))
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
     depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]  # open before each
-    shown = np.minimum(depth, np.iinfo(np.int16).max).astype(np.int16)
-    return Nesting(shown, _parents(depth), ends.astype(np.int32))
+    return Nesting(depth.astype(np.int32), _parents(depth), ends.astype(np.int32))
+
+
+def nest_tracks(
+    bounds: Int64s, start: Int64s, end: Int64s, known: Mapping[int, Nesting]
+) -> Nesting:
+    """The trees of all tracks, whose rows count from the first row of all.
+
+    Track n has the rows [bounds[n], bounds[n + 1]), sorted by (start, -duration), which nest
+    perfectly; the trees of some tracks may be known.
+    """
+    parent = np.full(len(start), -1, dtype=np.int32)
+    end_row = np.arange(1, len(start) + 1, dtype=np.int32)
+    depth = np.zeros(len(start), dtype=np.int32)
+
+    def put(rows: slice | NDArray[np.intp], first: Any, tree: Nesting, parents: Any) -> None:
+        parent[rows] = np.where(tree.parent >= 0, parents, -1)
+        end_row[rows] = tree.end_row + first
+        depth[rows] = tree.depth
+
+    nested = overlapping(bounds, start, end)
+    small = np.setdiff1d(small_ones(bounds, nested), np.fromiter(known, np.intp, len(known)))
+    if len(small):
+        rows, begins = rows_of(bounds, small)
+        tree = nest(*as_one(begins, start[rows], end[rows]))
+        first = rows - np.arange(len(rows))
+        put(rows, first, tree, rows[tree.parent])
+    for track in np.setdiff1d(nested, small).tolist():
+        here = slice(int(bounds[track]), int(bounds[track + 1]))
+        tree = known.get(track) or nest(start[here], end[here])
+        put(here, here.start, tree, tree.parent + here.start)
+    return Nesting(depth, parent, end_row)
+
+
+def rows_by_depth(depth: Depths | Int64s) -> tuple[NDArray[np.intp], list[int]]:
+    """Rows sorted by depth, those of one depth in their order, and where each depth begins: that of
+    depth d are [bounds[d], bounds[d + 1])."""
+    deepest = int(depth.max(initial=-1))
+    small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
+    order = np.argsort(small, kind="stable")
+    bounds = np.searchsorted(small[order], np.arange(deepest + 2, dtype=small.dtype))
+    return order, bounds.tolist()
 
 
 def arrange(
@@ -59,17 +104,26 @@ def arrange(
 def _parents(depth: Int64s) -> NDArray[np.int32]:
     """The last earlier row one level up, or -1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
-    if not len(depth):
-        return parent
-    deepest = int(depth.max())
-    small = depth.astype(np.int16) if deepest <= DEEPEST else depth  # sorts in linear time
-    by_depth = np.argsort(small, kind="stable").astype(np.int32)
-    bounds = np.searchsorted(small[by_depth], np.arange(deepest + 2, dtype=small.dtype))
+    order, bounds = rows_by_depth(depth)
+    by_depth = order.astype(np.int32)
+    if len(bounds) > DEEP:
+        return _deep_parents(depth, by_depth, parent)
     for level in range(1, len(bounds) - 1):
         upper = by_depth[bounds[level - 1] : bounds[level]]
         here = by_depth[bounds[level] : bounds[level + 1]]
         if len(upper):
             parent[here] = upper[np.maximum(np.searchsorted(upper, here) - 1, 0)]
+    return parent
+
+
+def _deep_parents(
+    depth: Int64s, by_depth: NDArray[np.int32], parent: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """The same for all levels at once: slower where there are few."""
+    inner = np.flatnonzero(depth > 0)
+    keys = depth[by_depth] * len(depth) + by_depth
+    found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
+    parent[inner] = by_depth[np.maximum(found, 0)]
     return parent
 
 

@@ -5,7 +5,9 @@ All times are int64: float edges against an int64 column would copy the column o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import overload
 
 import msgspec
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.columns import Trace, Track
 from fusetui.trace.intervals import covered_until
+from fusetui.trace.nest import rows_by_depth
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
@@ -39,18 +42,51 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
-def lines_of(trace: Trace, track: Track) -> tuple[Line, ...]:
-    """One line per depth of the track."""
-    depth = trace.depth[track.rows]
-    order = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
-    rows = (order + track.first_row).astype(np.int32)
-    return tuple(_line(trace, rows[a:b]) for a, b in pairwise(bounds.tolist()))
+class Lines(Sequence[Line]):
+    """The lines of some tracks from top to bottom, one per depth; each is made when it is first
+    looked at, since a deep track has thousands."""
+
+    def __init__(self, trace: Trace, tracks: Sequence[Track]) -> None:
+        self._trace = trace
+        self._rows: list[Rows] = []
+        self._made: dict[int, Line] = {}
+        self._first: dict[int, int] = {}
+        for track in tracks:
+            order, bounds = rows_by_depth(trace.depth[track.rows])
+            rows = (order + track.first_row).astype(np.int32)
+            self._first[track.first_row] = len(self._rows)
+            self._rows += [rows[a:b] for a, b in pairwise(bounds)]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Line]: ...
+    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
+        if isinstance(index, slice):
+            return [self[n] for n in range(*index.indices(len(self)))]
+        number = range(len(self))[index]
+        if number not in self._made:
+            self._made[number] = _line(self._trace, self._rows[number])
+        return self._made[number]
+
+    @property
+    def tops(self) -> Iterator[Line]:
+        """The line of each track that the others of it lie within."""
+        return (self[first] for first in self._first.values())
+
+    def index_of(self, row: int) -> int:
+        """The line that a row of these tracks lies on."""
+        return self._first[self._trace.track_of(row).first_row] + int(self._trace.depth[row])
 
 
 def edges(begin: int, end: int, width: int) -> Int64s:
-    """The W + 1 borders of the cells of [begin, end), in ns; (end - begin) * W is below 2**63."""
-    return begin + (end - begin) * np.arange(width + 1, dtype=np.int64) // max(width, 1)
+    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below 2**63."""
+    number = np.arange(width + 1, dtype=np.int64)
+    whole, rest = divmod(end - begin, max(width, 1))
+    return begin + whole * number + rest * number // max(width, 1)
 
 
 def cells(line: Line, borders: Int64s) -> Cells:

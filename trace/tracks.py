@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -30,6 +29,7 @@ from fusetui.trace.columns import Id
 from fusetui.trace.nest import Nesting, arrange
 from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Thread
+from fusetui.trace.small_tracks import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.threads import each, in_threads
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
@@ -56,7 +56,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     track: NDArray[np.int32]
     role: NDArray[np.uint8]
     lanes: tuple[Lane, ...]
-    trees: tuple[Nesting | None, ...]  # of each lane, where it is known already
+    trees: dict[int, Nesting]  # of the lanes where it is known already
 
 
 def lay_out(raw: Raw) -> Layout:
@@ -81,8 +81,9 @@ def lay_out(raw: Raw) -> Layout:
         order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
         start, dur = start[again], dur[again]
     split, track = _split(lanes, group, subrow)
-    tree_of = dict(zip(lanes, trees, strict=True))
-    return Layout(order, start, dur, track, roles, split, tuple(map(tree_of.get, split)))
+    numbers = {lane: n for n, lane in enumerate(split)} if trees else {}
+    known = {numbers[lanes[lane]]: tree for lane, tree in trees.items()}
+    return Layout(order, start, dur, track, roles, split, known)
 
 
 def _sorted(
@@ -152,7 +153,7 @@ def _place(lane: Lane, begins: int) -> tuple[object, ...]:
 
 
 def _number(value: Id) -> int:
-    digits = re.search(r"-?\d+", str(value))
+    digits = re.search(r"-?[0-9]{1,18}", str(value))
     return int(digits[0]) if digits else -1
 
 
@@ -162,22 +163,32 @@ def _subrows(
     start: NDArray[np.int64],
     dur: NDArray[np.int64],
     roles: NDArray[np.uint8],
-) -> tuple[NDArray[np.int32], list[Nesting | None]]:
-    """The sub-row of each sorted row, and the tree of each lane that has no sub-rows."""
+) -> tuple[NDArray[np.int32], dict[int, Nesting]]:
+    """The sub-row of each sorted row, and the trees of lanes without sub-rows, as far as known."""
     call, end = roles == Role.CALL, start + dur
-    bounds = np.searchsorted(group, np.arange(len(lanes) + 1)).tolist()
-    rows = [slice(first, last) for first, last in pairwise(bounds)]
+    bounds = np.searchsorted(group, np.arange(len(lanes) + 1))
+    flat = np.array([lane.layer is Layer.STREAM for lane in lanes], dtype=np.bool_)
+    tangled = overlapping(bounds, start, end)
+    subrow = np.zeros(len(start), dtype=np.int32)
+    for kind in (True, False):
+        small = small_ones(bounds, tangled[flat[tangled] == kind])
+        if len(small):
+            rows, begins = rows_of(bounds, small)
+            numbers = as_one(begins, start[rows], end[rows])
+            subrow[rows] = arrange(*numbers, call[rows], kind)[0]
+            tangled = np.setdiff1d(tangled, small)
+    slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 
     def arranged(number: int) -> tuple[NDArray[np.int32], Nesting | None]:
-        here, flat = rows[number], lanes[number].layer is Layer.STREAM
-        return arrange(start[here], end[here], call[here], flat)
+        here = slices[number]
+        return arrange(start[here], end[here], call[here], bool(flat[tangled[number]]))
 
-    found = in_threads(arranged, [here.stop - here.start for here in rows])
-    subrow = np.zeros(len(start), dtype=np.int32)
-    for here, (part, _) in zip(rows, found, strict=True):
+    found = in_threads(arranged, [here.stop - here.start for here in slices])
+    for here, (part, _) in zip(slices, found, strict=True):
         if part.any():
             subrow[here] = part
-    return subrow, [tree for _, tree in found]
+    trees = zip(tangled.tolist(), found, strict=True)
+    return subrow, {lane: tree for lane, (_, tree) in trees if tree}
 
 
 def _split(

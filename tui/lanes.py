@@ -9,7 +9,7 @@ from functools import cached_property
 
 from fusetui.trace.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.columns import Id, Trace, Track
-from fusetui.trace.raster import Line, lines_of
+from fusetui.trace.raster import Lines
 
 LAYER_LABELS = {
     Layer.ANNOTATIONS: "notes",
@@ -21,6 +21,7 @@ LAYER_LABELS = {
     Layer.DEVICE: "device",
     Layer.OTHER: "other",
 }
+PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
 
 
@@ -48,9 +49,13 @@ class Lane:
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
-        """Computed when the lane is first shown."""
-        return tuple(line for track in self.tracks for line in lines_of(self.trace, track))
+    def lines(self) -> Lines:
+        """Each is computed when it is first shown, or beforehand by `prepare`."""
+        return Lines(self.trace, self.tracks)
+
+    def prepare(self) -> None:
+        """Compute the lines that fit on any screen."""
+        _ = self.lines[:PREPARED]
 
     @property
     def first_fold(self) -> Fold:

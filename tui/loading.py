@@ -126,7 +126,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
     for side in sides:
         for lane in side.lanes:
-            _ = lane.lines
+            lane.prepare()
     return sides
 
 

@@ -161,15 +161,8 @@ def line_of(side: Side, row: int) -> Line:
 
 def depth_in_lane(side: Side, row: int) -> int:
     """The line of a row within its lane: its depth, below the lines of earlier sub-rows."""
-    number = int(side.trace.track[row])
-    own = side.trace.tracks[number]
-    lane = side.lanes[side.lane_of_track[number]]
-    above = 0
-    for track in lane.tracks:
-        if track.first_row == own.first_row:
-            break
-        above += int(side.trace.depth[track.rows].max(initial=-1)) + 1
-    return above + int(side.trace.depth[row])
+    lane = side.lanes[side.lane_of_track[int(side.trace.track[row])]]
+    return lane.lines.index_of(row)
 
 
 def index_of(side: Side, shown: list[Place], row: int) -> int:
@@ -207,7 +200,7 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
 
 
 def _lane_in_sight(side: Side, view: View, lane: Lane) -> bool:
-    return any(in_sight(side, view, line) for line in lane.lines)
+    return any(in_sight(side, view, line) for line in lane.lines.tops)
 
 
 def in_sight(side: Side, view: View, line: Line) -> bool:

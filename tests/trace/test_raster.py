@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.raster import cells, edges, lines_of, slice_near
+from fusetui.trace.raster import Lines, cells, edges, slice_near
 
 Make = Callable[..., Any]
 kernels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12)
@@ -33,7 +33,7 @@ def test_edges() -> None:
 
 def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
     trace = trace_of([event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)])
-    lines = lines_of(trace, trace.tracks[0])
+    lines = Lines(trace, trace.tracks[:1])
     assert [[trace.name_of(row) for row in line.rows] for line in lines] == [
         ["a", "d"],
         ["b", "c"],
@@ -42,7 +42,7 @@ def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
 
 def test_the_longest_slice_is_shown(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(0, 1), (0, 5), (0, 2), (2, 10)]))
-    (line,) = lines_of(trace, trace.tracks[0])
+    (line,) = Lines(trace, trace.tracks[:1])
     found = cells(line, edges(0, 20_000, 2))
     assert [trace.name_of(row) for row in found.row] == ["k1", "k3"]
     assert found.count.tolist() == [3, 1]
@@ -55,7 +55,7 @@ def test_cells(
     trace_of: Make, event: Make, gaps: list[tuple[int, int]], begin: int, dur: int, width: int
 ) -> None:
     trace: Trace = trace_of(stream(event, gaps))
-    (line,) = lines_of(trace, trace.tracks[0])
+    (line,) = Lines(trace, trace.tracks[:1])
     borders = edges(begin * 1000, (begin + dur) * 1000, width)
     found = cells(line, borders)
     for cell in range(width):
@@ -74,5 +74,5 @@ def test_cells(
 
 def test_slice_near(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
-    (line,) = lines_of(trace, trace.tracks[0])
+    (line,) = Lines(trace, trace.tracks[:1])
     assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [0, 0, 0, 1, 1, 1]

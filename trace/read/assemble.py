@@ -75,7 +75,8 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
     phases = sum((c.phases for c in columns), Counter[str]())
     skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *second)
     if body.bare and not phases:
-        raise NotATrace(f"{source.path} is a JSON list, but not of trace events.")
+        why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
+        raise NotATrace(f"{source.path} is a JSON list, but not of trace events{why}.")
     keys, complete = _tail(source, body, chunks)
     names, name = _merge([(c.names, c.name) for c in columns])
     categories, category = _merge([(c.categories, c.category) for c in columns])

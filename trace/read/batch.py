@@ -6,42 +6,49 @@ damaged, the elements are halved until the damage is alone, and repaired where t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
-from fusetui.trace.read.events import ExactEvent, LooseEvent, coerced, decode_loose
+from fusetui.trace.read.events import ExactEvent, LooseEvent, coerced, decode_loose, loose
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.repair import BadSyntax, parse, repaired
+from fusetui.trace.read.repair import loads, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
 FEW = 16  # elements that are not halved any more, but repaired
 BLANKS = b" \t\r\n"
+EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 MOST_LISTED = 10_000
 """Unreadable elements of which the place and the reason are kept; all of them are counted."""
 
 
-class Damaged(Exception):  # noqa: N818
-    """The syntax of element `number` cannot be repaired; those before it are read."""
+class GoOn(Exception):  # noqa: N818
+    """The elements behind `number` are doubtful: go on at this byte of the document."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, number: int, place: int) -> None:
+        super().__init__()
         self.number = number
-        self.reason = reason
+        self.place = place
+
+
+Mend = Callable[["Batch", int, str], None]
+"""Called with an element whose syntax is damaged, and what is wrong with it, to add an event or to
+skip it. Raises GoOn."""
 
 
 class Batch:
     """The elements in the bytes [begins, ends) of a text, which begins at byte `offset` of the
     document. Blank ones do not count."""
 
-    def __init__(self, text: bytes, offset: int, begins: Places, ends: Places) -> None:
+    def __init__(self, text: bytes, offset: int, begins: Places, ends: Places, mend: Mend) -> None:
         firsts = first_bytes(text, begins, ends)
         filled = firsts < ends
         self.begins, self.ends = firsts[filled], ends[filled]
         self._text = text
         self._offset = offset
+        self._mend = mend
         self._events: list[ExactEvent] = []
         self._numbers: list[int] = []  # of the events
         self._unreadable = 0
@@ -50,16 +57,22 @@ class Batch:
     def __len__(self) -> int:
         return len(self.begins)
 
-    def read(self, first: int) -> None:
-        """Decode the elements from the first on. Raises Damaged."""
-        bytes_ = np.frombuffer(self._text, dtype=np.uint8)
-        is_object = bytes_[self.begins[first:]] == ord("{")
-        cuts = np.flatnonzero(np.diff(is_object)) + 1
-        for a, b in pairwise([0, *cuts.tolist(), len(is_object)]):
-            if a < b and is_object[a]:
-                self._read_objects(first + a, first + b)
-            else:
-                self._skip_all(first + a, first + b, "not an object")
+    def read(self, *, doubtful: bool = False) -> None:
+        """Decode all elements. Raises GoOn.
+
+        `doubtful`: behind damage, where the first element that does not decode is the last one.
+        """
+        text = np.frombuffer(self._text, dtype=np.uint8)
+        is_object = text[self.begins] == ord("{")
+        empty = is_object & (text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}"))
+        kinds = np.where(empty, EMPTY, np.where(is_object, OBJECT, OTHER))
+        cuts = np.flatnonzero(np.diff(kinds)) + 1
+        for first, last in pairwise([0, *cuts.tolist(), len(self)]):
+            kind = kinds[first] if first < last else EMPTY
+            if kind == OBJECT:
+                self._read_objects(first, last, doubtful)
+            elif kind == OTHER:
+                self._skip_all(first, last, "not an object")
 
     def add(self, number: int, event: ExactEvent) -> None:
         """Element `number` is this event."""
@@ -101,20 +114,31 @@ class Batch:
         for begin in self.begins[first : min(last, first + room)].tolist():
             self._skipped.append(Skipped(self._offset + begin, reason))
 
-    def _read_objects(self, first: int, last: int) -> None:
-        """Halve the elements [first, last) until they decode."""
-        texts = [self.text_of(number) for number in range(first, last)]
-        if (found := _decoded(texts)) is not None:
+    def _texts(self, first: int, last: int) -> list[bytes]:
+        return [self.text_of(number) for number in range(first, last)]
+
+    def _read_objects(self, first: int, last: int, doubtful: bool) -> None:
+        texts = self._texts(first, last)
+        found = _decoded(texts)
+        if found is None and not doubtful:
+            found = _decoded([repaired(text) for text in texts])
+        if found is not None:
             self._settle_all(first, found)
-        elif len(texts) > FEW:
-            middle = (first + last) // 2
-            self._read_objects(first, middle)
-            self._read_objects(middle, last)
-        elif (found := _decoded([repaired(text) for text in texts])) is not None:
-            self._settle_all(first, found)
+        elif doubtful:
+            self._read_each(first, last)
         else:
-            for number in range(first, last):
-                self._read_alone(number)
+            self._halve(first, last)
+
+    def _halve(self, first: int, last: int) -> None:
+        """Read the elements [first, last), which do not decode together."""
+        middle = (first + last) // 2
+        for a, b in ((first, middle), (middle, last)):
+            if (found := _decoded(self._texts(a, b))) is not None:
+                self._settle_all(a, found)
+            elif b - a > FEW:
+                self._halve(a, b)
+            else:
+                self._read_each(a, b)
 
     def _settle_all(self, first: int, found: Sequence[LooseEvent]) -> None:
         for number, event in enumerate(found, first):
@@ -122,19 +146,34 @@ class Batch:
                 self.add(number, coerced(event))
             except (ValueError, RecursionError) as error:
                 if event.ph or self.text_of(number).translate(None, BLANKS) != b"{}":
-                    self.skip(number, str(error))  # some writers end the list with an empty object
+                    self.skip(number, str(error))
 
-    def _read_alone(self, number: int) -> None:
-        text = self.text_of(number)
-        if (found := _decoded([text])) is not None:
-            self._settle_all(number, found)
-            return
-        try:
-            self.add(number, parse(text))
-        except BadSyntax as error:
-            raise Damaged(number, str(error)) from None
-        except (ValueError, RecursionError) as error:
-            self.skip(number, str(error))
+    def _read_each(self, first: int, last: int) -> None:
+        for number in range(first, last):
+            if (found := _alone(self.text_of(number))) is not None:
+                self._settle_all(number, [found])
+            else:
+                self._mend(self, number, "no JSON")
+
+
+def event_in(text: bytes) -> ExactEvent | None:
+    """The event that this is the text of, repaired where that is safe."""
+    found = _alone(text)
+    try:
+        return coerced(found) if found else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _alone(text: bytes) -> LooseEvent | None:
+    """One element, by whatever reads it; None when nothing does, or it is no object."""
+    if found := _decoded([text]) or _decoded([repaired(text)]):
+        return found[0]
+    try:
+        element = loads(text)
+        return loose(element) if isinstance(element, dict) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:

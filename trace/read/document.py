@@ -11,8 +11,8 @@ import re
 from typing import NamedTuple
 from weakref import finalize
 
-WINDOW = 1 << 20  # bytes that are searched at once
-OVERLAP = 1 << 16  # bytes of the next window that a match may reach into
+NEAR = 1 << 10  # bytes that are searched first, and the same again for a match to reach into
+WINDOW = 1 << 18  # bytes that are searched at once at most
 
 
 class Found(NamedTuple):
@@ -53,16 +53,17 @@ class Document:
         return self[start:end]
 
     def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Found | None:
-        """The first match in [start, end); one that is longer than 64 kB may be missed."""
+        """The first match in [start, end); one that is longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
+        size = NEAR
         while start < end:
-            window = self[start : min(start + WINDOW + OVERLAP, end)]
+            window = self[start : min(start + 2 * size, end)]
             found = pattern.search(window)
-            if found and (found.start() < WINDOW or start + len(window) >= end):
+            if found and (found.start() < size or start + len(window) >= end):
                 return Found(start + found.start(), start + found.end(), found)
             if not window:  # the file has shrunk
                 return None
-            start += WINDOW
+            start, size = start + size, min(size * 4, WINDOW)
         return None
 
 

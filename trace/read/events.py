@@ -5,6 +5,7 @@ msgspec skips everything else without building it, which is what makes loading f
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -64,10 +65,21 @@ class LooseEvent(msgspec.Struct, gc=False):
     tid: Any = None
     ts: msgspec.Raw = msgspec.Raw(b"0")
     dur: msgspec.Raw = msgspec.Raw(b"0")
-    args: Any = None
+    args: msgspec.Raw = msgspec.Raw(b"null")
     id: Any = None
     id2: Any = None
     scope: Any = None
+
+
+class LooseArgs(msgspec.Struct, gc=False):
+    """Args whose values may be of any type."""
+
+    correlation: Any = None
+    external_id: Any = msgspec.field(default=None, name="External id")
+    external_id_2021: Any = msgspec.field(default=None, name="external id")
+    name: Any = None
+    labels: Any = None
+    sort_index: Any = None
 
 
 AnyEvent = Event | ExactEvent
@@ -83,6 +95,7 @@ PHASES_OF_SAMPLES = frozenset("CiI")
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
 decode_loose = msgspec.json.Decoder(list[LooseEvent]).decode
+decode_args = msgspec.json.Decoder(LooseArgs).decode
 
 
 def coerced(event: LooseEvent) -> ExactEvent:
@@ -102,48 +115,47 @@ def coerced(event: LooseEvent) -> ExactEvent:
         tid=_identity(event.tid),
         ts=event.ts,
         dur=NO_TIME if bytes(event.dur) == b"null" else event.dur,
-        args=_args(event.args) if isinstance(event.args, dict) else None,
+        args=_args(bytes(event.args)),
         id=event.id,
         id2=event.id2,
         scope=event.scope,
     )
     if phase == "X" or phase in PHASES_OF_PAIRS:
-        start, dur = times_of(found)
-        if start + dur > LIMIT_NS:
+        start = exact_nanoseconds(bytes(found.ts))
+        if phase == "X" and start + exact_nanoseconds(bytes(found.dur)) > LIMIT_NS:
             raise ValueError("it ends out of range")
     return found
 
 
-def coerced_object(element: object) -> ExactEvent:
-    """The same for an element that is decoded as a whole. Raises ValueError also for no object."""
-    if not isinstance(element, dict):
-        raise ValueError("not an object")
-    fields = {key: element[key] for key in FIELDS if key in element}
-    times = {key: _raw(element[key]) for key in ("ts", "dur") if key in element}
-    return coerced(LooseEvent(**fields, **times))
-
-
-NO_TIME = msgspec.Raw(b"0")
-FIELDS = ("ph", "cat", "name", "pid", "tid", "args", "id", "id2", "scope")
-
-
-def times_of(event: ExactEvent) -> tuple[int, int]:
-    """Start and duration in nanoseconds. Raises ValueError when they are no times."""
-    return exact_nanoseconds(bytes(event.ts)), exact_nanoseconds(bytes(event.dur))
+def loose(element: dict[str, Any]) -> LooseEvent:
+    """An element that Python decoded, for numbers that msgspec does not take."""
+    raw = {key: _raw(element[key]) for key in RAW if key in element}
+    return LooseEvent(**{key: element[key] for key in FIELDS if key in element}, **raw)
 
 
 def _raw(value: object) -> msgspec.Raw:
-    text = "null" if value is None else str(value)
-    return msgspec.Raw(text.encode("utf-8", "replace"))
+    return msgspec.Raw(json.dumps(value, default=str).encode())
 
 
-def _args(args: dict[str, Any]) -> Args:
+RAW = ("ts", "dur", "args")
+FIELDS = ("ph", "cat", "name", "pid", "tid", "id", "id2", "scope")
+NO_TIME = msgspec.Raw(b"0")
+
+
+def _args(text: bytes) -> Args | None:
+    if not text.startswith(b"{"):
+        return None
+    try:
+        args = decode_args(text)
+    except (msgspec.MsgspecError, RecursionError):  # a number beyond all bounds
+        return None
+    external_id = args.external_id if args.external_id is not None else args.external_id_2021
     return Args(
-        correlation=_integer(args.get("correlation")),
-        external_id=_integer(args.get("External id", args.get("external id"))),
-        name=_text(args["name"]) if "name" in args else None,
-        labels=_text(args["labels"]) if "labels" in args else None,
-        sort_index=args.get("sort_index"),
+        correlation=_integer(args.correlation),
+        external_id=_integer(external_id),
+        name=None if args.name is None else _text(args.name),
+        labels=None if args.labels is None else _text(args.labels),
+        sort_index=args.sort_index,
     )
 
 

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.trace.read.batch import Batch, Damaged
+from fusetui.trace.read.batch import Batch, GoOn, event_in
 from fusetui.trace.read.chunks import CUT_SHORT, NEAR_END, Chunk, Skipped, decode_list
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.repair import parse
 from fusetui.trace.read.resync import Starts, first_object
 from fusetui.trace.read.structure import INSIDE, Places, split
 
@@ -39,7 +38,11 @@ class Patience(msgspec.Struct):
 
 def patience_for(size: int) -> Patience:
     """Linear in the size, so that reading is."""
-    return Patience(damaged=20_000 + size // 2048, ahead=(64 << 20) + size)
+    return Patience(damaged=5_000 + size // 2048, ahead=(64 << 20) + size)
+
+
+class TooDamaged(GoOn):
+    """So much of the document is damaged that the rest is not read."""
 
 
 class Window(msgspec.Struct, frozen=True, eq=False):
@@ -121,42 +124,36 @@ class Mender:
 
     def _read_batch(self, window: Window, end: int) -> Chunk:
         """What is no plain list: up to `end`, or to a place from where to go on behind damage."""
-        batch, first = Batch(window.text, window.start, window.begins, window.ends), 0
-        while True:
-            try:
-                batch.read(first)
-                return batch.chunk(window.start, end, len(batch), window.after)
-            except Damaged as damage:
-                number = damage.number
-                if self._has_enough():
-                    return batch.chunk(window.start, end, number, too_damaged=True)
-                goes_on = self._mend(batch, number, damage.reason)
-            if goes_on is not None:
-                self._size = AFTER_DAMAGE
-                self._patience.ahead -= window.start + len(window.text) - goes_on
-                return batch.chunk(window.start, goes_on, number + 1)
-            first = number + 1
+        start, after = window.start, window.after
+        batch = Batch(window.text, start, window.begins, window.ends, self._mend)
+        try:
+            batch.read(doubtful=len(window.text) <= AFTER_DAMAGE)
+        except TooDamaged as too_much:
+            return batch.chunk(start, too_much.place, too_much.number, too_damaged=True)
+        except GoOn as on:
+            self._size = AFTER_DAMAGE
+            self._patience.ahead -= start + len(window.text) - on.place
+            return batch.chunk(start, on.place, on.number + 1)
+        return batch.chunk(start, end, len(batch), after)
 
-    def _mend(self, batch: Batch, number: int, reason: str) -> int | None:
-        """Read a damaged element as far as it goes, else skip it.
-
-        The byte from where to go on when another event begins in it; else None.
-        """
+    def _mend(self, batch: Batch, number: int, reason: str) -> None:
+        """Read a damaged element as far as it goes, else skip it; see batch.Mend."""
         begin, end = batch.place_of(number)
-        text = self._document[begin:end].rstrip(SEPARATORS)
-        length = first_object(text)
-        if 0 < length < len(text) and (event := _parsed(text[:length])):
+        if self._has_enough():
+            raise TooDamaged(number, begin)
+        text = batch.text_of(number).rstrip(SEPARATORS)
+        if event := _first_event(text):
             batch.add(number, event)
-            return None
+            return
         following = self._starts.after(begin)
         if following is None or following >= end:
             batch.skip(number, reason)
-            return None
-        if event := _parsed(self._document[begin:following].rstrip(SEPARATORS)):
+            return
+        if event := event_in(text[: following - begin].rstrip(SEPARATORS)):
             batch.add(number, event)
-            return following
-        batch.skip(number, reason)
-        return following
+        else:
+            batch.skip(number, reason)
+        raise GoOn(number, following)
 
     def _read_unclosed(self, start: int) -> Chunk:
         """An element whose end the brackets do not tell: it lacks a quote, or the file ends."""
@@ -166,9 +163,10 @@ class Mender:
         following = self._starts.after(start)
         end = len(self._document) if following is None else following
         text = self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
-        for length in (len(text), first_object(text)):
-            if length > 0 and (event := _parsed(text[:length])):
-                return _event(start, end if length == len(text) else start + length, event)
+        if event := event_in(text):
+            return _event(start, end, event)
+        if event := _first_event(text):
+            return _event(start, start + first_object(text), event)
         reason = CUT_SHORT if following is None else "not closed"
         after = self._after_list(start) if following is None else -1
         return _unreadable(start, after - 1 if after != -1 else end, reason, after)
@@ -189,11 +187,12 @@ class Mender:
         return self._patience.damaged < 0
 
 
-def _parsed(text: bytes) -> ExactEvent | None:
-    try:
-        return parse(text)
-    except (ValueError, RecursionError):
+def _first_event(text: bytes) -> ExactEvent | None:
+    """The event that something else follows in the text."""
+    if text.find(b"}") in (-1, len(text) - 1):
         return None
+    length = first_object(text)
+    return event_in(text[:length]) if 0 < length < len(text) else None
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:

@@ -8,49 +8,44 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any
-
-from fusetui.trace.read.events import ExactEvent, coerced_object
+from typing import Any, NamedTuple
 
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: strings may be very long
-BARE_WORD = re.compile(rf"({STRING})|(-?\b(?:inf|nan|NaN|Infinity|0x[0-9a-fA-F]+)\b)", re.DOTALL)
-TRAILING_COMMA = re.compile(rf"({STRING})|,(?=\s*+[}}\]])|(?<=[{{\[,])\s*+,", re.DOTALL)
+WORD = r"-?\b(?:inf|nan|NaN|Infinity|0x[0-9a-fA-F]+)\b"
+COMMA = r",(?=\s*+[}\]])|(?<=[{\[,])\s*+,"
+ODD = r"[\x00-\x1f]|\\u[dD][89a-fA-F]"  # in a string: control characters, surrogates
 BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])|\\u(?![0-9a-fA-F]{4})')
-SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 PATH_ESCAPE = re.compile(r'\\(?!["\\])')
 
 
-class BadSyntax(ValueError):  # noqa: N818
-    """This text is no JSON, and cannot be made into one."""
+class Repair(NamedTuple):
+    """What is sought in the whole text first, and replaced where it is outside strings."""
 
-
-def parse(text: bytes) -> ExactEvent:
-    """One event from its text. Raises BadSyntax, or another ValueError for what is no event."""
-    return coerced_object(loads(text))
+    sought: re.Pattern[str]
+    pattern: re.Pattern[str]  # group 1: a string
+    replace: Callable[[re.Match[str]], str]
 
 
 def loads(text: bytes) -> Any:
     """One value; numbers with a fraction become Decimal, those that are none become text.
 
-    Raises BadSyntax.
+    Raises ValueError or RecursionError.
     """
     plain = text.decode("utf-8", "replace")
     try:
         return _loads(plain)
     except (ValueError, RecursionError):
-        pass
-    try:
         return _loads(_repair(plain))
-    except RecursionError:
-        raise BadSyntax("nested too deeply") from None
-    except ValueError as error:
-        raise BadSyntax(getattr(error, "msg", "") or str(error)) from None
 
 
 def repaired(text: bytes) -> bytes:
-    """The text of one element with what JSON does not know made into what it does."""
-    return _repair(text.decode("utf-8", "replace")).encode("utf-8", "replace")
+    """The text of one element with what JSON does not know made into what it does, if it can be."""
+    try:
+        return _repair(text.decode("utf-8", "replace")).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return text
 
 
 def _loads(text: str) -> Any:
@@ -60,8 +55,10 @@ def _loads(text: str) -> Any:
 def _repair(plain: str) -> str:
     if BAD_ESCAPE.search(plain):  # a Windows path: then \t and \n in it are no escapes either
         plain = PATH_ESCAPE.sub(r"\\\\", plain)
-    plain = BARE_WORD.sub(lambda m: _string(m[1]) if m[1] else _number(m[2]), plain)
-    return TRAILING_COMMA.sub(lambda m: m[1] or "", plain)
+    for repair in REPAIRS:
+        if repair.sought.search(plain):
+            plain = repair.pattern.sub(repair.replace, plain)
+    return plain
 
 
 def _fraction(text: str) -> Decimal:
@@ -73,7 +70,7 @@ def _fraction(text: str) -> Decimal:
 
 def _string(token: str) -> str:
     """A string in quotes, written as JSON wants it; lone surrogates become `?`."""
-    if token.isprintable() and not SURROGATE.search(token):
+    if token.isprintable() and "\\u" not in token:
         return token
     text = json.loads(token, strict=False)
     return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
@@ -82,3 +79,14 @@ def _string(token: str) -> str:
 def _number(word: str) -> str:
     """Hex numbers in decimal; what is no number stays as text."""
     return str(int(word, 16)) if "0x" in word else f'"{word}"'
+
+
+def _outside_strings(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"({STRING})|{pattern}", re.DOTALL)
+
+
+REPAIRS = (
+    Repair(re.compile(WORD), _outside_strings(WORD), lambda m: m[1] or _number(m[0])),
+    Repair(re.compile(COMMA), _outside_strings(COMMA), lambda m: m[1] or ""),
+    Repair(re.compile(ODD), re.compile(STRING, re.DOTALL), lambda m: _string(m[0])),
+)

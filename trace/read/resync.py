@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.structure import split
 
-EVENT_START = re.compile(rb'\{\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = re.compile(rb'\{\s*+"[^"\\]{0,200}"\s*+:')
+EVENT_START = re.compile(rb'(?<![:\[])\{\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = re.compile(rb'(?<![:\[])\{\s*+"[^"\\]{0,200}"\s*+:')
 BLANKS = b" \t\r\n"
 WINDOW = 1 << 18  # bytes whose starts are found at once
 AROUND = 1 << 10  # bytes before and behind them that are looked at as well
@@ -33,34 +32,37 @@ class _Kind:
     def __init__(self, document: Document, pattern: re.Pattern[bytes]) -> None:
         self._document = document
         self._pattern = pattern
-        self._number = -1
-        self._starts: list[int] = []
+        self._first = 0  # byte of the document where the text begins
+        self._text = b""
         self._asked = 0
         self._answer: int | None = -1
 
     def after(self, place: int) -> int | None:
         if self._asked <= place and (self._answer is None or self._answer > place):
             return self._answer
-        self._asked, self._answer = place, self._search(place)
+        self._asked, self._answer = place, self._search(place + 1)
         return self._answer
 
     def _search(self, place: int) -> int | None:
-        for number in range(place // WINDOW, len(self._document) // WINDOW + 1):
-            starts = self._in_window(number)
-            following = bisect_right(starts, place)
-            if following < len(starts):
-                return starts[following]
+        """The first start at a place or behind it."""
+        size = len(self._document)
+        for begin in range(place - place % WINDOW, size, WINDOW):
+            self._look(begin)
+            end = begin + WINDOW - self._first
+            for found in self._pattern.finditer(self._text, max(place - self._first, 0)):
+                if found.start() >= end:
+                    break
+                if _is_element(self._text, found.start()):
+                    return self._first + found.start()
+            place = begin + WINDOW
         return None
 
-    def _in_window(self, number: int) -> list[int]:
-        if number != self._number:
-            self._number, begin = number, number * WINDOW
-            first = max(begin - AROUND, 0)
-            text = self._document[first : begin + WINDOW + AROUND]
-            own = range(begin - first, begin - first + WINDOW)
-            found = (match.start() for match in self._pattern.finditer(text, own.start))
-            self._starts = [first + at for at in found if at in own and _is_element(text, at)]
-        return self._starts
+    def _look(self, begin: int) -> None:
+        """Have the text of the window at hand, with what is around it."""
+        first = max(begin - AROUND, 0)
+        if not self._text or first != self._first:
+            self._first = first
+            self._text = self._document[first : begin + WINDOW + AROUND]
 
 
 def _is_element(text: bytes, at: int) -> bool:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fusetui.trace.errors import TraceError
+from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.elements import Elements, decode_raw, list_text
-from fusetui.trace.read.events import ExactEvent, Id, coerced_object
+from fusetui.trace.read.events import ExactEvent, Id
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
@@ -94,13 +95,10 @@ def _one(text: bytes) -> Sample | None:
         return _decoded(event) if _is_sample(event) else None
     except UNDECODABLE:
         pass
-    try:
-        found = loads(text)
-        mended = coerced_object(found)
-    except (ValueError, RecursionError):
+    mended = event_in(text)
+    if mended is None or not _is_sample(mended):
         return None
-    args = found.get("args")
-    return _sample(mended, args) if _is_sample(mended) else None
+    return _sample(mended, loads(text).get("args"))
 
 
 def _decoded(event: Coded) -> Sample:

@@ -7,6 +7,7 @@ they are parsed from their text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
@@ -19,6 +20,9 @@ EXACT_BELOW_US = float(2**43)
 LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So the
 span of a trace fits into 64 bits twice."""
+
+PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
+"""Nearly all times look like this, and are within the range."""
 
 LONGEST_EXPONENT = 30  # of ten: a longer one is beyond every limit, or nothing
 
@@ -67,6 +71,8 @@ def exact_nanoseconds(text: bytes | str) -> int:
     not a finite number within LIMIT_NS.
     """
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    if found := PLAIN.fullmatch(plain):
+        return int(found[1]) * 1000 + int((found[2] or "0").ljust(3, "0"))
     digits = plain.strip().strip('"')
     try:
         number = Decimal(digits if digits.isascii() and "_" not in digits else "none")

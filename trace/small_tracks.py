@@ -1,0 +1,46 @@
+"""Many small tracks at once: a call of numpy for each of 100,000 tracks would take a minute."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+SMALL = 64  # rows of a track that is worth no call of its own
+MANY = 500  # small tracks that are worth being taken together
+
+
+def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
+    """The tracks in which a slice starts before the one before it has ended; in all the others
+    nothing lies inside anything. Track n has the rows [bounds[n], bounds[n + 1])."""
+    early = np.flatnonzero(start[1:] < end[:-1]) + 1
+    track = np.searchsorted(bounds, early, side="right") - 1
+    return np.unique(track[early > bounds[track]])
+
+
+def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
+    """Those of the tracks that are taken together; none where they are few."""
+    small = tracks[np.diff(bounds)[tracks] <= SMALL]
+    return small if len(small) > MANY else small[:0]
+
+
+def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
+    """The rows of some tracks, and where those of each begin in this list, and the list ends."""
+    sizes = np.diff(bounds)[tracks]
+    begins = np.concatenate(([0], np.cumsum(sizes)))
+    inside = np.arange(begins[-1]) - np.repeat(begins[:-1], sizes)
+    return np.repeat(bounds[tracks], sizes) + inside, begins
+
+
+def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Starts and ends as small numbers in the same order on each track, and each track behind the
+    one before: as if all slices were on one track."""
+    own = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    times, track = np.concatenate((start, end)), np.concatenate((own, own))
+    order = np.lexsort((times, track))
+    later = (np.diff(times[order]) != 0) | (np.diff(track[order]) != 0)
+    number = np.empty(len(times), dtype=np.int64)
+    number[order] = np.concatenate(([0], np.cumsum(later)))
+    return number[: len(start)], number[len(start) :]
