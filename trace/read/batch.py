@@ -42,7 +42,10 @@ class Batch:
     """The elements in the bytes [begins, ends) of a text, which begins at byte `offset` of the
     document. Blank ones do not count."""
 
-    def __init__(self, text: bytes, offset: int, begins: Places, ends: Places, mend: Mend) -> None:
+    def __init__(
+        self, text: bytes, offset: int, begins: Places, ends: Places, mend: Mend, listed: int
+    ) -> None:
+        """`listed`: how many unreadable elements may be listed."""
         firsts = first_bytes(text, begins, ends)
         filled = firsts < ends
         self.begins, self.ends = firsts[filled], ends[filled]
@@ -53,6 +56,7 @@ class Batch:
         self._numbers: list[int] = []  # of the events
         self._unreadable = 0
         self._skipped: list[Skipped] = []
+        self._room = listed
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -110,9 +114,9 @@ class Batch:
 
     def _skip_all(self, first: int, last: int, reason: str) -> None:
         self._unreadable += last - first
-        room = MOST_LISTED - len(self._skipped)
-        for begin in self.begins[first : min(last, first + room)].tolist():
-            self._skipped.append(Skipped(self._offset + begin, reason))
+        listed = self.begins[first : min(last, first + self._room)].tolist()
+        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
+        self._room -= len(listed)
 
     def _texts(self, first: int, last: int) -> list[bytes]:
         return [self.text_of(number) for number in range(first, last)]
@@ -167,6 +171,8 @@ def event_in(text: bytes) -> ExactEvent | None:
 
 def _alone(text: bytes) -> LooseEvent | None:
     """One element, by whatever reads it; None when nothing does, or it is no object."""
+    if not text.startswith(b"{"):
+        return None
     if found := _decoded([text]) or _decoded([repaired(text)]):
         return found[0]
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.trace.read.batch import Batch, GoOn, event_in
+from fusetui.trace.read.batch import MOST_LISTED, Batch, GoOn, event_in
 from fusetui.trace.read.chunks import CUT_SHORT, NEAR_END, Chunk, Skipped, decode_list
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
@@ -24,6 +24,7 @@ from fusetui.trace.read.structure import INSIDE, Places, split
 WINDOW = 1 << 20  # bytes that are divided at once
 AFTER_DAMAGE = 1 << 12  # the same behind damage, where the places of brackets are doubtful
 LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
+PHASE = b'"ph"'  # in every event
 SEPARATORS = b" \t\r\n,"
 NEXT = re.compile(rb"[^\s,}]")
 CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
@@ -66,6 +67,7 @@ class Mender:
         self._starts = Starts(document)
         self._patience = patience_for(len(document))
         self._size = WINDOW
+        self._listed = 0  # unreadable elements
 
     @property
     def size(self) -> int:
@@ -79,6 +81,7 @@ class Mender:
         while start < stop:
             window = self._window(start, stop)
             chunk = self._read_window(window) if window else self._read_unclosed(start)
+            self._listed += len(chunk.skipped)
             yield chunk
             if chunk.after != -1 or chunk.too_damaged:
                 return
@@ -119,13 +122,14 @@ class Mender:
         if not window.text:
             return _unreadable(start, end, f"longer than {LONGEST >> 20} MB", window.after)
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
-        plain = decode_list(events, start, end, window.after)
+        plain = decode_list(events, start, end, window.after) if PHASE in events else None
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: Window, end: int) -> Chunk:
         """What is no plain list: up to `end`, or to a place from where to go on behind damage."""
         start, after = window.start, window.after
-        batch = Batch(window.text, start, window.begins, window.ends, self._mend)
+        room = max(MOST_LISTED - self._listed, 0)
+        batch = Batch(window.text, start, window.begins, window.ends, self._mend, room)
         try:
             batch.read(doubtful=len(window.text) <= AFTER_DAMAGE)
         except TooDamaged as too_much:

@@ -8,8 +8,8 @@ from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.structure import split
 
-EVENT_START = re.compile(rb'(?<![:\[])\{\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = re.compile(rb'(?<![:\[])\{\s*+"[^"\\]{0,200}"\s*+:')
+EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 BLANKS = b" \t\r\n"
 WINDOW = 1 << 18  # bytes whose starts are found at once
 AROUND = 1 << 10  # bytes before and behind them that are looked at as well
