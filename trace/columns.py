@@ -131,8 +131,12 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.categories[int(self.cat[row])]
 
     def args_of(self, row: int) -> dict[str, Any]:
-        """The args of a slice, decoded from the file now."""
-        args = self.elements.element(int(self.order[row])).get("args")
+        """The args of a slice, decoded from the file now; a word about them, where they are nested
+        too deeply."""
+        try:
+            args = self.elements.element(int(self.order[row])).get("args")
+        except RecursionError:
+            return {"args": "nested too deeply to be shown"}
         return args if isinstance(args, dict) else {}
 
     def track_of(self, row: int) -> Track:

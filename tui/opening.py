@@ -130,7 +130,7 @@ class Opening(Part):
         if message.paths is not self._wanted:
             return
         if not self._session.sides:
-            self.exit(2, message=message.sentence)
+            self.refuse(message.sentence)
             return
         self._at = None
         self._back_to_what_is_open()

@@ -20,6 +20,15 @@ from fusetui import __version__
 
 TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
+EXIT_CODES = {
+    0: "done",
+    1: "the answer is no: a diff or a check that failed its threshold, a wrong guess",
+    2: "wrong use, input that cannot be read, or output that cannot be written",
+    3: "cannot tell: the traces do not settle the question",
+    70: "an error of fusetui itself; a file holds its traceback",
+    130: "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)",
+    141: "the reader of a pipe left",
+}
 
 
 class WrongUse(Exception):  # noqa: N818
@@ -74,7 +83,8 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
 
 def command_parsers() -> dict[str, Parser]:
     """By the name of the command; the one of the whole line is named ""."""
-    top = Parser(prog="fusetui", description=OURS)
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     found = {"": top}
