@@ -32,7 +32,7 @@ class Terminal:
         environment: Mapping[str, str] | None = None,
         controlling: bool = True,
     ) -> None:
-        """Starts fusetui with these arguments; `controlling`: Ctrl+C and hanging up make signals."""
+        """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell."""
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, size)
@@ -78,7 +78,9 @@ class Terminal:
         """Until a text was written behind the one that was waited for last."""
         until = time.monotonic() + PATIENCE
         while (at := self.text.find(text, self._seen)) < 0:
-            assert time.monotonic() < until, f"{text!r} is not in {self.text[self._seen :][-800:]!r}"
+            assert time.monotonic() < until, (
+                f"{text!r} is not in {self.text[self._seen :][-800:]!r}"
+            )
             assert self._read() or self.process.poll() is None, self.text[-800:]
         self._seen = at + len(text)
 

@@ -138,6 +138,8 @@ class Opening(Part):
 
     def on_compared(self, message: Compared) -> None:
         """The rows are there: align both sides at the steps that were compared."""
+        if not message.is_of(self._session.sides):
+            return  # the sides were swapped, or others opened, meanwhile
         self._session = self._session.realigned(message.result)
         self.show_sides()
         self.query_one(DiffPage).fill(message.result)

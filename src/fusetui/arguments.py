@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusetui import __version__
+from fusetui.commands.streams import write
 
 TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
@@ -43,6 +44,10 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise WrongUse(f"{self.prog}: {message}; see {self.prog} --help.")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Help and version; argparse itself does not tell when they cannot be written."""
+        write(message)
 
 
 class _Help(HelpFormatter):

@@ -22,13 +22,18 @@ class CommandError(Exception):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
+OUR_SENTENCES = WrongUse | CommandError | streams.OutputError
+
+
 def guarded(command: Callable[[], int]) -> int:
     """The exit code of a command: what a user can mend ends in a sentence, and so does a bug, whose
     traceback goes into a file."""
     is_open = streams.prepare()
     try:
         with signals.ending():
-            return _flushed(_code_of(command) if is_open else _told(CommandError(NOWHERE)))
+            code = _code_of(command) if is_open else _told(CommandError(NOWHERE))
+            streams.settle()
+            return code
     except KeyboardInterrupt as interrupt:
         streams.forget()
         return signals.code_of(interrupt)
@@ -47,19 +52,26 @@ def is_for_user(error: Exception) -> bool:
     from fusetui.capture.errors import CaptureError
     from fusetui.trace.errors import TraceError
 
-    return isinstance(error, WrongUse | CommandError | CaptureError | TraceError)
+    return isinstance(error, OUR_SENTENCES | CaptureError | TraceError)
 
 
 def _code_of(command: Callable[[], int]) -> int:
     try:
-        return command()
-    except SystemExit as ended:  # the parser of the command line, once it has shown its help
-        return ended.code if isinstance(ended.code, int) else DONE
+        code = _ended(command)
+        streams.finish()
+        return code
     except BrokenPipeError:
-        streams.forget()
         return PIPE_CLOSED
     except Exception as error:
         return _told(error)
+
+
+def _ended(command: Callable[[], int]) -> int:
+    """The parser of the command line exits once it has shown its help."""
+    try:
+        return command()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else DONE
 
 
 def _told(error: Exception) -> int:
@@ -75,14 +87,3 @@ def _told(error: Exception) -> int:
         with suppress(OSError):
             print(f"fusetui is not installed whole: {str(missing)!a}", file=sys.stderr)
     return CRASHED
-
-
-def _flushed(code: int) -> int:
-    """The code, or that of a standard output which does not take what it still holds."""
-    failure = streams.flush()
-    if failure is None:
-        return code
-    if isinstance(failure, BrokenPipeError):
-        return PIPE_CLOSED
-    say(f"Standard output cannot be written: {failure.strerror}.")
-    return UNUSABLE

@@ -7,6 +7,24 @@ import sys
 from contextlib import suppress
 
 
+class OutputError(Exception):
+    """One plain sentence: why standard output cannot be written."""
+
+
+def write(text: str) -> None:
+    """To standard output, at once.
+
+    Raises BrokenPipeError when nobody reads it any more, OutputError when it cannot be written.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"Standard output cannot be written: {error.strerror}.") from None
+
+
 def prepare() -> bool:
     """Open the null device in place of what is closed, so that no other file gets its number;
     reading or writing it fails or leads nowhere. False when standard output was closed.
@@ -29,15 +47,17 @@ def prepare() -> bool:
     return there
 
 
-def flush() -> OSError | None:
-    """Write what standard output still holds; what went wrong, if it did. Then nothing more is
-    written, so that the interpreter does not try again at its end."""
+def finish() -> None:
+    """Write what standard output still holds; raises as `write` does."""
+    write("")
+
+
+def settle() -> None:
+    """Nothing is left that the interpreter would try to write at its end, and fail."""
     try:
         sys.stdout.flush()
-    except OSError as error:
+    except OSError:
         forget()
-        return error
-    return None
 
 
 def forget() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import orjson
 
-from fusetui.commands.errors import CommandError
+from fusetui.commands.streams import write
 from fusetui.trace.format import json_lines, printable_lines
 
 NARROWEST = 40
@@ -16,17 +16,13 @@ UNKNOWN_WIDTH = 100
 
 
 def emit(text: str) -> None:
-    """Write lines, each made printable.
-
-    Raises BrokenPipeError when nobody reads them any more, CommandError when they cannot be
-    written.
-    """
-    _write(printable_lines(text))
+    """Write lines, each made printable. Raises as `streams.write` does."""
+    write(f"{printable_lines(text)}\n")
 
 
 def emit_json(document: object) -> None:
     """One JSON document, indented; raises as `emit` does."""
-    _write(json_lines(_json(document)))
+    write(f"{json_lines(_json(document))}\n")
 
 
 def width() -> int:
@@ -44,12 +40,3 @@ def _json(document: object) -> str:
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is no UTF-8
         return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-def _write(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise CommandError(f"Standard output cannot be written: {error.strerror}.") from None
