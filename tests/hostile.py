@@ -34,6 +34,7 @@ OUR_SEQUENCES = re.compile(
     r"|\x1b\[\?[0-9]+[hl]"  # modes of the terminal
     r"|\x1b\[\?[0-9]+\$p"  # and questions about them
     r"|\x1b\[(?:>[0-9]+|<)u"  # the keyboard
+    r"|\x1b\]22;[a-z-]+\x07"  # the shape of the pointer
     r"|\x1b\]52;c;[A-Za-z0-9+/=]*\x07"  # the clipboard, in base 64
 )
 

@@ -15,9 +15,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-FUSETUI = (sys.executable, "-P", "-m", "fusetui")
+PYTHON = (sys.executable, "-P")
+START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-PATIENCE = 60.0  # seconds that a program gets for what is waited for; a hang ends there
+PATIENCE = 20.0  # seconds that a program gets for what is waited for; a hang ends there
 
 
 class Terminal:
@@ -31,8 +32,12 @@ class Terminal:
         lines: int = 24,
         environment: Mapping[str, str] | None = None,
         controlling: bool = True,
+        change: str = "",
     ) -> None:
-        """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell."""
+        """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell.
+
+        `change` is Python that runs first, for instance to plant a bug.
+        """
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, size)
@@ -41,7 +46,7 @@ class Terminal:
         self._seen = 0
         plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         self.process = subprocess.Popen(
-            [*FUSETUI, *map(str, arguments)],
+            [*PYTHON, "-c", f"{change}\n{START}", *map(str, arguments)],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
@@ -71,18 +76,26 @@ class Terminal:
         """All that was written, without what only moves the cursor or colours."""
         return CONTROL.sub("", self.output.decode("utf-8", "surrogateescape"))
 
+    def text_behind(self, sequence: str) -> str:
+        """What was written after the last of these control sequences, without others."""
+        return CONTROL.sub(
+            "", self.output.decode("utf-8", "surrogateescape").rpartition(sequence)[2]
+        )
+
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Until a text was written behind the one that was waited for last."""
+        """Until a text was written behind what was seen before, and no more follows."""
         until = time.monotonic() + PATIENCE
-        while (at := self.text.find(text, self._seen)) < 0:
+        while text not in self.text[self._seen :]:
             assert time.monotonic() < until, (
                 f"{text!r} is not in {self.text[self._seen :][-800:]!r}"
             )
             assert self._read() or self.process.poll() is None, self.text[-800:]
-        self._seen = at + len(text)
+        while self._read():
+            pass
+        self._seen = len(self.text)
 
     def wait(self) -> int:
         """The exit code, once it has ended."""

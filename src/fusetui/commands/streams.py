@@ -17,7 +17,8 @@ def write(text: str) -> None:
     Raises BrokenPipeError when nobody reads it any more, OutputError when it cannot be written.
     """
     try:
-        sys.stdout.write(text)
+        if text:  # else even nothing would be written to a terminal
+            sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
