@@ -26,10 +26,12 @@ def value_text(value: object, ellipsis: str) -> str:
 def _pieces(value: object, deep: int, ellipsis: str) -> Iterator[str]:
     """The text of a value bit by bit, as far as it is asked for."""
     if isinstance(value, dict | list):
+        if value and not deep:
+            yield ellipsis
+            return
         opening, closing = "{}" if isinstance(value, dict) else "[]"
         yield opening
-        if value:
-            yield from _inner(value, deep - 1, ellipsis) if deep else [ellipsis]
+        yield from _inner(value, deep - 1, ellipsis)
         yield closing
     elif isinstance(value, str):
         yield json.dumps(value[: LONGEST + 1], ensure_ascii=False)
