@@ -13,7 +13,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import IO, Any, Self
 
 PYTHON = (sys.executable, "-P")
 START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
@@ -33,10 +33,12 @@ class Terminal:
         environment: Mapping[str, str] | None = None,
         controlling: bool = True,
         change: str = "",
+        errors: IO[str] | None = None,
     ) -> None:
         """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell.
 
-        `change` is Python that runs first, for instance to plant a bug.
+        `change` is Python that runs first, for instance to plant a bug; `errors` is another place
+        for standard error.
         """
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
@@ -49,7 +51,7 @@ class Terminal:
             [*PYTHON, "-c", f"{change}\n{START}", *map(str, arguments)],
             stdin=self.slave,
             stdout=self.slave,
-            stderr=self.slave,
+            stderr=errors or self.slave,
             env={**plain, "TERM": "xterm-256color", **(environment or {})},
             start_new_session=True,
             preexec_fn=_take if controlling else None,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import sys
 
 from rich.console import Console, RenderableType
 from textual.app import App
@@ -51,16 +50,25 @@ class Ending(App[int]):
 
     def action_interrupt(self) -> None:
         """Ctrl+C, which is a key here."""
-        self.exit(ENDED + signal.SIGINT)
+        self._end_as_by(signal.SIGINT)
 
     def on_load(self) -> None:
         self.set_interval(LOOK, self._look)
 
     def _look(self) -> None:
         """A terminal that is gone may not tell, and its end would be read for ever."""
-        if not self.is_headless and not os.isatty(sys.__stdin__.fileno()):  # type: ignore[union-attr]
-            signal.raise_signal(signal.SIGHUP)
-            self.exit(ENDED + signal.SIGHUP)
+        if self._is_alone:
+            self._end_as_by(signal.SIGHUP)
+
+    @property
+    def _is_alone(self) -> bool:
+        return not self.is_headless and not os.isatty(0)
+
+    def _end_as_by(self, number: signal.Signals) -> None:
+        """The signal comes first: then no thread that still works holds up the end."""
+        if not self.is_headless:
+            signal.raise_signal(number)
+        self.exit(ENDED + number)
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual would print it, with the values of all variables."""
@@ -71,6 +79,9 @@ class Ending(App[int]):
 
     def panic(self, *renderables: RenderableType) -> None:
         """The driver of the terminal tells in this way that it failed."""
+        if self._is_alone:
+            self._end_as_by(signal.SIGHUP)
+            return
         text = io.StringIO()
         Console(file=text, width=100, color_system=None).print(*renderables)
         self._handle_exception(TerminalFailedError(text.getvalue()))

@@ -68,8 +68,8 @@ def _watch(heard: int, numbers: Collection[int], app: Ending) -> None:
 def leave(app: Ending, code: int) -> None:
     """End the process at once; first give the terminal back, if the app did not get to that."""
     driver = app._driver
-    keys = getattr(driver, "_key_thread", None)
-    if keys is not None and keys.is_alive():
+    writer = getattr(driver, "_writer_thread", None)  # it ends once all is written
+    if writer is not None and writer.is_alive():
         restore(0, sys.__stderr__.fileno(), getattr(driver, "attrs_before", None))  # type: ignore[union-attr]
     os._exit(code)
 

@@ -73,6 +73,12 @@ from fusetui.tui import opening
 def fail(*_): raise ValueError("planted " + {WORST!a})
 opening.load = fail
 """
+WORKS_FOR_EVER = """
+import time
+from fusetui.tui import opening, signals
+signals.GRACE = 0.2
+opening.load = lambda *_: time.sleep(600)
+"""
 HANGS = """
 import time
 from fusetui.tui import signals
@@ -206,6 +212,14 @@ def test_a_signal_ends_what_reads(shown: Shown, tmp_path: Path) -> None:
     assert (tmp_path / "tidy").exists()
 
 
+def test_control_c_waits_for_no_thread(shown: Shown) -> None:
+    with shown(change=WORKS_FOR_EVER) as terminal:
+        terminal.wait_for("reading")
+        terminal.press(INTERRUPT)
+        assert terminal.wait() == 130
+        assert is_given_back(terminal)
+
+
 def test_a_signal_ends_an_app_that_hangs(shown: Shown) -> None:
     with shown(change=HANGS) as terminal:
         terminal.wait_for(READY)
@@ -240,6 +254,13 @@ def test_a_bug(shown: Shown, tmp_path: Path, change: str) -> None:
     assert said.endswith(f"the traceback is in {report}.\r\n")
     assert "planted" in report.read_text()
     assert not_ours(terminal.output) == set()
+
+
+def test_the_app_needs_the_terminal_that_it_draws_on(shown: Shown, tmp_path: Path) -> None:
+    """Which is that of standard error."""
+    with (tmp_path / "errors").open("w+") as errors, shown(errors=errors) as terminal:
+        assert terminal.wait() == 2
+        assert "needs a terminal" in (tmp_path / "errors").read_text()
 
 
 def test_what_a_textual_terminal_needs_is_still_the_same() -> None:
