@@ -80,8 +80,11 @@ def printable_lines(text: str) -> str:
 def json_lines(text: str) -> str:
     """A JSON document in which the same characters are escaped as JSON does: `\\u001b`.
 
-    It decodes to the same document: outside of strings JSON has none of them but line ends.
+    It decodes to the same document: outside of strings JSON has none of them but line ends. Those
+    below 32 are escaped in any JSON.
     """
+    if text.isascii() and "\x7f" not in text:
+        return text
     lines = text.split("\n")
     return "\n".join(
         line if is_printable(line) else "".join(map(_json_escaped, line)) for line in lines

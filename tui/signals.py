@@ -57,7 +57,8 @@ def _watch(heard: int, numbers: Collection[int], app: Ending) -> None:
             break
     else:
         return
-    app.end(number[0])
+    with suppress(RuntimeError):  # its loop may end by itself right now
+        app.end(number[0])
     until = time.monotonic() + GRACE
     while (left := until - time.monotonic()) > 0:
         if select.select([heard], [], [], left)[0] and not os.read(heard, 1):

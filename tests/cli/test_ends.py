@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -145,6 +146,8 @@ def test_every_exit_code_is_documented(fusetui: Run) -> None:
     ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
     assert {*ours, errors.INTERRUPTED, errors.PIPE_CLOSED} <= set(EXIT_CODES)
     assert "141 the reader of a pipe left" in " ".join(fusetui("--help").out.split())
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
 
 
 def waiting(shell: str = 'exec "$@"') -> subprocess.Popen[bytes]:

@@ -123,6 +123,13 @@ async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) ->
         app.outcome()
 
 
+@pytest.mark.parametrize("keys", [[], ["colon"], ["question_mark"], ["m"], ["o"], ["ctrl+p"]])
+async def test_control_c_quits_from_anywhere(path: str, keys: list[str]) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press(*keys, "ctrl+c")
+    assert app.outcome() == 130
+
+
 async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
     app = FusetuiApp(Options((path,)))
 
