@@ -95,6 +95,10 @@ class Terminal:
                 f"{text!r} is not in {self.text[self._seen :][-800:]!r}"
             )
             assert self._read() or self.process.poll() is None, self.text[-800:]
+        self.rest()
+
+    def rest(self) -> None:
+        """Until nothing more is written."""
         while self._read():
             pass
         self._seen = len(self.text)

@@ -15,6 +15,7 @@ from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
 from tests.terminal import Terminal
 from textual.drivers.linux_driver import LinuxDriver
 
+from fusetui.tui.commands import commands_of, key_text
 from fusetui.tui.signals import RESTORE
 
 READY = "nothing selected: j or k"
@@ -49,6 +50,10 @@ LOOKING: list[Visit] = [
     ("\x10", "Search for commands"),
     ("PWN", "PWN"),
     (ESCAPE, "the longest of them"),
+]
+KEYS = [
+    *["\x1b[6~"] * 4,  # PageDown, to the counters
+    *(text for c in commands_of("timeline") for key in c.keys if len(text := key_text(key)) == 1),
 ]
 COMPARING: list[Visit] = [
     ("jj", "us"),
@@ -112,9 +117,13 @@ def hostile(tmp_path: Path) -> Path:
 def test_hostile_text_on_every_page(hostile: Path) -> None:
     with Terminal(["open", hostile], columns=200, lines=60) as terminal:
         terminal.wait_for(READY)
-        visit(terminal, LOOKING)
-        terminal.press("q")
-        assert terminal.wait() == 0
+        visit(terminal, [*LOOKING, ("1", "w/s zoom")])
+        for at in range(0, len(KEYS), 4):
+            terminal.press("".join(KEYS[at : at + 4]))
+            terminal.rest()
+        assert "counters" in terminal.text
+        terminal.press(INTERRUPT)
+        assert terminal.wait() == 130
     assert not_ours(terminal.output) == set()
 
 
