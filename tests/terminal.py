@@ -76,13 +76,7 @@ class Terminal:
     @property
     def text(self) -> str:
         """All that was written, without what only moves the cursor or colours."""
-        return CONTROL.sub("", self.output.decode("utf-8", "surrogateescape"))
-
-    def text_behind(self, sequence: str) -> str:
-        """What was written after the last of these control sequences, without others."""
-        return CONTROL.sub(
-            "", self.output.decode("utf-8", "surrogateescape").rpartition(sequence)[2]
-        )
+        return plain(self.output)
 
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
@@ -90,18 +84,16 @@ class Terminal:
     def wait_for(self, text: str) -> None:
         """Until a text was written behind what was seen before, and no more follows."""
         until = time.monotonic() + PATIENCE
-        while text not in self.text[self._seen :]:
-            assert time.monotonic() < until, (
-                f"{text!r} is not in {self.text[self._seen :][-800:]!r}"
-            )
-            assert self._read() or self.process.poll() is None, self.text[-800:]
+        while text not in (found := plain(self.output[self._seen :])):
+            assert time.monotonic() < until, f"{text!r} is not in {found[-800:]!r}"
+            assert self._read() or self.process.poll() is None, found[-800:]
         self.rest()
 
     def rest(self) -> None:
         """Until nothing more is written."""
         while self._read():
             pass
-        self._seen = len(self.text)
+        self._seen = len(self.output)
 
     def wait(self) -> int:
         """The exit code, once it has ended."""
@@ -124,6 +116,11 @@ class Terminal:
             return False
         self.output += os.read(self.master, 1 << 16)
         return True
+
+
+def plain(output: bytes) -> str:
+    """Without the control sequences."""
+    return CONTROL.sub("", output.decode("utf-8", "surrogateescape"))
 
 
 def _take() -> None:

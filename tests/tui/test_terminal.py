@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
-from tests.terminal import Terminal
+from tests.terminal import Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
 from fusetui.tui.commands import commands_of, key_text
@@ -246,7 +246,7 @@ def test_a_bug(shown: Shown, tmp_path: Path, change: str) -> None:
         assert terminal.wait() == 70
         assert is_given_back(terminal)
     (report,) = (tmp_path / "fusetui" / "log").iterdir()
-    said = terminal.text_behind("\x1b[?1049l")
+    said = plain(terminal.output.rpartition(b"\x1b[?1049l")[2])
     assert said.startswith("fusetui failed")
     assert said.endswith(f"the traceback is in {report}.\r\n")
     assert "planted" in report.read_text()
