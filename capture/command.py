@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusetui import kernels
+from fusetui.trace.format import printable
 
 from .device import Device, find_device, load_torch, quiet_torch
 from .errors import CaptureError
@@ -20,6 +21,7 @@ from .progress import Progress
 from .record import Failed, RunRecord
 from .shapes import describe_shapes
 from .table import closing_table
+from .telling import show
 
 if TYPE_CHECKING:
     from .job import Job
@@ -83,10 +85,9 @@ def run_capture(
 
         return Outcome(*run_sweep(workload, options, sweep, out))
     record, folder = measure(workload, options, out=out, progress=Progress())
-    print(closing_table(record))
-    for line in guesses(record):
-        print(line)
-    print(f"\nOpen it with: fusetui open {shlex.quote(str(folder))}")
+    opened = printable(shlex.quote(str(folder)))
+    open_it = f"\nOpen it with: fusetui open {opened}"
+    show("\n".join([closing_table(record), *guesses(record), open_it]))
     return Outcome(folder, record.guessed_right)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TextIO
+
+from fusetui.trace.format import printable
 
 _REDRAW_SECONDS = 0.5
 
@@ -20,12 +22,12 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Writes one plain line."""
-        self._write(f"{line}\n")
+        self._write(f"{printable(line)}\n")
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
         """Shows `title ...` while the block runs and its duration in seconds behind it."""
-        begin = perf_counter()
+        begin, title = perf_counter(), printable(title)
         self._write(f"{title} ... ")
         try:
             with self._redrawn(lambda: f"\r{title} ... {perf_counter() - begin:.0f} s "):
@@ -57,5 +59,7 @@ class Progress:
             thread.join()
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        """It is no failure when nobody can hear it."""
+        with suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()

@@ -6,7 +6,6 @@ give the time per step. Importing this needs no torch; entering the block does.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from .folder import new_folder, write_record
 from .options import Options, Recording, validate
 from .provenance import provenance
 from .record import FORMAT, Measured, RunRecord, StepTime
+from .telling import tell
 
 if TYPE_CHECKING:
     from .device import Device
@@ -182,11 +182,10 @@ def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:
     from .command import guesses
 
     if record.profiled_steps < wanted:
-        print(
+        tell(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of {wanted} "
-            "were recorded.",
-            file=sys.stderr,
+            "were recorded."
         )
     for line in filter(None, guesses(record)):
-        print(line, file=sys.stderr)
-    print(f"Open it with: fusetui open {out}", file=sys.stderr)
+        tell(line)
+    tell(f"Open it with: fusetui open {out}")

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 
 from fusetui import kernels
+from fusetui.trace.format import printable
 
 from .command import measure
 from .device import find_device, load_torch
@@ -30,6 +31,7 @@ from .progress import Progress
 from .shapes import describe_shapes
 from .sweep_table import sweep_chart, sweep_csv, sweep_table
 from .table import heading
+from .telling import show, tell
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
@@ -53,7 +55,7 @@ def run_sweep(
         for number, point in enumerate(points, 1):
             _run_point(workload, options, point, folder, progress, f"{number} of {len(points)}")
     except KeyboardInterrupt:
-        print(f"\nStopped. To go on: the same command with --out {folder}", file=sys.stderr)
+        tell(f"Stopped. To go on: the same command with --out {folder}")
         raise
     finally:
         _write_results(folder, points)
@@ -150,12 +152,12 @@ def _write_results(folder: Path, points: Sequence[Point]) -> None:
 
 def _show(folder: Path, points: Sequence[Point]) -> None:
     rows, axes = list(_rows(folder, points)), list(points[0])
-    print(f"{_heading(folder, points)}\n")
-    print(sweep_table(rows, axes))
-    print(f"\n{sweep_chart(rows, axes, ascii_only=not _shows_blocks())}")
-    print(f"\nThe figures are in {folder / CSV_NAME} and {SWEEP_NAME}.")
+    show(f"{_heading(folder, points)}\n")
+    show(sweep_table(rows, axes))
+    show(f"\n{sweep_chart(rows, axes, ascii_only=not _shows_blocks())}")
+    show(f"\nThe figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}.")
     first = shlex.quote(str(folder / describe_point(points[0])))
-    print(f"Each point is a run: fusetui open {first}")
+    show(f"Each point is a run: fusetui open {printable(first)}")
 
 
 def _heading(folder: Path, points: Sequence[Point]) -> str:
@@ -181,7 +183,8 @@ def _show_guesses(folder: Path, points: Sequence[Point]) -> bool:
         for line in guess_lines(variant["name"], [Guess(**g) for g in variant.get("guesses", [])])
         if line.startswith("!")
     ]
-    print("".join(f"\n{line}" for line in wrong), end="\n" if wrong else "")
+    if wrong:
+        show("\n".join(["", *map(printable, wrong)]))
     return not wrong
 
 

@@ -7,6 +7,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fusetui.trace.format import printable
+
 from .table import align, format_ns, speed_up
 
 Row = Mapping[str, Any]
@@ -17,18 +19,19 @@ WIDTH = 40
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     """A line per point: the time per step of each variant, and its speed-up against the first."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
-    lines = [[" ".join(axes), *names]]
+    lines = [[" ".join(axes), *map(printable, names)]]
     for sizes, point in by_point(rows, axes):
         found = {row["variant"]: row for row in point}
         lines.append([sizes, *(_cell(found.get(name), _first(point)) for name in names)])
-    failures = dict.fromkeys(f"{r['variant']}: {r['failed']}" for r in rows if r["failed"])
+    failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
+    failures = dict.fromkeys(map(printable, failed))
     return "\n".join([*align(lines), *failures])
 
 
 def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:
     """Bars of the time per step, a group per point, each group on a scale of its own."""
     block = "#" if ascii_only else "█"
-    wide = max(len(row["variant"]) for row in rows)
+    wide = max(len(printable(row["variant"])) for row in rows)
     lines = ["Time per step; the longest bar of each group has the same length."]
     for sizes, point in by_point(rows, axes):
         lines += ["", f"{' '.join(axes)} = {sizes}"]
@@ -37,7 +40,8 @@ def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = 
             if row["median_ns"] is None:
                 continue
             bar = block * max(round(WIDTH * row["median_ns"] / max(longest, 1)), 1)
-            lines.append(f"  {row['variant']:{wide}} {bar:{WIDTH}} {_cell(row, _first(point))}")
+            name = printable(row["variant"])
+            lines.append(f"  {name:{wide}} {bar:{WIDTH}} {_cell(row, _first(point))}")
     return "\n".join(lines)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fusetui.trace.format import printable
+
 from .record import Failed, Measured, RunRecord
 from .shapes import describe_shapes
 
@@ -19,7 +21,8 @@ def closing_table(record: RunRecord) -> str:
     Speed-ups are against the first variant that ran.
     """
     rows = [_HEADER, *(_row(variant, baseline(record)) for variant in record.variants)]
-    failures = [f"{v.name}: {v.failed}" for v in record.variants if isinstance(v, Failed)]
+    failed = (v for v in record.variants if isinstance(v, Failed))
+    failures = [printable(f"{v.name}: {v.failed}") for v in failed]
     return "\n".join([title(record), "", *align(rows), *_notes(record), *failures])
 
 
@@ -36,7 +39,7 @@ def title(record: RunRecord) -> str:
 
 def heading(*parts: str) -> str:
     """The parts that say something, with commas between them."""
-    return ", ".join(filter(None, parts))
+    return ", ".join(printable(part) for part in parts if part)
 
 
 def baseline(record: RunRecord) -> int | None:

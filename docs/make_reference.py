@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fusetui.arguments import COMMANDS, command_parsers
+from fusetui.arguments import COMMANDS, EXIT_CODES, command_parsers
 from fusetui.tui.commands import Where, commands_of, key_text
 
 TARGET = Path(__file__).parent / "reference.md"
@@ -17,8 +17,13 @@ HEAD = """# Reference
 
 This page is made from the code by `make reference`.
 
-Data goes to stdout, talk to stderr. Exit codes: 0 done; 1 the answer is no (a diff or a check that
-failed its threshold); 2 wrong use or unreadable input, with one sentence on stderr.
+Data goes to stdout, talk to stderr; what went wrong is one sentence.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+{codes}
 
 ## Commands
 """
@@ -29,7 +34,8 @@ def reference() -> str:
     """The whole page."""
     os.environ["COLUMNS"] = str(WIDTH)
     parsers = command_parsers()
-    texts = [HEAD]
+    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    texts = [HEAD.format(codes=codes)]
     for name in COMMANDS:
         texts.append(f"### fusetui {name}\n\n```\n{parsers[name].format_help()}```\n")
     texts.append("## Keys\n")

@@ -125,3 +125,36 @@ def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> No
     loaded = set(run.stdout.splitlines()[-1].split())
     assert "fusetui.cli" in loaded
     assert not loaded & forbidden
+
+
+DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}
+"""What Textual and Rich draw: whatever makes one lets text through to the terminal."""
+
+
+def calls(path: Path) -> Iterator[str]:
+    """`name` of each `name(...)` and `name.method(...)` in a file, with its method."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def test_one_file_draws() -> None:
+    drawing = {
+        path.name for path in files_of("tui") for name in calls(path) if name.split(".")[0] in DRAWN
+    }
+    assert drawing == {"segments.py"}
+
+
+def test_three_files_print() -> None:
+    printing = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("trace", "tui", "capture", DOOR)
+        for path in files_of(folder)
+        for name in calls(path)
+        if name in ("print", "sys.stdout.write", "sys.stderr.write")
+    }
+    assert printing == {
+        "capture/telling.py",
+        "src/fusetui/commands/errors.py",
+        "src/fusetui/commands/streams.py",
+    }

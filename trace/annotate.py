@@ -15,7 +15,7 @@ SIGNS = digits[1:] + ascii_lowercase  # one character each: the shortest part ca
 
 
 class Annotated(msgspec.Struct, frozen=True):
-    """Lines of the name, each with the line beneath it, and what each sign means."""
+    """Lines of the name, at least one, each with the line beneath it, and what each sign means."""
 
     lines: tuple[tuple[str, str], ...]
     legend: tuple[str, ...]
@@ -30,7 +30,8 @@ def annotate(
     for sign, (start, end, _) in zip(signs, parts, strict=False):
         marks[start:end] = _mark(sign, end - start, ends)
     text, under = _escaped(name, marks)
-    lines = [(text[at : at + width], under[at : at + width]) for at in range(0, len(text), width)]
+    starts = range(0, max(1, len(text)), width)  # a name may be empty
+    lines = [(text[at : at + width], under[at : at + width]) for at in starts]
     legend = [f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)]
     return Annotated(tuple((a, b.rstrip()) for a, b in lines), tuple(legend))
 

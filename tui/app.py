@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -27,7 +28,9 @@ from fusetui.tui.opening import Opening, Options
 from fusetui.tui.pane import Pane
 from fusetui.tui.ranging import Ranging
 from fusetui.tui.screens import Page, key_lines
+from fusetui.tui.segments import DOOR
 from fusetui.tui.session import Hits, Session
+from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.timeline_page import TimelinePage
 
@@ -49,13 +52,17 @@ class FusetuiApp(Opening, Commanding, Ranging):
     CSS_PATH = "app.tcss"
     AUTO_FOCUS = None  # else the hidden search box takes the keys until there are lanes
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(c.keys), c.action, c.title, show=False, id=c.id)
+        Binding(",".join(c.keys), c.action, c.title, show=False, priority=c.always, id=c.id)
         for c in commands_of("app")
     ]
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.animation_level = "none"
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line of every widget goes through on its way to the terminal."""
+        return [DOOR, *super().get_line_filters()]
 
     def compose(self) -> ComposeResult:
         yield Pane(name="head")
@@ -271,8 +278,9 @@ def run(
 ) -> int:
     """Open the first `opened` of these traces (0: the person chooses); returns the exit code.
 
-    It is 2 when a trace cannot be read.
+    Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
     """
     app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
-    result = app.run(mouse=mouse)
-    return result if result is not None else 0
+    with ended_by_signals(app):
+        app.run(mouse=mouse)
+    return app.outcome()

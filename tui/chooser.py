@@ -19,6 +19,7 @@ from fusetui.trace.format import printable
 from fusetui.trace.load import open_trace
 from fusetui.tui import palette
 from fusetui.tui.headings import facts, warnings
+from fusetui.tui.kinds import narrow
 from fusetui.tui.rowlist import Cell, RowList
 
 HELP = "  Enter opens   b opens as B beside the present trace   Esc leaves"
@@ -51,7 +52,8 @@ class Chooser(ModalScreen[Choice | None]):
         super().__init__()
         self._paths = paths
         self._texts = ["..." for _ in paths]
-        self._widest = max(len(Path(path).name) for path in paths)
+        self._names = [narrow(Path(path).name) for path in paths]
+        self._widest = max(map(len, self._names))
 
     def compose(self) -> ComposeResult:
         yield RowList(name="choices")
@@ -84,7 +86,7 @@ class Chooser(ModalScreen[Choice | None]):
             self.post_message(self.Known(index, _summary(path)))
 
     def _format(self, index: int, width: int) -> list[Cell]:
-        name = printable(Path(self._paths[index]).name).ljust(self._widest + 2)
+        name = self._names[index].ljust(self._widest + 2)
         return [(name, palette.BOLD), (self._texts[index], palette.PLAIN)]
 
 

@@ -18,6 +18,7 @@ class Command:
     action: str
     where: Where
     help: str
+    always: bool = False  # also while a text is typed, or a page is on top
 
 
 Entry = tuple[str, str, str, str, str]  # id, title, keys, action, help
@@ -94,12 +95,14 @@ APP: tuple[Entry, ...] = (
     ("help", "Keys", "question_mark", "help", "this page"),
     ("suspend", "Suspend", "ctrl+z", "suspend_process", "back to the shell; fg returns"),
     ("quit", "Quit", "q", "close", "close what is open, else quit"),
+    ("interrupt", "Quit at once", "ctrl+c", "interrupt", "from anywhere; exit code 130"),
 )
+ALWAYS = ("interrupt",)
 
 
 def _commands(where: Where, entries: tuple[Entry, ...]) -> tuple[Command, ...]:
     return tuple(
-        Command(f"{where}.{name}", title, tuple(keys.split()), action, where, text)
+        Command(f"{where}.{name}", title, tuple(keys.split()), action, where, text, name in ALWAYS)
         for name, title, keys, action, text in entries
     )
 

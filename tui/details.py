@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from fusetui.trace.annotate import Annotated, annotate
@@ -18,11 +18,12 @@ from fusetui.trace.chain import (
     queue_delay_ns,
 )
 from fusetui.trace.columns import Trace
-from fusetui.trace.format import clip, duration, plural, printable
+from fusetui.trace.format import clip, count, duration, plural, printable
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.work import describe, remarks
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import label_of, narrow
+from fusetui.tui.values import value_text
 
 SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
 LAUNCH_ARGS = (
@@ -32,6 +33,9 @@ LAUNCH_ARGS = (
     "shared memory",
     "est. achieved occupancy %",
 )
+MOST = 64  # args, tensors, slices around it that a few lines look at
+MOST_LINES = 1000  # of args, and of slices around it, on a page of their own
+LONGEST_NAME = 4000  # characters that are shown and marked
 LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
 
 
@@ -48,7 +52,8 @@ def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> 
     legend = max(1, height - 6)
     lines = [title(trace, row, width, glyphs), *_name(trace, row, width, glyphs, legend)]
     lines += [
-        Said(text) for text in (_origin(trace, row, glyphs), *flow(_facts(trace, row), width))
+        Said(text)
+        for text in (_origin(trace, row, glyphs), *flow(_facts(trace, row, glyphs), width))
     ]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
 
@@ -66,14 +71,17 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
         lines += [Said(narrow(text), "name"), Said(under, "marks")]
     lines += [Said("  " + meaning) for meaning in found.legend]
     lines += [Said(""), Said(_origin(trace, row, glyphs))]
-    for over in launch_chain(trace, row):
+    for over in launch_chain(trace, row)[:MOST_LINES]:
         lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
     if missing := _missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
     lines += [Said(""), Said("args", "title")]
-    for key, value in trace.args_of(row).items():
-        lines.append(Said(f"  {narrow(str(key))}: {_value(value)}"))
+    args = _args(trace, row)
+    for key, value in islice(args.items(), MOST_LINES):
+        lines.append(Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}"))
+    if len(args) > MOST_LINES:
+        lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
     return lines
 
 
@@ -104,7 +112,8 @@ def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> li
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
-    return annotate(name, decoded.parts if decoded else (), max(1, width), glyphs.underline)
+    parts = [part for part in (decoded.parts if decoded else ()) if part[1] <= LONGEST_NAME]
+    return annotate(name[:LONGEST_NAME], parts, max(1, width), glyphs.underline)
 
 
 def flow(pieces: Sequence[str], width: int) -> list[str]:
@@ -120,7 +129,8 @@ def flow(pieces: Sequence[str], width: int) -> list[str]:
 
 def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     """Where a GPU event was launched, or what a CPU slice launched."""
-    names = [narrow(trace.name_of(over)) for over in launch_chain(trace, row)]
+    around = launch_chain(trace, row)[:MOST]
+    names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
     chain = f" {glyphs.chain} ".join(names)
     if not is_gpu(trace, row):
         parts = (_launched(trace, row), f"in {chain}" if chain else "")
@@ -149,16 +159,17 @@ def _launched(trace: Trace, row: int) -> str:
     return f"launched {plural(len(rows), 'GPU event')}, {duration(int(trace.dur[rows].sum()))}"
 
 
-def _facts(trace: Trace, row: int) -> list[str]:
+def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     """What a kernel computed and how well, else the shapes; then the args that say most."""
     if missing := _missing(trace):
         return [missing]
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""
-    parts = [work or _shapes(args), *remarks(trace, row)]
-    parts += [f"{key} {_value(args[key])}" for key in LAUNCH_ARGS if key in args]
+    parts = [work or _shapes(args, glyphs), *remarks(trace, row)]
     skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
-    parts += [f"{narrow(str(k))} {_value(v)}" for k, v in args.items() if k not in skip]
+    others = islice((key for key in args if key not in skip), MOST)
+    for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
+        parts.append(f"{value_text(key, '')} {value_text(args[key], glyphs.ellipsis)}")
     return [part for part in parts if part]
 
 
@@ -167,14 +178,10 @@ def _args(trace: Trace, row: int) -> dict[str, Any]:
     return trace.args_of(row)
 
 
-def _shapes(args: dict[str, Any]) -> str:
+def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
     """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""
-    return " x ".join(_value(dim) for dim in dims if dim)
-
-
-def _value(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return narrow(printable(text))
+    tensors = islice((dim for dim in dims if dim), MOST)
+    return " x ".join(value_text(dim, glyphs.ellipsis) for dim in tensors)

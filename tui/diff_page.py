@@ -80,7 +80,9 @@ class DiffPage(Vertical):
         for timeline, side, view in zip(self.timelines, sides, views, strict=True):
             key = _key_side(side)
             timeline.show_side(key, first_view(key, view.begin, view.end))
-        self._diff, self._lines = None, ()
+        self._diff = None
+        self._show([])
+        self._why.say([])
         self._verdict.say([Said("comparing")])
 
     def show_windows(self, views: Sequence[View]) -> None:
@@ -89,10 +91,8 @@ class DiffPage(Vertical):
             timeline.show(replace(timeline.view, begin=view.begin, end=view.end))
 
     def fill(self, diff: Diff) -> None:
-        self._lines = [*by_effect(lines(diff)), *closing(diff)]
         self._diff = diff
-        self._list.cursor = 0
-        self._list.fill(len(self._lines), lambda w: heading(COLUMNS, w), self._format)
+        self._show([*by_effect(lines(diff)), *closing(diff)])
         self._describe()
 
     def open(self, views: Sequence[View]) -> None:
@@ -119,7 +119,13 @@ class DiffPage(Vertical):
         self.call_after_refresh(self._describe)
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
-        self.post_message(ShowPair(pair_of(self._lines[message.index])))
+        if message.index < len(self._lines):  # it may be of lines that are gone by now
+            self.post_message(ShowPair(pair_of(self._lines[message.index])))
+
+    def _show(self, found: Sequence[Line]) -> None:
+        """Other lines, from the first on."""
+        self._lines, self._list.cursor = found, 0
+        self._list.fill(len(found), lambda w: heading(COLUMNS, w), self._format)
 
     def _describe(self) -> None:
         """The verdict, and why, in words; the work of the line is marked in both timelines."""
@@ -127,6 +133,8 @@ class DiffPage(Vertical):
         if self._diff is None or not width:  # not laid out yet; a resize follows
             return
         self._verdict.say(verdict(self._diff, width))
+        if not self._lines:
+            return
         line = self._lines[self._list.cursor]
         why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
         texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]

@@ -7,9 +7,12 @@ from enum import StrEnum
 from functools import lru_cache
 
 from fusetui.trace.categories import Role
+from fusetui.trace.format import is_printable
 from fusetui.trace.kernel_names import decode, short_name
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
+LONGEST = 1000  # characters of a name that a label is made of; no screen is wider
+NAMELESS = "(no name)"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -92,7 +95,11 @@ def kind_of(role: int, name: str) -> Kind:
 
 @lru_cache(maxsize=65536)
 def label_of(role: int, name: str) -> str:
-    """A short printable text for a slice, one character per cell."""
+    """A short printable text for a slice, one character per cell; never empty."""
+    return _label(role, name[:LONGEST]) or NAMELESS
+
+
+def _label(role: int, name: str) -> str:
     if role in (Role.KERNEL, Role.COPY, Role.SET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
@@ -104,12 +111,12 @@ def label_of(role: int, name: str) -> str:
 
 
 def narrow(text: str) -> str:
-    """Control characters and those that are not one cell wide become a dot."""
+    """What is not printable and one cell wide becomes a dot."""
     if text.isascii() and text.isprintable():
         return text
     from rich.cells import cell_len
 
-    return "".join(c if c.isprintable() and cell_len(c) == 1 else "·" for c in text)
+    return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
 
 
 def _kernel_kind(name: str) -> Kind:

@@ -10,6 +10,7 @@ from functools import cached_property
 from fusetui.trace.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.columns import Id, Trace, Track
 from fusetui.trace.raster import Lines
+from fusetui.tui.kinds import narrow
 
 LAYER_LABELS = {
     Layer.ANNOTATIONS: "notes",
@@ -35,11 +36,12 @@ class Fold(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """All tracks of one layer of one thread or stream."""
+    """All tracks of one layer of one thread or stream; its texts are one cell a character."""
 
     trace: Trace
     group: str  # the thread or device it belongs to
-    label: str
+    label: str  # within its group
+    title: str  # of a lane that is alone in its group
     layer: Layer
     tracks: tuple[Track, ...]
 
@@ -99,16 +101,17 @@ def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
 
 def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
     first = tracks[0]
-    group, label = first.label, LAYER_LABELS[first.layer]
+    group = title = narrow(first.label)
+    label = LAYER_LABELS[first.layer]
     if first.layer in GPU_LAYERS:
-        group, _, stream = first.label.partition(" stream ")
+        group, _, stream = title.partition(" stream ")
         label = f"stream {stream}" if stream else label
         if first.layer is not Layer.STREAM:
             label = LAYER_LABELS[first.layer] + (f" {stream}" if stream else "")
     elif first.layer not in CPU_LAYERS:
-        label = first.label
+        label = title
         group = "other"
-    return Lane(trace, group, label, first.layer, tuple(tracks))
+    return Lane(trace, group, label, title, first.layer, tuple(tracks))
 
 
 def _slices(lane: Lane) -> int:

@@ -89,8 +89,9 @@ class KernelsPage(Vertical):
         self._describe()
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
-        entry = self._table.entries[message.index]
-        self.post_message(Show(Hits(entry.name, self._number, entry.rows)))
+        if message.index < len(self._table.entries):  # it may be of a table that is gone by now
+            entry = self._table.entries[message.index]
+            self.post_message(Show(Hits(entry.name, self._number, entry.rows)))
 
     def on_resize(self) -> None:
         self._details.styles.height = details_height(self.size.height)
@@ -181,7 +182,8 @@ class TreePage(Vertical):
         self._refill()
 
     def on_row_list_chosen(self, message: RowList.Chosen) -> None:
-        assert self._tree is not None
+        if self._tree is None or message.index >= len(self._shown):
+            return  # of a tree that is gone by now
         row = int(self._tree.row[self._shown[message.index]])
         if row < 0:
             self.action_fold(1)

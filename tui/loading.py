@@ -65,11 +65,16 @@ class Failed(Message):
 
 
 class Compared(Message):
-    """The diff is there."""
+    """The diff of these sides is there."""
 
-    def __init__(self, result: Diff) -> None:
+    def __init__(self, a: Side, b: Side, result: Diff) -> None:
         super().__init__()
-        self.result = result
+        self.a, self.b, self.result = a, b, result
+
+    def is_of(self, sides: Sequence[Side]) -> bool:
+        """Are these the traces that were compared, in this order."""
+        compared = (self.a.trace, self.b.trace)
+        return len(sides) == 2 and all(s.trace is t for s, t in zip(sides, compared, strict=True))
 
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
@@ -114,7 +119,7 @@ def compare(a: Side, b: Side, post: Post) -> None:
     """Posts Compared."""
     from fusetui.trace.diff import diff
 
-    post(Compared(diff(a.trace, b.trace)))
+    post(Compared(a, b, diff(a.trace, b.trace)))
 
 
 class Cancelled(Exception):  # noqa: N818

@@ -130,7 +130,7 @@ class Opening(Part):
         if message.paths is not self._wanted:
             return
         if not self._session.sides:
-            self.exit(2, message=message.sentence)
+            self.refuse(message.sentence)
             return
         self._at = None
         self._back_to_what_is_open()
@@ -138,6 +138,8 @@ class Opening(Part):
 
     def on_compared(self, message: Compared) -> None:
         """The rows are there: align both sides at the steps that were compared."""
+        if not message.is_of(self._session.sides):
+            return  # the sides were swapped, or others opened, meanwhile
         self._session = self._session.realigned(message.result)
         self.show_sides()
         self.query_one(DiffPage).fill(message.result)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.segment import Segment
 from textual.strip import Strip
 from textual.widget import Widget
 
 from fusetui.tui import palette
 from fusetui.tui.details import Said
+from fusetui.tui.segments import blank, line, segment
 
 LOOKS = {
     "title": palette.HEADING,
@@ -40,6 +40,6 @@ class Pane(Widget):
 
     def render_line(self, y: int) -> Strip:
         if y >= len(self._lines):
-            return Strip.blank(self.size.width)
-        line = self._lines[y]
-        return Strip([Segment(line.text, LOOKS[line.look])]).adjust_cell_length(self.size.width)
+            return blank(self.size.width)
+        said = self._lines[y]
+        return line([segment(said.text, LOOKS[said.look])], self.size.width)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from textual.app import App
-
+from fusetui.tui.ending import Ending
 from fusetui.tui.session import Session
 from fusetui.tui.timeline_page import TimelinePage
 
 
-class Part(App[int]):
+class Part(Ending):
     """A group of commands in a file of its own; FusetuiApp is made of all parts."""
 
     _session: Session

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
@@ -14,6 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fusetui.tui import palette
+from fusetui.tui.segments import blank, line, segment
 
 Cell = tuple[str, Style]
 Format = Callable[[int, int], Sequence[Cell]]
@@ -70,17 +70,14 @@ class RowList(Widget, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y == 0:
-            return Strip([Segment(self._heading(width), palette.HEADING)]).adjust_cell_length(width)
+            return line([segment(self._heading(width), palette.HEADING)], width)
         row = y - 1 + self._top
         if row >= self._count:
-            return Strip.blank(width)
+            return blank(width)
         here = palette.CURSOR if row == self.cursor else palette.PLAIN
         mark = ">" if row == self.cursor else " "
-        segments = [
-            Segment(mark, palette.BOLD),
-            *(Segment(*c) for c in self._format(row, width - 1)),
-        ]
-        strip = Strip(segments).adjust_cell_length(width)
+        cells = [(mark, palette.BOLD), *self._format(row, width - 1)]
+        strip = line([segment(*cell) for cell in cells], width)
         return strip.apply_style(here) if here else strip
 
     def action_cursor(self, step: int) -> None:

@@ -11,45 +11,46 @@ from textual.strip import Strip
 from fusetui.tui import palette
 from fusetui.tui.draw import Span
 from fusetui.tui.glyphs import Glyphs
+from fusetui.tui.segments import line, segment
 from fusetui.tui.view import Place, Side
 
 
 def labelled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
     """A line with a label at its left."""
-    text = Segment(label[: gutter - 1].ljust(gutter), palette.DIM)
-    return Strip([text, *segments]).adjust_cell_length(width)
+    text = segment(label[: gutter - 1].ljust(gutter), palette.DIM)
+    return line([text, *segments], width)
 
 
 def heading(text: str, width: int) -> Strip:
     """A line that names a thread or a device."""
-    return Strip([Segment(text[:width], palette.HEADING)]).adjust_cell_length(width)
+    return line([segment(text[:width], palette.HEADING)], width)
 
 
 def plain(text: str) -> Segment:
-    return Segment(text, palette.DIM)
+    return segment(text, palette.DIM)
 
 
 def minimap_segments(text: str, window: range) -> list[Segment]:
     """The busy levels, those inside the window brighter."""
     return [
-        Segment(text[: window.start], palette.BUSY),
-        Segment(text[window.start : window.stop], palette.WINDOW),
-        Segment(text[window.stop :], palette.BUSY),
+        segment(text[: window.start], palette.BUSY),
+        segment(text[window.start : window.stop], palette.WINDOW),
+        segment(text[window.stop :], palette.BUSY),
     ]
 
 
 def ruler_segments(text: str, chosen: range) -> list[Segment]:
     """The ticks, the range of time that is chosen brighter."""
     return [
-        Segment(text[: chosen.start], palette.DIM),
-        Segment(text[chosen.start : chosen.stop], palette.WINDOW),
-        Segment(text[chosen.stop :], palette.DIM),
+        segment(text[: chosen.start], palette.DIM),
+        segment(text[chosen.start : chosen.stop], palette.WINDOW),
+        segment(text[chosen.stop :], palette.DIM),
     ]
 
 
 def counter_segments(levels: str, largest: str) -> list[Segment]:
     """The levels of a counter, and a value at their right end."""
-    return [Segment(levels, palette.BUSY), Segment(largest, palette.PLAIN)]
+    return [segment(levels, palette.BUSY), segment(largest, palette.PLAIN)]
 
 
 def lane_segments(spans: Sequence[Span]) -> list[Segment]:
@@ -60,7 +61,7 @@ def lane_segments(spans: Sequence[Span]) -> list[Segment]:
         block = span.look == "block"
         second = block and after_block and not second
         after_block = block
-        segments.append(Segment(span.text, _style(span, second)))
+        segments.append(segment(span.text, _style(span, second)))
     return segments
 
 

@@ -30,6 +30,7 @@ from fusetui.tui.frame import (
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.moves import MOVES, go, select
 from fusetui.tui.ranges import Span
+from fusetui.tui.segments import blank
 from fusetui.tui.strips import (
     counter_segments,
     gutter_text,
@@ -241,7 +242,7 @@ class Timeline(Widget, can_focus=True, inherit_bindings=False):
 
     def _lane_strip(self, index: int) -> Strip:
         if index >= len(self._places):
-            return Strip.blank(self.size.width)
+            return blank(self.size.width)
         place = self._places[index]
         if place.curve is not None:
             return self._counter_strip(place.label, place.curve)

@@ -14,7 +14,7 @@ from fusetui.trace.format import count, duration
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit
 from fusetui.tui.glyphs import Glyphs
-from fusetui.tui.kinds import kind_of, label_of
+from fusetui.tui.kinds import kind_of, label_of, narrow
 from fusetui.tui.rowlist import Cell
 
 COLUMNS = (
@@ -134,7 +134,7 @@ def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: i
     mark = (glyphs.unfolded if is_open else glyphs.folded) if has_children else glyphs.leaf
     indent = "  " * int(tree.depth[node]) + mark + " "
     if row < 0:
-        label = tree.trace.tracks[int(tree.track[node])].label
+        label = narrow(tree.trace.tracks[int(tree.track[node])].label)
         return [
             (text, palette.HEADING)
             for text in fit(COLUMNS, ["", "", "", "", mark + " " + label], width)

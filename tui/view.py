@@ -108,7 +108,7 @@ def places(side: Side, view: View) -> list[Place]:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             lane = side.lanes[index]
-            label = f" {lane.label}" if len(indices) > 1 else lane.tracks[0].label
+            label = f" {lane.label}" if len(indices) > 1 else lane.title
             found.extend(_lane_places(side, view, index, label))
     return [*found, *side.counter_places]
 

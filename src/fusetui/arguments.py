@@ -17,9 +17,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusetui import __version__
+from fusetui.commands.streams import write
 
 TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
+EXIT_CODES = {
+    0: "done",
+    1: "the answer is no: a diff or a check that failed its threshold, a wrong guess",
+    2: "wrong use, input that cannot be read, or output that cannot be written",
+    3: "cannot tell: the traces do not settle the question",
+    70: "an error of fusetui itself; a file holds its traceback",
+    130: "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)",
+    141: "the reader of a pipe left",
+}
 
 
 class WrongUse(Exception):  # noqa: N818
@@ -34,6 +44,10 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise WrongUse(f"{self.prog}: {message}; see {self.prog} --help.")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """Help and version; argparse itself does not tell when they cannot be written."""
+        write(message)
 
 
 class _Help(HelpFormatter):
@@ -74,7 +88,8 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
 
 def command_parsers() -> dict[str, Parser]:
     """By the name of the command; the one of the whole line is named ""."""
-    top = Parser(prog="fusetui", description=OURS)
+    codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
+    top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     found = {"": top}

@@ -1,8 +1,7 @@
 """The command line: what runs for which command. How it is answered is in `commands`, imported
 when a command runs, so that `fusetui --help` costs next to nothing.
 
-Exit codes: 0 done; 1 the answer is no (a diff or check that failed its threshold); 2 wrong use or
-unreadable input, with one sentence on stderr.
+The exit codes are in `arguments.EXIT_CODES`.
 """
 
 from __future__ import annotations
@@ -121,7 +120,6 @@ def script() -> None:
     object by object. Torch has to tidy up.
     """
     code = main()
-    sys.stdout.flush()
     if "torch" in sys.modules:
         sys.exit(code)
     os._exit(code)

@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from tests.hostile import WORST, obeyed
 
 from fusetui.capture import progress
 from fusetui.capture.progress import Progress
@@ -28,6 +29,26 @@ def test_a_terminal_sees_the_time_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with Progress(stream).phase("compiling mlp"):
         time.sleep(0.1)
     assert "\rcompiling mlp ... 0 s " in stream.getvalue()
+
+
+def test_a_name_is_shown_and_not_obeyed() -> None:
+    stream = io.StringIO()
+    Progress(stream).say(WORST)
+    with Progress(stream).phase(WORST):
+        pass
+    assert obeyed(stream.getvalue()) == set()
+    assert stream.getvalue().count("\n") == 2
+
+
+class Full(Terminal):
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_what_nobody_can_hear_stops_nothing() -> None:
+    with Progress(Full()).phase("compiling mlp"):
+        ran = True
+    assert ran
 
 
 def test_a_phase_that_fails_ends_its_line() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.hostile import WORST, obeyed
 
 from fusetui.capture.record import FORMAT, Failed, Measured, RunRecord, StepTime
 from fusetui.capture.table import closing_table, format_ns
@@ -50,6 +51,13 @@ def test_rows_compare_with_the_first_variant_that_ran() -> None:
         ["b", "3", "ms", "1.00x", "5", "1.5", "KiB", "0.0012"],
         ["c", "1", "ms", "3.00x", "5", "1.5", "KiB", "0.0012"],
     ]
+
+
+def test_no_name_begins_a_line_of_its_own() -> None:
+    found = replace(record(Failed("a", WORST), measured("b", 1000)), workload=WORST, device=WORST)
+    lines = closing_table(found).split("\n")
+    assert not [line for line in lines if line.startswith("PWN")]
+    assert obeyed("".join(lines)) == set()
 
 
 def test_the_columns_are_aligned() -> None:

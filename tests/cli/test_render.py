@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from tests.hostile import WORST, obeyed
 
 from fusetui.render import progress
 from fusetui.render.table import Column, table
@@ -63,6 +64,25 @@ def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         bar.update(1, 2)
         bar.update(2, 2)  # too soon to draw again
     assert stream.getvalue() == ("\r\x1b[Kreading x.json  [############------------]  50 %\r\x1b[K")
+
+
+def test_a_bar_shows_a_name_and_does_not_obey_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    stream = Terminal()
+    with progress.Bar(f"reading {WORST}", stream) as bar:
+        bar.update(1, 2)
+    assert obeyed(stream.getvalue().replace("\r\x1b[K", "")) == set()
+
+
+class Full(Terminal):
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    with progress.Bar("reading x.json", Full()) as bar:
+        bar.update(1, 2)
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])

@@ -37,5 +37,9 @@ def test_escaped_names_keep_their_marks() -> None:
     assert under == "     1"
 
 
+def test_a_name_may_be_empty() -> None:
+    assert annotate("", [], 80).lines == (("", ""),)
+
+
 def test_no_parts() -> None:
     assert annotate("abc", [], 80).lines == (("abc", ""),)

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import sys
 
-from fusetui.trace.format import clip, duration, percent, plural, printable, quantity
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.hostile import PAYLOADS, is_hidden, obeyed
+
+from fusetui.trace.format import (
+    clip,
+    duration,
+    is_printable,
+    json_lines,
+    percent,
+    plural,
+    printable,
+    printable_lines,
+    quantity,
+)
+
+Json = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +82,38 @@ def test_plural() -> None:
         ("\u202eabc", r"\u202eabc"),
         ("\ud800", r"\ud800"),
         ("日本", "日本"),
+        ("a\x9b31m", r"a\x9b31m"),
+        ("a\x7fb", r"a\x7fb"),
+        ("a\u200bb", r"a\u200bb"),
+        ("a\ufe0fb", r"a\ufe0fb"),
+        ("a\U000e0100b", r"a\U000e0100b"),
+        ("Prüfung ⅔ é", "Prüfung ⅔ é"),
     ],
 )
 def test_printable(text: str, shown: str) -> None:
     assert printable(text) == shown
+    assert is_printable(text) == (text == shown)
+
+
+def test_no_hidden_character_is_printable() -> None:
+    assert not [
+        hex(n) for n in range(sys.maxunicode + 1) if is_hidden(chr(n)) and is_printable(chr(n))
+    ]
+
+
+@pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)
+def test_the_ends_of_lines_stay(text: str) -> None:
+    lines = printable_lines(f"one {text}\ntwo {text}")
+    assert obeyed(lines) == set()
+    assert printable(text.replace("\n", "")) in lines.replace("\n", "")
+
+
+@settings(max_examples=40)
+@given(Json)
+def test_json_stays_the_same_document(document: object) -> None:
+    text = json_lines(json.dumps(document, indent=2, ensure_ascii=False))
+    assert json.loads(text) == document
+    assert obeyed(text) == set()
 
 
 def test_clip() -> None:

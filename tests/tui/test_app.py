@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.tui.conftest import mlp_events
-from tests.tui.driving import LARGE, SMALL, opened, screen, selected
+from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
+from textual.message import Message
 
+from fusetui.trace import CannotRead
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.diff_page import DiffPage
+from fusetui.tui.loading import Compared, compare
 from fusetui.tui.pane import Pane
+from fusetui.tui.rowlist import RowList
 from fusetui.tui.timeline import Timeline
+
+Write = Callable[[str], Path]
 
 Matches = Callable[[str, str], None]
 
@@ -111,6 +119,41 @@ async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) ->
         while app.is_running and app.return_value is None:
             await pilot.pause(0.01)
     assert app.return_value == 2
+    with pytest.raises(CannotRead, match=r"notes\.txt"):
+        app.outcome()
+
+
+@pytest.mark.parametrize("keys", [[], ["colon"], ["question_mark"], ["m"], ["o"], ["ctrl+p"]])
+async def test_control_c_quits_from_anywhere(path: str, keys: list[str]) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press(*keys, "ctrl+c")
+    assert app.outcome() == 130
+
+
+async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
+    app = FusetuiApp(Options((path,)))
+
+    async def ran() -> None:
+        async with app.run_test() as pilot:
+            app.call_later(lambda: 1 // 0)
+            await pilot.pause()
+
+    with pytest.raises(ZeroDivisionError):
+        await ran()
+    with pytest.raises(ZeroDivisionError):
+        app.outcome()
+
+
+async def test_a_kernel_without_a_name(
+    launched: Callable[..., list[dict[str, object]]], write: Write
+) -> None:
+    file = write(json.dumps(launched(1, 0, 10, name="")))
+    async with opened([str(file)]) as (app, pilot):
+        await pilot.press("j", "right_square_bracket")
+        assert "(no name)   10 us" in screen(app)
+        await pilot.press("i", "escape", "3")
+        await pilot.pause()
+        assert "(no name)   10 us" in screen(app)
 
 
 async def test_moving_the_selection_draws_two_lines_only(path: str) -> None:
@@ -172,6 +215,36 @@ async def test_the_size_of_the_terminal_may_change(path: str) -> None:
             await pilot.pause()
         assert len(screen(app).splitlines()) == 24
         assert app.query(Pane)
+
+
+async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: Path) -> None:
+    """Its lines are of the traces as they were; a key may still be on its way to them."""
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(mlp_events(3)))
+    async with opened([path, str(other)]) as (app, pilot):
+        page, rows = app.query_one(DiffPage), app.query_one("#diff-list", RowList)
+        assert rows.cursor == 0
+        page.show_sides(app._session.sides, app._session.views)
+        rows.render_line(1)
+        page.on_row_list_chosen(RowList.Chosen(rows, 0))
+        rows.action_choose()
+        await pilot.press("y")
+        assert "nothing was copied" in screen(app)
+
+
+async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> None:
+    """It was under way when they were swapped: its rows are those of the other side."""
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(mlp_events(40)))
+    async with opened([path, str(other)]) as (app, pilot):
+        a, b = app._session.sides
+        posted: list[Message] = []
+        compare(a, b, posted.append)
+        await pilot.press("x")
+        await settled(app, pilot)
+        before = app._session
+        app.on_compared(cast(Compared, posted[0]))
+        assert app._session is before
 
 
 async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:

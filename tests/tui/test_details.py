@@ -4,6 +4,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tui.conftest import mlp_events
@@ -52,6 +53,30 @@ def test_all_details_hold_every_arg(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
     text = "\n".join(line.text for line in all_details(mlp, row, 80, UNICODE))
     assert "correlation: 1" in text
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900])
+def test_args_that_are_nested_deeply(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]], depth: int
+) -> None:
+    events = launched(1, 0, 10)
+    deep: list[Any] = []
+    for _ in range(depth):
+        deep = [deep]
+    for event in events:
+        event["args"]["deep"] = deep
+    trace = trace_of(events)
+    for row in range(len(trace)):
+        text = "\n".join(line.text for line in all_details(trace, row, 80, UNICODE))
+        assert "…" in text or "nested too deeply to be shown" in text
+        assert len(details(trace, row, 80, 6, UNICODE)) == 6
+
+
+def test_more_args_than_anybody_reads(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    trace = trace_of([event(args={f"a{n}": n for n in range(1234)})])
+    assert all_details(trace, 0, 80, UNICODE)[-1].text == "  and 234 more"
 
 
 def test_args_that_cannot_be_shown_any_more(write: Write) -> None:

@@ -19,6 +19,10 @@ from fusetui.trace.read.text import Text
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+DEEPEST = 64  # levels of args
+TOO_DEEP = "nested too deeply to be shown"
+
+
 class Stretch(msgspec.Struct, frozen=True, eq=False):
     """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk.
 
@@ -51,7 +55,9 @@ class Elements:
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
             found = loads(self._text_of(number, order - int(self._firsts[number])))
-        except (OSError, ValueError, RecursionError, IndexError, TraceError, msgspec.MsgspecError):
+        except RecursionError:
+            return {"args": {"args": TOO_DEEP}}
+        except (OSError, ValueError, IndexError, TraceError, msgspec.MsgspecError):
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
@@ -85,10 +91,12 @@ def list_text(text: Text, stretch: Stretch) -> bytearray:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Decimals as floats, for display and JSON."""
+def _plain(value: Any, levels: int = DEEPEST) -> Any:
+    """Decimals as floats, for display and JSON; what is deeper than so many levels left out."""
+    if not levels:
+        return TOO_DEEP
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: _plain(inner, levels - 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, levels - 1) for inner in value]
     return float(value) if isinstance(value, Decimal) else value

@@ -27,8 +27,8 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
 
 
 def has_terminal() -> bool:
-    """The app reads keys from one and draws on the other."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
+    """The app reads keys from standard input and draws on standard error."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def list_samples(as_json: bool) -> int:

@@ -9,7 +9,6 @@ from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, traces
 from fusetui.render.output import emit, emit_json, width
-from fusetui.render.text import printable_lines
 from fusetui.trace.diff import Diff, diff, to_markdown, to_text
 
 Pair = tuple[str, str]
@@ -46,7 +45,7 @@ def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
         emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
         return
     texts = [to_markdown(one) if markdown else to_text(one, width=width()) for one in found]
-    emit(printable_lines("\n".join(texts)))
+    emit("\n".join(texts))
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:

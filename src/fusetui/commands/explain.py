@@ -31,9 +31,16 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
     """`-` stands for the lines of standard input."""
     for name in names:
         if name == "-":
-            yield from (line.strip() for line in sys.stdin if line.strip())
+            yield from _names_on_stdin()
         else:
             yield name
+
+
+def _names_on_stdin() -> list[str]:
+    try:
+        return [line.strip() for line in sys.stdin if line.strip()]
+    except OSError as error:
+        raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
 
 
 def _record(name: str) -> dict[str, Any]:

@@ -1,31 +1,28 @@
-"""Standard output: data only, text or one JSON document."""
+"""Standard output: data only, text or one JSON document. Nothing in it is obeyed by a terminal."""
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
 import sys
 
 import orjson
 
-from fusetui.commands.errors import PIPE_CLOSED
+from fusetui.commands.streams import write
+from fusetui.trace.format import json_lines, printable_lines
 
 NARROWEST = 40
 UNKNOWN_WIDTH = 100
 
 
 def emit(text: str) -> None:
-    """Write lines; ends quietly when nobody reads them any more."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        _forget_stdout()
-        raise SystemExit(PIPE_CLOSED) from None
+    """Write lines, each made printable. Raises as `streams.write` does."""
+    write(f"{printable_lines(text)}\n")
 
 
 def emit_json(document: object) -> None:
-    """One JSON document, indented."""
-    emit(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    """One JSON document, indented; raises as `emit` does."""
+    write(f"{json_lines(_json(document))}\n")
 
 
 def width() -> int:
@@ -38,6 +35,8 @@ def speaks_unicode() -> bool:
     return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
 
 
-def _forget_stdout() -> None:
-    """What is still buffered goes nowhere, so that the interpreter does not complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _json(document: object) -> str:
+    try:
+        return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is no UTF-8
+        return json.dumps(document, indent=2, ensure_ascii=False)

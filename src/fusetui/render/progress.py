@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import suppress
 from typing import Self, TextIO
 
 from fusetui.render.text import fit
@@ -42,5 +43,6 @@ class Bar:
         self._write(fit(self._title, max(columns - len(figures), 8)) + figures)
 
     def _write(self, line: str) -> None:
-        self._stream.write(f"\r\x1b[K{line}")
-        self._stream.flush()
+        with suppress(OSError):  # it is no failure when nobody sees it
+            self._stream.write(f"\r\x1b[K{line}")
+            self._stream.flush()

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from fusetui.trace.format import plural, printable, significant
-
-
-def printable_lines(text: str) -> str:
-    """Like `printable` for text of several lines, whose ends stay."""
-    return "\n".join(printable(line) for line in text.split("\n"))
+from fusetui.trace.format import plural, significant
 
 
 def cells(text: str) -> int:

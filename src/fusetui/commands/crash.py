@@ -1,0 +1,84 @@
+"""A bug of ours: its traceback goes into a file that only the user can read. Nothing here fails."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from datetime import datetime
+from pathlib import Path
+
+from fusetui import __version__
+from fusetui.trace.format import clip, printable_lines
+
+LONGEST = 200  # characters of the error that the sentence repeats
+
+
+def crash_sentence(error: BaseException) -> str:
+    """What failed, and in which file the traceback is."""
+    return f"fusetui failed, which it should not: {_what(error)}; {_where(error)}."
+
+
+def _what(error: BaseException) -> str:
+    """`ValueError: the first line of its message`."""
+    lines = _text(error).strip().splitlines()
+    name = type(error).__name__
+    return clip(f"{name}: {lines[0].rstrip('.')}" if lines else name, LONGEST)
+
+
+def _where(error: BaseException) -> str:
+    try:
+        path = written(_report(error))
+    except Exception:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "?"
+        return f"the traceback cannot be written anywhere, it ends in {place}"
+    return f"the traceback is in {path}"
+
+
+def written(text: str) -> str:
+    """The path of a new file with this text: among the user's logs, else a temporary one.
+
+    Raises OSError when there is no place at all.
+    """
+    content = printable_lines(text).encode()
+    try:
+        return _written(_among_logs(), content)
+    except (OSError, RuntimeError):  # also where there is no home
+        handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
+        return _filled(handle, name, content)
+
+
+def _among_logs() -> str:
+    from platformdirs import user_log_path
+
+    folder = user_log_path("fusetui", appauthor=False)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
+
+
+def _written(name: str, content: bytes) -> str:
+    return _filled(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content)
+
+
+def _filled(handle: int, name: str, content: bytes) -> str:
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    return name
+
+
+def _report(error: BaseException) -> str:
+    """Versions, the command line, and the traceback without the values of variables."""
+    versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
+    lines = traceback.format_exception(error)
+    return "".join([f"{versions}\n{sys.argv}\n\n", *lines])
+
+
+def _text(error: BaseException) -> str:
+    """Its message; exceptions of others may fail to say it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

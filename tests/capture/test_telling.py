@@ -1,0 +1,47 @@
+"""What a capture prints."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+
+import pytest
+from tests.hostile import WORST, obeyed
+
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.telling import show, tell
+
+
+class Full(StringIO):
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self._error = error
+
+    def write(self, _: str) -> int:
+        raise self._error
+
+
+def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    show(f"one\n{WORST}")
+    tell(WORST)
+    output = capsys.readouterr()
+    assert obeyed(output.out + output.err) == set()
+    assert output.out.startswith("one\n")
+    assert output.err.count("\n") == 1
+
+
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Full(OSError(28, "No space left on device")))
+    with pytest.raises(CaptureError, match="cannot be written: No space left"):
+        show("a result")
+
+
+def test_a_reader_that_left_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Full(BrokenPipeError()))
+    with pytest.raises(BrokenPipeError):
+        show("a result")
+
+
+def test_talk_that_nobody_hears_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Full(OSError(28, "No space left on device")))
+    tell("a word")

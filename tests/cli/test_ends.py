@@ -1,0 +1,163 @@
+"""Ends other than an answer: a bug of ours, a signal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hostile import WORST, obeyed
+
+from fusetui import cli
+from fusetui.arguments import EXIT_CODES
+from fusetui.commands import errors, signals
+
+Run = Callable[..., Any]
+WAITING = """
+import sys
+from fusetui import cli
+
+def wait(_):
+    print("ready", flush=True)
+    return 0 if sys.stdin.readline() else 2
+
+cli.run = wait
+cli.script()
+"""
+LATE = 60  # seconds after which a process hangs
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this user's logs, on Linux."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "fusetui" / "log"
+
+
+@pytest.fixture
+def bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command fails."""
+
+    def fail(_: object) -> int:
+        raise ValueError(f"a bug {WORST}\nand more of it")
+
+    monkeypatch.setattr(cli, "run", fail)
+
+
+@pytest.mark.usefixtures("bug")
+def test_a_bug(fusetui: Run, logs: Path) -> None:
+    found = fusetui("summary", "x")
+    assert (found.code, found.out) == (70, "")
+    assert "ValueError: a bug" in found.sentence
+    assert obeyed(found.err) == set()
+    (report,) = logs.iterdir()
+    assert str(report) in found.sentence
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+    text = report.read_text()
+    assert "Traceback (most recent call last)" in text
+    assert obeyed(text) == set()
+
+
+@pytest.mark.usefixtures("bug")
+def test_a_bug_where_there_is_no_place_for_logs(
+    fusetui: Run, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is a temporary file, and where there is no place for that either, only a sentence."""
+    (tmp_path / "state").write_text("not a folder")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = fusetui("summary", "x")
+    (report,) = tmp_path.glob("fusetui-crash-*.txt")
+    assert (found.code, str(report) in found.sentence) == (70, True)
+    assert stat.S_IMODE(report.stat().st_mode) == 0o600
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    found = fusetui("summary", "x")
+    assert found.code == 70
+    assert "it ends in test_ends.py, line" in found.sentence
+
+
+def test_an_installation_that_is_not_whole() -> None:
+    script = "import sys; sys.modules['numpy'] = None\nfrom fusetui.cli import script; script()"
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", script, "summary", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LATE,
+    )
+    assert found.returncode == 70
+    assert found.stderr.startswith("fusetui is not installed whole: ")
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
+def test_a_signal(name: str) -> None:
+    number = signal.Signals[name]
+    with waiting() as run:
+        run.send_signal(number)
+        _, err = run.communicate(timeout=LATE)
+    assert (run.returncode, err) == (128 + number, b"")
+
+
+def test_a_signal_that_was_ignored() -> None:
+    """As nohup does."""
+    with waiting("trap '' HUP; exec \"$@\"") as run:
+        run.send_signal(signal.SIGHUP)
+        run.communicate(b"go on\n", timeout=LATE)
+    assert run.returncode == 0
+
+
+def test_what_was_begun_is_tidied_up() -> None:
+    """A signal ends a block as an exception does, and another one does not disturb that."""
+    ends: list[str] = []
+
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            ends.append("tidy")
+
+    with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
+        command()
+    assert ends == ["tidy"]
+    assert signals.code_of(raised.value) == 128 + signal.SIGTERM
+
+
+def test_a_process_that_was_forked_dies_of_it() -> None:
+    with signals.ending():
+        child = os.fork()
+        if not child:
+            with suppress(BaseException):
+                os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+
+
+def test_every_exit_code_is_documented(fusetui: Run) -> None:
+    ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
+    assert {*ours, errors.INTERRUPTED, errors.PIPE_CLOSED} <= set(EXIT_CODES)
+    assert "141 the reader of a pipe left" in " ".join(fusetui("--help").out.split())
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
+
+
+def waiting(shell: str = 'exec "$@"') -> subprocess.Popen[bytes]:
+    """A command that waits for a line on standard input."""
+    run = subprocess.Popen(
+        ["sh", "-c", shell, "sh", sys.executable, "-P", "-c", WAITING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"ready\n"
+    return run

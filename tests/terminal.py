@@ -1,0 +1,128 @@
+"""A program in a terminal of its own: keys go in, and every byte that it writes is kept."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, Self
+
+PYTHON = (sys.executable, "-P")
+START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
+CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+PATIENCE = 20.0  # seconds that a program gets for what is waited for; a hang ends there
+
+
+class Terminal:
+    """Use as a context manager: what still runs at its end is killed."""
+
+    def __init__(
+        self,
+        arguments: Sequence[object],
+        *,
+        columns: int = 80,
+        lines: int = 24,
+        environment: Mapping[str, str] | None = None,
+        controlling: bool = True,
+        change: str = "",
+        errors: IO[str] | None = None,
+    ) -> None:
+        """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell.
+
+        `change` is Python that runs first, for instance to plant a bug; `errors` is another place
+        for standard error.
+        """
+        self.master, self.slave = pty.openpty()
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, size)
+        self.before = self.attributes
+        self.output = b""
+        self._seen = 0
+        plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        self.process = subprocess.Popen(
+            [*PYTHON, "-c", f"{change}\n{START}", *map(str, arguments)],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=errors or self.slave,
+            env={**plain, "TERM": "xterm-256color", **(environment or {})},
+            start_new_session=True,
+            preexec_fn=_take if controlling else None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for end in (self.master, self.slave):
+            if end >= 0:
+                os.close(end)
+
+    @property
+    def attributes(self) -> list[Any]:
+        """How the terminal is set: raw or not, with echo or not."""
+        return termios.tcgetattr(self.slave)
+
+    @property
+    def text(self) -> str:
+        """All that was written, without what only moves the cursor or colours."""
+        return plain(self.output)
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Until a text was written behind what was seen before, and no more follows."""
+        until = time.monotonic() + PATIENCE
+        while text not in (found := plain(self.output[self._seen :])):
+            assert time.monotonic() < until, f"{text!r} is not in {found[-800:]!r}"
+            assert self._read() or self.process.poll() is None, found[-800:]
+        self.rest()
+
+    def rest(self) -> None:
+        """Until nothing more is written."""
+        while self._read():
+            pass
+        self._seen = len(self.output)
+
+    def wait(self) -> int:
+        """The exit code, once it has ended."""
+        until = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < until, "it does not end"
+            self._read()
+        while self._read():
+            pass
+        return self.process.returncode
+
+    def hang_up(self) -> None:
+        """Close the terminal under the program."""
+        os.close(self.master)
+        self.master = -1
+
+    def _read(self) -> bool:
+        """Take what is there, waiting a little; was there something."""
+        if self.master < 0 or not select.select([self.master], [], [], 0.05)[0]:
+            return False
+        self.output += os.read(self.master, 1 << 16)
+        return True
+
+
+def plain(output: bytes) -> str:
+    """Without the control sequences."""
+    return CONTROL.sub("", output.decode("utf-8", "surrogateescape"))
+
+
+def _take() -> None:
+    """The terminal on standard input becomes that of the new session."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

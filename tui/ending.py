@@ -1,0 +1,87 @@
+"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is given back,
+and nothing that Textual would print about a bug gets onto it."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+
+from rich.console import Console, RenderableType
+from textual.app import App
+from textual.worker import WorkerFailed
+
+from fusetui.trace.errors import CannotRead
+
+ENDED = 128  # and the number of a signal: the exit code of what it ended
+LOOK = 1.0  # seconds between two looks whether the terminal is still there
+
+
+class TerminalFailedError(Exception):
+    """Keys cannot be read any more; the message says why."""
+
+
+class Ending(App[int]):
+    """Keeps what ended it for `outcome`."""
+
+    _refused = ""
+
+    def outcome(self) -> int:
+        """The exit code, once the app has run.
+
+        Raises CannotRead when a trace was refused, and the exception of a bug.
+        """
+        error = self._exception
+        if error is not None:
+            raise error.error if isinstance(error, WorkerFailed) else error
+        if self._refused:
+            raise CannotRead(self._refused)
+        return self.return_value if self.return_value is not None else 0
+
+    def refuse(self, sentence: str) -> None:
+        """End because there is nothing to show."""
+        self._refused = sentence
+        self.exit(2)
+
+    def end(self, number: int) -> None:
+        """End because of a signal; may be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.exit, ENDED + number)
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C, which is a key here."""
+        self._end_as_by(signal.SIGINT)
+
+    def on_load(self) -> None:
+        self.set_interval(LOOK, self._look)
+
+    def _look(self) -> None:
+        """A terminal that is gone may not tell, and its end would be read for ever."""
+        if self._is_alone:
+            self._end_as_by(signal.SIGHUP)
+
+    @property
+    def _is_alone(self) -> bool:
+        return not self.is_headless and not os.isatty(0)
+
+    def _end_as_by(self, number: signal.Signals) -> None:
+        """The signal comes first: then no thread that still works holds up the end."""
+        if not self.is_headless:
+            signal.raise_signal(number)
+        self.exit(ENDED + number)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual would print it, with the values of all variables."""
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """The driver of the terminal tells in this way that it failed."""
+        if self._is_alone:
+            self._end_as_by(signal.SIGHUP)
+            return
+        text = io.StringIO()
+        Console(file=text, width=100, color_system=None).print(*renderables)
+        self._handle_exception(TerminalFailedError(text.getvalue()))

@@ -1,0 +1,86 @@
+"""Signals end the app as a key would, and the process, if the app cannot."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from fusetui.tui.ending import ENDED, Ending
+
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # as far as the system has them
+GRACE = 3.0  # seconds that the app and its threads get to end by themselves
+
+RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
+RESTORE += b"\x1b[?1049l\x1b[?25h\x1b[?1004l"
+"""What Textual writes when it gives the terminal back (drivers/linux_driver.py)."""
+
+
+@contextmanager
+def ended_by_signals(app: Ending) -> Iterator[None]:
+    """Within the block. A signal that was ignored before (nohup) stays ignored.
+
+    A thread waits for them: it comes to its turn whatever the app is doing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    named = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    watcher = threading.Thread(target=_watch, args=(heard, numbers, app), daemon=True)
+    watcher.start()
+    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    wakeup = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(told)
+        watcher.join()
+        os.close(heard)
+
+
+def _watch(heard: int, numbers: Collection[int], app: Ending) -> None:
+    """Until the pipe, from which the numbers of signals come, is closed."""
+    while number := os.read(heard, 1):
+        if number[0] in numbers:
+            break
+    else:
+        return
+    with suppress(RuntimeError):  # its loop may end by itself right now
+        app.end(number[0])
+    until = time.monotonic() + GRACE
+    while (left := until - time.monotonic()) > 0:
+        if select.select([heard], [], [], left)[0] and not os.read(heard, 1):
+            return
+    leave(app, ENDED + number[0])
+
+
+def leave(app: Ending, code: int) -> None:
+    """End the process at once; first give the terminal back, if the app did not get to that."""
+    driver = app._driver
+    writer = getattr(driver, "_writer_thread", None)  # it ends once all is written
+    if writer is not None and writer.is_alive():
+        restore(0, sys.__stderr__.fileno(), getattr(driver, "attrs_before", None))  # type: ignore[union-attr]
+    os._exit(code)
+
+
+def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
+    """The terminal as it was; waits for nothing, since it may be gone."""
+    import termios
+
+    with suppress(OSError, termios.error):
+        if attributes is not None:
+            termios.tcsetattr(keys, termios.TCSANOW, attributes)
+        if select.select([], [screen], [], 0)[1]:
+            os.write(screen, RESTORE)
