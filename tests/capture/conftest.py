@@ -50,4 +50,25 @@ def nothing():
 
 def graph_breaks():
     return torch.compile(lambda x: x + 1, backend="eager"), (torch.ones(2),)
+
+def moves(batch=1):
+    import os, tempfile
+    os.chdir(tempfile.mkdtemp())
+    os.rmdir(os.getcwd())
+    return {"fine": lambda: torch.ones(batch) + 1, "broken": lambda: torch.ones(batch) + None}
+
+def forks():
+    import os, sys
+    calls = iter(range(10**9))
+    if os.fork() == 0:
+        sys.exit()
+    if os.fork():
+        os.wait()
+        os.wait()
+
+    def function():
+        if next(calls) == 0 and os.fork():
+            os.wait()
+        return torch.ones(2) + 1
+    return function
 '''
