@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP: the process tidies up, then ends as it would have without us."""
+"""What ends the process from outside: it tidies up first, then ends as it would have without us."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-_NUMBERS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
+_NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 GRACE = 2.0
 """Seconds after which a thread ends the process whose main thread does not listen."""
 
@@ -20,10 +21,11 @@ _forking = threading.local()
 
 @contextmanager
 def tidied(tidy: Callable[[], None]) -> Iterator[None]:
-    """Calls `tidy` when one of the signals ends the process inside the block.
+    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
 
-    A signal for which somebody has another plan is left alone, and so are all outside the main
-    thread, where Python has no handlers.
+    A handler that is there already is called instead: what it raises, the block may tidy up after.
+    Ignored signals stay ignored. Outside the main thread, where Python has no handlers, nothing is
+    done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -39,12 +41,15 @@ def tidied(tidy: Callable[[], None]) -> Iterator[None]:
 class _Ending:
     """The handlers of one block, and a thread.
 
-    The thread ends the process also while the main thread waits for a GPU and runs no Python: the
-    system writes the number of each signal into a pipe, from which it reads.
+    The thread ends the process when the main thread waits for a GPU and runs no Python, so that no
+    handler is called: the system also writes the number of each signal into a pipe, from which it
+    reads.
     """
 
     def __init__(self, tidy: Callable[[], None]) -> None:
         self._tidy = tidy
+        self._before: dict[int, Any] = {}
+        self._heard: set[int] = set()
         self._told, self._tell = os.pipe()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -52,11 +57,13 @@ class _Ending:
         _know_forks()
         _active.add(self)
         os.set_blocking(self._tell, False)
-        before = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        if before != -1:  # an event loop listens already
-            signal.set_wakeup_fd(before)
+        listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        if listening != -1:  # an event loop does already
+            signal.set_wakeup_fd(listening)
         for number in _NUMBERS:
-            if signal.getsignal(number) is signal.SIG_DFL:
+            before = signal.getsignal(number)
+            if before is signal.SIG_DFL or callable(before):
+                self._before[number] = before
                 signal.signal(number, self._handle)
         self._thread.start()
 
@@ -69,27 +76,34 @@ class _Ending:
     def forget(self) -> None:
         """Everything is as before, unless somebody else has changed it since."""
         _active.discard(self)
-        for number in _NUMBERS:
+        for number, before in self._before.items():
             if self._handles(number):
-                signal.signal(number, signal.SIG_DFL)
-        now = signal.set_wakeup_fd(-1)
-        if now != self._tell:
-            signal.set_wakeup_fd(now)
+                signal.signal(number, before)
+        listening = signal.set_wakeup_fd(-1)
+        if listening != self._tell:
+            signal.set_wakeup_fd(listening)
 
     def _handles(self, number: int) -> bool:
         return signal.getsignal(number) == self._handle
 
     def _handle(self, number: int, frame: Any) -> None:
+        self._heard.add(number)
+        before = self._before[number]
+        if before is not signal.SIG_DFL:
+            before(number, frame)
+            return
         self._tidy()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     def _watch(self) -> None:
-        while number := os.read(self._told, 1):
-            if number[0] in _NUMBERS and self._handles(number[0]):
+        while told := os.read(self._told, 1):
+            number = told[0]
+            if self._handles(number):
                 time.sleep(GRACE)
-                self._tidy()
-                os._exit(128 + number[0])
+                if number not in self._heard:
+                    self._tidy()
+                    os._exit(128 + number)
 
 
 _active: set[_Ending] = set()

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP leave nothing behind, and end the process all the same."""
+"""SIGTERM, SIGHUP and SIGQUIT leave nothing behind, and end the process all the same."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import pytest
 from fusetui.capture.folder import new_folder
 
 WAITS = """
-import ctypes, os, signal, sys, threading, time
+import ctypes, os, resource, signal, sys, threading, time
 from pathlib import Path
 from fusetui.capture import ending
 from fusetui.capture.folder import new_folder
 
 ending.GRACE = 0.1
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 BEFORE
 with new_folder(Path(sys.argv[1])):
     FIRST
@@ -54,7 +55,7 @@ def run(out: Path, number: int, wait: str = "time.sleep(60)", **script: str) -> 
         return process.wait(timeout=30)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_leaves_nothing_and_ends_the_process(tmp_path: Path, number: int) -> None:
     assert run(tmp_path / "runs" / "a", number) == -number
     assert list(tmp_path.iterdir()) == []
@@ -64,6 +65,26 @@ def test_a_capture_that_waits_for_the_gpu_ends_as_well(tmp_path: Path) -> None:
     """The main thread is in a library and runs no Python, so no handler either."""
     done = subprocess.run(command(tmp_path / "a", STUCK), capture_output=True, timeout=30)
     assert done.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_that_was_there_is_called(tmp_path: Path) -> None:
+    """As that of the command line, which ends a program as Ctrl+C does."""
+    handler = "signal.signal(signal.SIGTERM, signal.default_int_handler)"
+    assert run(tmp_path / "a", signal.SIGTERM, before=handler) == -signal.SIGINT
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_that_goes_on_is_not_cut_short(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: None)"
+    assert run(tmp_path / "a", signal.SIGTERM, "time.sleep(0.5)", before=handler) == 0
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_handler_that_cannot_be_called_is_not_waited_for(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGTERM, signal.default_int_handler)"
+    words = command(tmp_path / "a", STUCK, before=handler)
+    assert subprocess.run(words, capture_output=True, timeout=30).returncode == 143
     assert list(tmp_path.iterdir()) == []
 
 
