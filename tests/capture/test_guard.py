@@ -38,11 +38,14 @@ FORKS = """
 import os, sys
 from fusetui.capture.guard import parent_only
 
-with parent_only():
-    child = os.fork()
-    if child == 0:
-        print("the child's")
-        CHILD
+try:
+    with parent_only():
+        child = os.fork()
+        if child == 0:
+            print("the child's")
+            CHILD
+except BaseException:
+    print("it came back")
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

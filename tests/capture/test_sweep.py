@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,15 +169,17 @@ def test_two_sweeps_in_one_second_get_folders_of_their_own(
         ("n=1/run.json", None, r"cannot read .*n=1/run.json: No such file"),
     ],
 )
-def test_a_sweep_that_was_damaged_is_told(
+def test_a_sweep_that_was_damaged_is_told_before_it_goes_on(
     tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
-    folder = run(tmp_path / "a", "n=1")
+    folder = run(tmp_path / "a", "n=1,2")
+    shutil.rmtree(folder / "n=2")
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
     with pytest.raises(CaptureError, match=message):
-        run(folder, "n=1")
+        run(folder, "n=1,2")
+    assert not (folder / "n=2").exists()
 
 
 def test_a_sweep_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
