@@ -59,16 +59,16 @@ def moves(batch=1):
 
 def forks():
     import os, sys
-    calls = iter(range(10**9))
-    if os.fork() == 0:
+    if (leaves := os.fork()) == 0:
         sys.exit()
-    if os.fork():
-        os.wait()
-        os.wait()
+    if comes_back := os.fork():
+        codes = [os.waitstatus_to_exitcode(os.waitpid(n, 0)[1]) for n in (leaves, comes_back)]
+        forks.__doc__ = str(codes)
+    calls = iter(range(10**9))
 
     def function():
         if next(calls) == 0 and os.fork():
-            os.wait()
+            assert os.wait()[1] == 0
         return torch.ones(2) + 1
     return function
 '''

@@ -8,12 +8,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.capture import sweep
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.saved import LARGEST, SavedVariant, read_json, read_run, trace_files
+from fusetui.capture.saved import (
+    LARGEST,
+    SavedRun,
+    SavedVariant,
+    read_json,
+    read_run,
+    trace_files,
+)
+from fusetui.capture.sweep_table import sweep_csv
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -155,6 +165,23 @@ def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> Non
     for read in (read_run, trace_files):
         with suppress(CaptureError):
             read(anywhere)
+
+
+@given(st.data())
+def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataObject) -> None:
+    """As when a sweep goes on beside a run that somebody changed."""
+    place, key = data.draw(st.sampled_from(places(RUN)))
+    before = place[key]
+    place[key] = data.draw(JSON)
+    try:
+        run = msgspec.convert(RUN, SavedRun)
+    except msgspec.ValidationError:
+        return
+    finally:
+        place[key] = before
+    sweep._show(anywhere, {"n=1": run}, [{"n": 1}])
+    sweep._show_guesses({"n=1": run}, [{"n": 1}])
+    assert sweep_csv(list(sweep._rows({"n=1": run}, [{"n": 1}])))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
