@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import orjson
@@ -59,7 +59,7 @@ class SavedRun(msgspec.Struct, frozen=True):
     dtype: str
     device: str
     device_kind: str
-    variants: tuple[SavedVariant, ...]
+    variants: Annotated[tuple[SavedVariant, ...], msgspec.Meta(min_length=1)]
     backward: bool = False
     mode: str | None = None
 

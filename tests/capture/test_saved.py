@@ -147,6 +147,11 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert fused == SavedVariant("fused", failed="no GPU.")
 
 
+def test_a_run_without_variants_is_none_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"is not the record of a fusetui run: .*variants"):
+        read_run(saved(tmp_path, {**RUN, "variants": []}))
+
+
 @pytest.fixture(scope="module")
 def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("run")
