@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.capture import sweep
@@ -157,6 +157,7 @@ def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("run")
 
 
+@settings(deadline=None)  # files are written
 @given(st.data())
 def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> None:
     """One value of a record, whichever, is replaced by anything."""
@@ -172,6 +173,7 @@ def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> Non
             read(anywhere)
 
 
+@settings(deadline=None)  # the first example imports much
 @given(st.data())
 def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataObject) -> None:
     """As when a sweep goes on beside a run that somebody changed."""
