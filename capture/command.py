@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,14 @@ from fusetui.trace.format import printable
 from .device import Device, find_device, load_torch, quiet_torch
 from .errors import CaptureError
 from .expect import guess_lines
-from .folder import default_folder, file_name, new_folder, write_record
+from .folder import (
+    default_folder,
+    file_name,
+    new_folder,
+    new_numbered_folder,
+    write_record,
+)
+from .guard import same_folder
 from .options import Options, Recording, validate
 from .progress import Progress
 from .record import Failed, RunRecord
@@ -29,10 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The folder that was written, and whether every guess was right."""
+    """The folder that was written, whether every guess was right, and what failed.
+
+    `failed` names variants, and in a sweep the point before each.
+    """
 
     folder: Path
     right: bool
+    failed: tuple[str, ...] = ()
 
 
 def capture(
@@ -79,16 +91,16 @@ def capture(
 def run_capture(
     workload: str, options: Options, *, out: Path | None = None, sweep: Sequence[str] = ()
 ) -> Outcome:
-    """What `capture` does, and whether every guess of `options.expect` was right."""
+    """What `capture` does, and how it went."""
     if sweep:
         from .sweep import run_sweep
 
-        return Outcome(*run_sweep(workload, options, sweep, out))
+        return run_sweep(workload, options, sweep, out)
     record, folder = measure(workload, options, out=out, progress=Progress())
     opened = printable(shlex.quote(str(folder)))
     open_it = f"\nOpen it with: fusetui open {opened}"
     show("\n".join([closing_table(record), *guesses(record), open_it]))
-    return Outcome(folder, record.guessed_right)
+    return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))
 
 
 def guesses(record: RunRecord) -> list[str]:
@@ -100,16 +112,28 @@ def guesses(record: RunRecord) -> list[str]:
 def measure(
     workload: str, options: Options, *, out: Path | None = None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """One run without the closing table: the record and the run folder."""
+    """One run without the closing table: the record and the run folder.
+
+    Its name is taken before anything is measured: `out`, or one that nobody has.
+    """
     validate(options)
-    with quiet_torch():
+    with quiet_torch(), same_folder():
         device = find_device(options.device)
-        folder = out or default_folder(file_name(workload), device.kind, datetime.now())
-        with new_folder(folder) as part:
-            with progress.phase(f"preparing {workload} on {device.kind}"):
-                job = make_job(workload, options, device)
-            record = _run(job, workload, options, device, part, progress)
+        with _folder_for(workload, device, out) as (part, folder):
+            record = _run(workload, options, device, part, progress)
     return record, folder
+
+
+@contextmanager
+def _folder_for(workload: str, device: Device, out: Path | None) -> Iterator[tuple[Path, Path]]:
+    """The folder to fill, and what it will be called."""
+    if out is None:
+        first = default_folder(file_name(workload), device.kind, datetime.now())
+        with new_numbered_folder(first) as found:
+            yield found
+    else:
+        with new_folder(out) as part:
+            yield part, out
 
 
 def make_job(workload: str, options: Options, device: Device) -> Job:
@@ -133,16 +157,20 @@ def make_job(workload: str, options: Options, device: Device) -> Job:
 
 
 def _run(
-    job: Job, workload: str, options: Options, device: Device, folder: Path, progress: Progress
+    workload: str, options: Options, device: Device, folder: Path, progress: Progress
 ) -> RunRecord:
     """Fills the run folder. Raises CaptureError if no variant was measured."""
+    load_torch()
     from .run import Runner
     from .user import folder_of
 
+    code = folder_of(workload)
+    with progress.phase(f"preparing {workload} on {device.kind}"):
+        job = make_job(workload, options, device)
     if job.shapes_shrunk:
         shapes = describe_shapes(job.shapes)
         progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
-    record = Runner(job, options, device, progress).run(folder, folder_of(workload))
+    record = Runner(job, options, device, progress).run(folder, code)
     if not record.measured:
         raise CaptureError(f"nothing was captured: {_reasons(record)}")
     write_record(folder, record)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
+from .claim import Claim, claim_free, release_all
+from .ending import tidied
 from .errors import CaptureError
 from .record import RunRecord
-
-RECORD_NAME = "run.json"
+from .saved import RECORD_NAME
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
-    """`runs/mlp-cpu-20260131-174500`, with a number behind it if that name is taken."""
-    first = Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
-    path, number = first, 2
-    while path.exists():
-        path, number = first.with_name(f"{first.name}-{number}"), number + 1
-    return path
+    """`runs/mlp-cpu-20260131-174500`; somebody else may have it."""
+    return Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
 
 
 def file_name(workload: str) -> str:
@@ -38,51 +32,36 @@ def file_name(workload: str) -> str:
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `out` when the block ends well and vanishes when it does not.
 
+    It also vanishes when a signal ends the process; see `claim` for what ends it without a word.
     Raises CaptureError if `out` exists already or cannot be made.
     """
-    if out.exists():
-        raise CaptureError(f"{out} exists already: give another --out, or move it away.")
-    made = [parent for parent in out.parents if not parent.exists()]
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-    except OSError as error:
-        raise CaptureError(f"cannot write to {out.parent}: {error.strerror}.") from error
-    try:
-        yield part
-        part.rename(out)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        with suppress(OSError):
-            for parent in made:
-                parent.rmdir()
-        raise
+    with _filled(lambda: Claim(out)) as claim:
+        yield claim.part
+
+
+@contextmanager
+def new_numbered_folder(first: Path) -> Iterator[tuple[Path, Path]]:
+    """The same with a number behind a name that others have: what to fill, and what it becomes."""
+    with _filled(lambda: claim_free(first)) as claim:
+        yield claim.part, claim.out
+
+
+@contextmanager
+def _filled(take: Callable[[], Claim]) -> Iterator[Claim]:
+    with tidied(release_all):
+        claim = take()
+        try:
+            yield claim
+            claim.keep()
+        except BaseException:
+            claim.release()
+            raise
 
 
 def write_record(folder: Path, record: RunRecord) -> None:
-    """Writes run.json into the folder."""
+    """Writes run.json into the folder. Raises CaptureError."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    (folder / RECORD_NAME).write_bytes(orjson.dumps(record, option=options))
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """The run.json of a folder. Raises CaptureError if there is none that can be read."""
-    path = folder / RECORD_NAME
     try:
-        record = orjson.loads(path.read_bytes())
+        (folder / RECORD_NAME).write_bytes(orjson.dumps(record, option=options))
     except OSError as error:
-        raise CaptureError(f"cannot read {path}: {error.strerror}.") from error
-    except orjson.JSONDecodeError as error:
-        raise CaptureError(f"{path} is no JSON: {error}.") from error
-    if not isinstance(record, dict) or not isinstance(record.get("variants"), list):
-        raise CaptureError(f"{path} is not the record of a fusetui run: it lists no variants.")
-    return record
-
-
-def trace_files(folder: Path) -> list[tuple[str, Path]]:
-    """(variant, trace file) of every variant of a run that has a trace, in the run's order.
-
-    Raises CaptureError if the folder has no readable run.json.
-    """
-    variants = [v for v in read_record(folder)["variants"] if isinstance(v, dict)]
-    return [(v.get("name", ""), folder / str(f)) for v in variants for f in v.get("files") or ()]
+        raise CaptureError(f"cannot write {RECORD_NAME}: {error.strerror}.") from error

@@ -54,10 +54,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that did not run or gave a wrong result: why, in one sentence."""
+    """A variant that did not run or gave a wrong result: why, in one sentence.
+
+    `skipped`: it cannot run on this machine, and nobody asked for it by name.
+    """
 
     name: str
     failed: str
+    skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,11 @@ class RunRecord:
     def measured(self) -> tuple[Measured, ...]:
         """The variants that ran, in the order they were asked for."""
         return tuple(v for v in self.variants if isinstance(v, Measured))
+
+    @property
+    def failed(self) -> tuple[Failed, ...]:
+        """The variants that failed, without those that were skipped."""
+        return tuple(v for v in self.variants if isinstance(v, Failed) and not v.skipped)
 
     @property
     def guessed_right(self) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from .guard import leave_if_forked
 from .options import Recording
 from .scrub import scrub, set_trace_name
 from .step import Step
@@ -23,13 +25,18 @@ def record(step: Step, recording: Recording, device_kind: str, path: Path) -> st
     Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
     that the kernels of a step run within it.
     """
-    plain = path.with_suffix("")
+    plain, parent = path.with_suffix(""), os.getpid()
+
+    def export(profiler: Any) -> None:
+        leave_if_forked(parent)
+        profiler.export_chrome_trace(str(plain))
+
     plan = schedule(wait=WAIT, warmup=WARM_UP, active=recording.steps, repeat=1)
     synchronize = synchronizer(device_kind)
     with profile(
         **settings(recording, device_kind),
         schedule=plan,
-        on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(plain)),
+        on_trace_ready=export,
     ) as profiler:
         for _ in range(WAIT + WARM_UP + recording.steps):
             _run_labelled(step)

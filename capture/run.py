@@ -14,6 +14,7 @@ import torch
 from . import check, compiler, expect, failure, recorder, step, timing
 from .count import kernels_of
 from .device import Device, versions
+from .guard import parent_only
 from .job import Job, Trial
 from .options import Options
 from .progress import Progress
@@ -61,7 +62,7 @@ class Runner:
 
     def _attempt(self, trial: Trial, folder: Path) -> Measured | Failed:
         if trial.unable:
-            return Failed(trial.name, trial.unable)
+            return Failed(trial.name, trial.unable, trial.name not in self._options.variants)
         try:
             return self._measure(trial, folder / f"{trial.name}.json.gz")
         except (Exception, SystemExit) as error:
@@ -75,16 +76,16 @@ class Runner:
     def _measure(self, trial: Trial, path: Path) -> Measured:
         kind, name = self._device.kind, trial.name
         compiler.forget_compiled()
-        with self._progress.phase(f"{'compiling' if trial.compiles else 'checking'} {name}"):
+        with self._progress.phase(_first_phase(trial)), parent_only():
             call = trial.build()
             parts = self._step(call, trial)
             result, first_ns = _first_call(parts, kind)
             errors = self._check(step.answer(result, trial.copies[0], call))
             graphs = compiler.graph_count()
         del result
-        with self._progress.phase(f"timing {name}"):
+        with self._progress.phase(f"timing {name}"), parent_only():
             timed, peak_bytes = self._timed(parts)
-        with self._progress.phase(f"profiling {name}"):
+        with self._progress.phase(f"profiling {name}"), parent_only():
             trace = recorder.record(parts, self._options.recording, kind, path)
             kernels = kernels_of(trace, kind)
         if not kernels.names:
@@ -155,6 +156,10 @@ class Runner:
             mode=options.mode,
             provenance=provenance(device.kind, where, options.recording.scrub),
         )
+
+
+def _first_phase(trial: Trial) -> str:
+    return f"{'compiling' if trial.compiles else 'checking'} {trial.name}"
 
 
 def _first_call(parts: Step, kind: str) -> tuple[Any, int]:

@@ -6,6 +6,7 @@ give the time per step. Importing this needs no torch; entering the block does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -91,12 +92,15 @@ def profile(
         raise CaptureError(f"skip must be at least 0, not {skip}.")
     with quiet_torch():
         found = find_device(device)
+    parent, where = os.getpid(), Path.cwd()
     with new_folder(Path(out)) as folder:
         plain = folder / f"{name}.json"
         with _profiler(recording, found.kind, skip, plain) as (profiler, synchronize):
             session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + steps)
             yield session
-        record = _record(session, options, found, plain, name)
+        if os.getpid() != parent:  # a child that the loop forked: the run is not its own
+            return
+        record = _record(session, options, found, plain, name, where)
         write_record(folder, record)
     _tell(session, record, Path(out), steps)
 
@@ -110,25 +114,35 @@ def _profiler(
 
     from . import recorder, timing
 
+    parent = os.getpid()
+
+    def export(done: Any) -> None:
+        if os.getpid() == parent:
+            done.export_chrome_trace(str(plain))
+
     plan = torch.profiler.schedule(wait=skip, warmup=1, active=recording.steps, repeat=1)
     with quiet_torch():
         profiler = torch.profiler.profile(
             **recorder.settings(recording, kind),
             schedule=plan,
-            on_trace_ready=lambda done: done.export_chrome_trace(str(plain)),
+            on_trace_ready=export,
         )
         profiler.start()
     try:
         yield profiler, timing.synchronizer(kind)
     finally:
-        with quiet_torch():
-            profiler.stop()
+        if os.getpid() == parent:
+            with quiet_torch():
+                profiler.stop()
 
 
 def _record(
-    session: Session, options: Options, device: Device, plain: Path, name: str
+    session: Session, options: Options, device: Device, plain: Path, name: str, where: Path
 ) -> RunRecord:
-    """Compresses the trace and gathers what was measured. Raises CaptureError without a trace."""
+    """Compresses the trace and gathers what was measured, from code in the folder `where`.
+
+    Raises CaptureError without a trace.
+    """
     from . import expect, recorder
     from .count import kernels_of
 
@@ -167,7 +181,7 @@ def _record(
         seed=0,
         profiled_steps=kernels.steps,
         variants=(measured,),
-        provenance=provenance(device.kind, Path.cwd(), options.recording.scrub),
+        provenance=provenance(device.kind, where, options.recording.scrub),
     )
 
 

@@ -7,10 +7,11 @@ the same command with the same `--out` goes on after Ctrl-C: a point that is the
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,36 +21,43 @@ import orjson
 from fusetui import kernels
 from fusetui.trace.format import printable
 
-from .command import measure
+from .claim import numbered
+from .command import Outcome, measure
 from .device import find_device, load_torch
 from .errors import CaptureError
-from .expect import Guess, guess_lines
-from .folder import RECORD_NAME, default_folder, file_name, read_record
+from .expect import guess_lines
+from .folder import default_folder, file_name
+from .guard import same_folder
 from .options import Options, validate
 from .points import Point, as_arguments, describe_point, parse_sweep
 from .progress import Progress
+from .saved import SavedRun, SavedVariant, read_json, read_run
 from .shapes import describe_shapes
-from .sweep_table import sweep_chart, sweep_csv, sweep_table
+from .sweep_table import Row, sweep_chart, sweep_csv, sweep_table
 from .table import heading
 from .telling import show, tell
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
+Runs = Mapping[str, SavedRun]
+"""The runs of a sweep by their points' names, in the order of the points."""
 
-def run_sweep(
-    workload: str, options: Options, sweep: Sequence[str], out: Path | None
-) -> tuple[Path, bool]:
+
+def run_sweep(workload: str, options: Options, sweep: Sequence[str], out: Path | None) -> Outcome:
     """Runs every point that is not there yet and prints the result.
 
-    Returns the sweep's folder, and whether every guess was right at every point. A point at which
-    no variant could be measured is told and left out. Raises CaptureError for a wrong option, if
-    the folder holds another sweep, or, with nothing left behind, if there is no other point.
+    The outcome has the sweep's folder, and holds for all points. A point at which no variant could
+    be measured is told and left out. Raises CaptureError for a wrong option, if the folder holds
+    another sweep or a point that cannot be read, or, with nothing left behind, if there is no other
+    point.
     """
     validate(options)
-    points = _points(workload, sweep)
+    with same_folder():
+        points = _points(workload, sweep)
     kind = find_device(options.device).kind
-    folder = out or default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
-    _claim(folder, _asked(workload, options, kind, points))
+    asked = _asked(workload, options, kind, points)
+    folder = _claim_free(workload, kind, asked) if out is None else _claim(out, asked)
+    _saved(folder, points)  # one that cannot be read is told before the others are run
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
@@ -58,12 +66,13 @@ def run_sweep(
         tell(f"Stopped. To go on: the same command with --out {folder}")
         raise
     finally:
-        _write_results(folder, points)
-    if not any(_variants(folder, point) for point in points):
-        shutil.rmtree(folder)
+        runs = _saved(folder, points)
+        _write_results(folder, asked, list(_rows(runs, points)))
+    if not runs:
+        _remove(folder)
         raise CaptureError("nothing was captured at any point of the sweep.")
-    _show(folder, points)
-    return folder, _show_guesses(folder, points)
+    _show(folder, runs, points)
+    return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
@@ -87,22 +96,35 @@ def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) 
     return found
 
 
-def _claim(folder: Path, asked: Mapping[str, Any]) -> None:
+def _claim_free(workload: str, kind: str, asked: Mapping[str, Any]) -> Path:
+    """Makes a folder of a name that nobody has."""
+    first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
+    return next(folder for folder in numbered(first) if _made(folder, asked))
+
+
+def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
     """Makes the sweep's folder, or checks that it holds a part of this very sweep."""
-    path = folder / SWEEP_NAME
-    if not folder.exists():
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise CaptureError(f"cannot write to {folder}: {error.strerror}.") from error
-        _write_json(path, {"asked": asked, "rows": []})
-        return
+    if _made(folder, asked):
+        return folder
     try:
-        there = orjson.loads(path.read_bytes())["asked"]
-    except (OSError, KeyError, TypeError, orjson.JSONDecodeError) as error:
+        there = read_json(folder / SWEEP_NAME)["asked"]
+    except (CaptureError, KeyError, TypeError) as error:
         raise CaptureError(f"{folder} exists and is no sweep: give another --out.") from error
     if there != asked:
         raise CaptureError(f"{folder} holds another sweep: give another --out.")
+    return folder
+
+
+def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
+    """Makes the sweep's folder, if there is none. Raises CaptureError."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise CaptureError(f"cannot write to {folder}: {error.strerror}.") from error
+    _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
+    return True
 
 
 def _run_point(
@@ -114,7 +136,7 @@ def _run_point(
     number: str,
 ) -> None:
     place = folder / describe_point(point)
-    if place.exists():
+    if os.path.lexists(place):
         progress.say(f"{describe_point(point)} ({number}): there already")
         return
     progress.say(f"{describe_point(point)} ({number})")
@@ -125,76 +147,95 @@ def _run_point(
         progress.say(f"{describe_point(point)}: {error}")
 
 
-def _rows(folder: Path, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
+def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
+    """The runs that are there, by `describe_point`. Raises CaptureError for one we cannot read."""
+    names = [describe_point(point) for point in points]
+    try:
+        return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}
+    except CaptureError as error:
+        raise CaptureError(f"{error} Move its folder away, and the point is run again.") from error
+
+
+def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
     """A row for every point and variant that was run: sizes, times in ns, or the failure."""
+    for point, variant in _variants(runs, points):
+        times = variant.step_ns
+        yield {
+            **point,
+            "variant": variant.name,
+            "median_ns": times and times.median,
+            "p10_ns": times and times.p10,
+            "p90_ns": times and times.p90,
+            "n_samples": times and times.n,
+            "kernels_per_step": variant.kernels_per_step,
+            "weight_bytes": variant.weight_bytes,
+            "max_error": variant.max_error,
+            "compile_ns": variant.compile_ns,
+            "failed": variant.failed,
+        }
+
+
+def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
     for point in points:
-        for variant in _variants(folder, point):
-            times = variant.get("step_ns") or {}
-            yield {
-                **point,
-                "variant": variant["name"],
-                **{f"{key}_ns": times.get(key) for key in ("median", "p10", "p90")},
-                "n_samples": times.get("n"),
-                "kernels_per_step": variant.get("kernels_per_step"),
-                "weight_bytes": variant.get("weight_bytes"),
-                "max_error": variant.get("max_error"),
-                "compile_ns": variant.get("compile_ns"),
-                "failed": variant.get("failed"),
-            }
+        run = runs.get(describe_point(point))
+        yield from ((point, variant) for variant in (run.variants if run else ()))
 
 
-def _write_results(folder: Path, points: Sequence[Point]) -> None:
-    rows = list(_rows(folder, points))
-    asked = orjson.loads((folder / SWEEP_NAME).read_bytes())["asked"]
+def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
+    """Points without a run, and `n=2 eager` for a variant that failed at one."""
+    yield from (name for point in points if (name := describe_point(point)) not in runs)
+    for point, variant in _variants(runs, points):
+        if variant.failed and not variant.skipped:
+            yield f"{describe_point(point)} {variant.name}"
+
+
+def _write_results(folder: Path, asked: Mapping[str, Any], rows: Sequence[Row]) -> None:
     _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": rows})
     _replace(folder / CSV_NAME, sweep_csv(rows).encode())
 
 
-def _show(folder: Path, points: Sequence[Point]) -> None:
-    rows, axes = list(_rows(folder, points)), list(points[0])
-    show(f"{_heading(folder, points)}\n")
+def _remove(folder: Path) -> None:
+    """What we wrote; the folder too, if there is nothing else in it."""
+    with suppress(OSError):
+        for name in (CSV_NAME, SWEEP_NAME):
+            (folder / name).unlink()
+        folder.rmdir()
+
+
+def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:
+    rows, axes = list(_rows(runs, points)), list(points[0])
+    show(f"{_heading(runs, axes)}\n")
     show(sweep_table(rows, axes))
     show(f"\n{sweep_chart(rows, axes, ascii_only=not _shows_blocks())}")
     show(f"\nThe figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}.")
-    first = shlex.quote(str(folder / describe_point(points[0])))
+    first = shlex.quote(str(folder / next(iter(runs))))
     show(f"Each point is a run: fusetui open {printable(first)}")
 
 
-def _heading(folder: Path, points: Sequence[Point]) -> str:
+def _heading(runs: Runs, axes: Sequence[str]) -> str:
     """What was swept, on which device, and the sizes that stayed the same."""
-    found = next(p for p in points if _variants(folder, p))
-    record = read_record(folder / describe_point(found))
-    fixed = {axis: size for axis, size in record["shapes"].items() if axis not in found}
+    run = next(iter(runs.values()))
+    fixed = {axis: size for axis, size in run.shapes.items() if axis not in axes}
     return heading(
-        f"{record['workload']} on {record['device_kind']} ({record['device']})",
-        record["dtype"],
+        f"{run.workload} on {run.device_kind} ({run.device})",
+        run.dtype,
         describe_shapes(fixed),
-        "forward and backward" if record["backward"] else "",
-        f"mode {record['mode']}" if record["mode"] else "",
+        "forward and backward" if run.backward else "",
+        f"mode {run.mode}" if run.mode else "",
     )
 
 
-def _show_guesses(folder: Path, points: Sequence[Point]) -> bool:
+def _show_guesses(runs: Runs, points: Sequence[Point]) -> bool:
     """Prints the guesses that were wrong, point by point; are there none?"""
     wrong = [
         f"{describe_point(point)}: {line}"
-        for point in points
-        for variant in _variants(folder, point)
-        for line in guess_lines(variant["name"], [Guess(**g) for g in variant.get("guesses", [])])
+        for point, variant in _variants(runs, points)
+        for line in guess_lines(variant.name, variant.guesses)
         if line.startswith("!")
     ]
     if wrong:
         show("\n".join(["", *map(printable, wrong)]))
     return not wrong
-
-
-def _variants(folder: Path, point: Point) -> list[dict[str, Any]]:
-    """The variants of a point's record; none where nothing could be measured."""
-    place = folder / describe_point(point)
-    if not (place / RECORD_NAME).exists():
-        return []
-    variants: list[dict[str, Any]] = read_record(place)["variants"]
-    return variants
 
 
 def _shows_blocks() -> bool:
@@ -208,7 +249,12 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    part.replace(path)
+    """Writes a file whole or not at all. Raises CaptureError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise CaptureError(f"cannot write {path}: {error.strerror}.") from error

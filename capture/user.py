@@ -23,6 +23,7 @@ import torch
 from . import failure
 from .device import Device, dtype_name
 from .errors import CaptureError
+from .guard import parent_only
 from .job import Job, Trial
 from .options import Options, choose
 from .shapes import parse_shapes
@@ -37,9 +38,15 @@ def is_target(name: str) -> bool:
 
 
 def folder_of(target: str) -> Path:
-    """The folder of the user's code: that of the file, or the working directory for a module."""
+    """The folder of the user's code: that of the file, or the working directory for a module.
+
+    Raises CaptureError for what is no path.
+    """
     source = target.rpartition(":")[0]
-    return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
+    try:
+        return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
+    except (OSError, ValueError) as error:
+        raise CaptureError(f"{target} is not where code can be: {error}.") from None
 
 
 def user_job(target: str, options: Options, device: Device) -> Job:
@@ -52,7 +59,8 @@ def user_job(target: str, options: Options, device: Device) -> Job:
     context = _context(build, device, dtype, options)
     torch.manual_seed(SEED)
     try:
-        built = build(**shapes, **context)
+        with parent_only():
+            built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
         raise CaptureError(f"{target} failed: {failure.sentence(error)}") from error
     functions = functions_of(built, target)
@@ -74,7 +82,8 @@ def load(target: str) -> Build:
     """The build function that `file.py:name` or `module:name` means. Raises CaptureError."""
     source, _, name = target.rpartition(":")
     try:
-        module = _from_file(Path(source)) if source.endswith(".py") else _from_module(source)
+        with parent_only():
+            module = _from_file(Path(source)) if source.endswith(".py") else _from_module(source)
     except (Exception, SystemExit) as error:
         raise CaptureError(f"{source} cannot be imported: {failure.sentence(error)}") from error
     build = getattr(module, name, None)

@@ -19,10 +19,11 @@ Events = Sequence[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache, nor one that it starts in another process."""
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the user's cache or logs, nor one that it starts in another process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

@@ -50,4 +50,25 @@ def nothing():
 
 def graph_breaks():
     return torch.compile(lambda x: x + 1, backend="eager"), (torch.ones(2),)
+
+def moves(batch=1):
+    import os, tempfile
+    os.chdir(tempfile.mkdtemp())
+    os.rmdir(os.getcwd())
+    return {"fine": lambda: torch.ones(batch) + 1, "broken": lambda: torch.ones(batch) + None}
+
+def forks():
+    import os, sys
+    if (leaves := os.fork()) == 0:
+        sys.exit()
+    if comes_back := os.fork():
+        codes = [os.waitstatus_to_exitcode(os.waitpid(n, 0)[1]) for n in (leaves, comes_back)]
+        forks.__doc__ = str(codes)
+    calls = iter(range(10**9))
+
+    def function():
+        if next(calls) == 0 and os.fork():
+            assert os.wait()[1] == 0
+        return torch.ones(2) + 1
+    return function
 '''

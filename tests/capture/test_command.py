@@ -3,12 +3,14 @@
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from fusetui import kernels
+from fusetui.capture import command
 from fusetui.capture.command import capture, measure, run_capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
@@ -182,6 +184,57 @@ def test_a_variant_that_fails_spares_the_others(
     first, second = capture_broken(fail, monkeypatch, tmp_path / "a")
     assert first["failed"].startswith(told)
     assert second["files"] == ["eager.json.gz"]
+
+
+@pytest.mark.usefixtures("fast_timing")
+@pytest.mark.parametrize(("wanted", "failed"), [(("broken", "eager"), ("broken",)), ((), ())])
+def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
+    wanted: tuple[str, ...],
+    failed: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    workload = broken(lambda model: model)
+    needs_gpu = kernels.Variant(lambda model: model, needs_gpu=True)
+    variants = {**workload.variants, "broken": needs_gpu}
+    workload = kernels.Workload(**{**vars(workload), "variants": variants})
+    monkeypatch.setattr(kernels, "get", lambda name: workload)
+    options = Options(variants=wanted, device="cpu", shapes=["--rows", "4"], seconds=1e-9)
+    outcome = run_capture("linear", options, out=tmp_path / "a")
+    assert outcome.failed == failed
+    first, _ = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
+    assert first["skipped"] is not bool(failed)
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_a_wrong_result_is_in_the_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    workload = broken(lambda model: lambda x: 2 * model(x))
+    monkeypatch.setattr(kernels, "get", lambda name: workload)
+    options = Options(device="cpu", shapes=["--rows", "4"], seconds=1e-9)
+    assert run_capture("linear", options, out=tmp_path / "a").failed == ("broken",)
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_two_captures_in_one_second_are_both_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second begins while the first is measured."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "default_folder", lambda *_: Path("runs/a"))
+    options = Options(variants=["eager"], device="cpu", seconds=1e-9)
+    inner: list[Path] = []
+
+    def build(model: Any) -> Any:
+        if not inner:
+            inner.append(Path())
+            inner[0] = run_capture("linear", options, out=None).folder
+        return model
+
+    workload = broken(build)
+    monkeypatch.setattr(kernels, "get", lambda name: workload)
+    outer = run_capture("linear", replace(options, variants=["broken"]))
+    assert (outer.folder, inner) == (Path("runs/a"), [Path("runs/a-2")])
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
 
 
 @pytest.mark.usefixtures("fast_timing")

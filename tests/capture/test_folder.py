@@ -1,12 +1,14 @@
 """Run folders appear whole or not at all."""
 
+import os
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from fusetui.capture.claim import Claim
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.folder import default_folder, new_folder, read_record, trace_files
+from fusetui.capture.folder import default_folder, new_folder, new_numbered_folder
 
 NOW = datetime(2026, 1, 31, 17, 45)
 
@@ -48,30 +50,67 @@ def test_the_default_name_tells_workload_device_and_time() -> None:
     assert default_folder("mlp", "cpu", NOW) == Path("runs/mlp-cpu-20260131-174500")
 
 
-def test_a_second_run_in_one_second_gets_a_number(
+def test_a_second_run_in_one_second_gets_a_number(tmp_path: Path) -> None:
+    with new_numbered_folder(tmp_path / "a"), new_numbered_folder(tmp_path / "a"):
+        pass
+    with new_numbered_folder(tmp_path / "a") as (_, name):
+        assert name == tmp_path / "a-3"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a-2", "a-3"]
+
+
+def test_a_folder_that_another_capture_writes_is_told_before_anything_is_measured(
+    tmp_path: Path,
+) -> None:
+    with (
+        new_folder(tmp_path / "a"),
+        pytest.raises(CaptureError, match="another capture is writing"),
+        new_folder(tmp_path / "a"),
+    ):
+        pytest.fail("it would measure in vain")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_run_is_kept_when_another_program_takes_its_name(tmp_path: Path) -> None:
+    claim = Claim(tmp_path / "a")
+    (claim.part / "x").touch()
+    (tmp_path / "a").mkdir()
+    with pytest.raises(CaptureError, match=r"the run is in .*/a-2\."):
+        claim.keep()
+    assert [path.name for path in (tmp_path / "a-2").iterdir()] == ["x"]
+    assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_a_link_that_leads_nowhere_is_a_name_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("nowhere")
+    with pytest.raises(CaptureError, match="exists already"), new_folder(tmp_path / "a"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["x/..", "."])
+def test_a_folder_needs_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CaptureError, match="give another --out"), new_folder(Path(name)):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_stays_where_it_was_meant_to_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    default_folder("mlp", "cpu", NOW).mkdir(parents=True)
-    assert default_folder("mlp", "cpu", NOW).name == "mlp-cpu-20260131-174500-2"
+    with new_folder(Path("runs/a")):
+        os.chdir("elsewhere")
+    assert (tmp_path / "runs" / "a").is_dir()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_failed_variants_have_no_trace_file(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text(
-        '{"variants": [{"name": "eager", "files": ["eager.json.gz"]},'
-        ' {"name": "fused", "failed": "no GPU."}]}'
-    )
-    assert trace_files(tmp_path) == [("eager", tmp_path / "eager.json.gz")]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "cannot read"), ("{", "is no JSON"), ("[1]", "is not the record of a fusetui run")],
-)
-def test_a_folder_without_a_record_is_told(
-    tmp_path: Path, content: str | None, message: str
+def test_a_working_directory_that_is_gone_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if content is not None:
-        (tmp_path / "run.json").write_text(content)
-    with pytest.raises(CaptureError, match=message):
-        read_record(tmp_path)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(CaptureError, match="working directory is gone"), new_folder(Path("a")):
+        pass
+    monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,23 @@ def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
 def test_guesses_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loop(tmp_path / "a", 6, expect=["gemm=2"])
     assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
+
+
+def test_a_child_that_leaves_the_loop_writes_no_run(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="capture runs torch")
+    x, child, code = torch.ones(3, 3), -1, 1
+    try:
+        with fusetui.capture.profile(tmp_path / "a", device="cpu") as session:
+            child = os.fork()
+            for _ in range(8 if child else 0):
+                _ = x @ x
+                session.step()
+        code = 0
+    finally:
+        if child == 0:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["run.json", "train.json.gz"]
 
 
 def test_importing_capture_loads_no_torch() -> None:

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
+from fusetui.capture.saved import SavedRun, SavedVariant
 
 pytest.importorskip("torch", reason="capture runs torch")
 sweep = pytest.importorskip("fusetui.capture.sweep")
@@ -17,9 +21,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 VARIANTS = ["loop", "bmm", "fused"]
 SHAPES = ["--in=2", "--out=2"]
+OPTIONS = Options(variants=VARIANTS, device="cpu", shapes=SHAPES, seconds=1e-9)
 
 
-def run(out: Path, points: str = "batch=2,4 n=1,3") -> Path:
+def run(out: Path | None, points: str = "batch=2,4 n=1,3") -> Path:
     return command.capture(
         "partitioned-linear",
         variants=VARIANTS,
@@ -108,6 +113,80 @@ def test_a_sweep_without_a_result_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="nothing was captured at any point"):
         run(tmp_path / "a", f"batch={2**50}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
+    def fail() -> None:
+        with pytest.raises(CaptureError, match="nothing was captured at any point"):
+            run(tmp_path / "a", f"batch={2**50}")
+
+    fail()
+    asked = sweep._asked("partitioned-linear", OPTIONS, "cpu", [{"batch": 2**50}])
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "sweep.json").write_text(json.dumps({"asked": asked}))
+    (tmp_path / "a" / "notes.txt").touch()
+    fail()
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes.txt"]
+
+
+def test_what_failed_is_in_the_outcome(tmp_path: Path) -> None:
+    options = replace(OPTIONS, variants=["loop", "fused"])
+    out, points = tmp_path / "a", [f"batch=2,{2**50}"]
+    outcome = command.run_capture("partitioned-linear", options, sweep=points, out=out)
+    assert outcome.failed == (f"batch={2**50}", "batch=2 fused")
+    assert (
+        command.run_capture("partitioned-linear", options, sweep=points, out=out) == outcome
+    )  # the point that is there already counts as well
+
+
+def test_a_variant_that_was_skipped_did_not_fail() -> None:
+    variants = (
+        SavedVariant("a", failed="it needs a GPU.", skipped=True),
+        SavedVariant("b", failed="it ran out of memory."),
+        SavedVariant("c"),
+    )
+    done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
+    assert list(sweep._failed({"n=1": done}, [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
+
+
+def test_two_sweeps_in_one_second_get_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sweep, "default_folder", lambda *_: Path("runs/a"))
+    folders = [run(None, "n=1"), run(None, "n=1")]
+    assert folders == [Path("runs/a"), Path("runs/a-2")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("sweep.json", "[", "is no sweep"),
+        ("sweep.json", "[5]", "is no sweep"),
+        ("sweep.json", '{"asked": {"points": 5}}', "holds another sweep"),
+        ("n=1/run.json", "[", r"n=1/run.json is no JSON: .* Move its folder away"),
+        ("n=1/run.json", '{"variants": [{"name": 5}]}', r"n=1/run.json is not the record"),
+        ("n=1/run.json", None, r"cannot read .*n=1/run.json: No such file"),
+    ],
+)
+def test_a_sweep_that_was_damaged_is_told_before_it_goes_on(
+    tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    folder = run(tmp_path / "a", "n=1,2")
+    shutil.rmtree(folder / "n=2")
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    with pytest.raises(CaptureError, match=message):
+        run(folder, "n=1,2")
+    assert not (folder / "n=2").exists()
+
+
+def test_a_sweep_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    os.mkfifo(tmp_path / "a" / "sweep.json")
+    with pytest.raises(CaptureError, match="is no sweep"):
+        run(tmp_path / "a")
 
 
 def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:

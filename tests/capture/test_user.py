@@ -1,16 +1,20 @@
 """The user's own callables."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fusetui.capture import command
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 user = pytest.importorskip("fusetui.capture.user", reason="needs torch")
+run = pytest.importorskip("fusetui.capture.run", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 
@@ -97,6 +101,46 @@ def test_what_cannot_be_run_is_one_sentence_and_leaves_nothing(
     with pytest.raises(CaptureError, match=message):
         variants(f"{code}:{name}", tmp_path / "a", **options)
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ""] in ([], ["__pycache__"])
+
+
+def test_code_that_changes_the_folder_keeps_its_run(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    looked: list[Path] = []
+    monkeypatch.setattr(run, "provenance", lambda kind, where, scrubbed: looked.append(where))
+    fine, broken = variants(f"{code.name}:moves", Path("a"))
+    assert fine["files"] == ["fine.json.gz"]
+    assert broken["failed"].startswith("TypeError: ")
+    assert (tmp_path / "a" / "fine.json.gz").exists()
+    assert looked == [tmp_path]
+
+
+def test_a_sweep_of_code_that_changes_the_folder_goes_on(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = Options(device="cpu", seconds=1e-9, variants=["fine"])
+    command.run_capture(f"{code.name}:moves", options, sweep=["batch=1,2"], out=Path("a"))
+    assert (tmp_path / "a" / "batch=2" / "fine.json.gz").exists()
+
+
+def test_code_that_forks_keeps_its_run(code: Path, tmp_path: Path) -> None:
+    parent = os.getpid()
+    try:
+        (only,) = variants(f"{code}:forks", tmp_path / "a")
+    finally:
+        if os.getpid() != parent:  # the child came back: its exit code says so
+            os._exit(9)
+    assert only["files"] == ["function.json.gz"]
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["summary"] == "[0, 0]"
+
+
+def test_which_function_failed_is_in_the_outcome(code: Path, tmp_path: Path) -> None:
+    options = Options(device="cpu", seconds=1e-9)
+    outcome = command.run_capture(f"{code}:broken", options, out=tmp_path / "a")
+    assert (outcome.folder, outcome.failed) == (tmp_path / "a", ("broken",))
 
 
 @pytest.mark.parametrize("target", ["no_such_file.py:build", "no_such_module:build"])

@@ -28,7 +28,8 @@ class Call:
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """The calls of capture; the workload `bad` fails, of `odd` a guess is wrong."""
+    """The calls of capture; the workload `bad` cannot be captured, of `broken` two variants fail,
+    of `odd` a guess is wrong."""
     calls: list[Call] = []
 
     def run_capture(
@@ -37,7 +38,8 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
         calls.append(Call(workload, options, out, sweep))
         if workload == "bad":
             raise CaptureError("There is no workload 'bad'.")
-        return command.Outcome(Path("runs/x"), workload != "odd")
+        failed = ("eager", "fused") if workload == "broken" else ()
+        return command.Outcome(Path("runs/x"), workload != "odd", failed)
 
     monkeypatch.setattr(command, "run_capture", run_capture)
     return calls
@@ -96,6 +98,34 @@ def test_capture_error(fusetui: Run, captured: list[Call]) -> None:
     assert found.sentence == "There is no workload 'bad'."
 
 
+def test_capture_with_failed_variants(fusetui: Run, captured: list[Call]) -> None:
+    found = fusetui("capture", "broken")
+    assert found.code == 1
+    assert found.sentence == "Failed: eager, fused. What was measured is kept in runs/x."
+
+
+def test_capture_and_open_needs_a_terminal(fusetui: Run, captured: list[Call]) -> None:
+    found = fusetui("capture", "mlp", "--open")
+    assert found.code == 2
+    assert "--open needs a terminal" in found.sentence
+    assert captured == []
+
+
+def test_capture_with_failed_variants_and_open(
+    fusetui: Run,
+    captured: list[Call],
+    opened: list[Any],
+    tmp_path: Path,
+    trace_file: File,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    trace_file("runs/x/a.json")
+    assert fusetui("capture", "broken", "--open").code == 1
+    assert opened == [(["runs/x/a.json"], 2, False, True)]
+
+
 def test_capture_and_open(
     fusetui: Run, captured: list[Call], opened: list[Any], tmp_path: Path, trace_file: File
 ) -> None:
@@ -127,7 +157,9 @@ def test_open_run_folder(fusetui: Run, opened: list[Any], trace_file: File, tmp_
     (tmp_path / "run.json").write_text(
         '{"variants": [{"files": ["z.json"]}, {"failed": "no"}, {"files": ["a.json", "x"]}]}'
     )
-    assert fusetui("open", tmp_path).code == 0
+    found = fusetui("open", tmp_path)
+    assert found.code == 0
+    assert "lists 'x', which cannot be opened (no such file or directory)" in found.sentence
     assert opened == [(files, 2, False, True)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import msgspec
 from fusetui.trace.cache import pack
 from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
+from fusetui.trace.cache.own import open_own
 from fusetui.trace.columns import Trace
 from fusetui.trace.errors import TraceError
 from fusetui.trace.read.document import OpenFile
@@ -30,12 +32,13 @@ class Entry(msgspec.Struct, frozen=True):
     def load(self) -> Trace | None:
         """The trace, when a whole entry of this state of the file is there."""
         try:
-            with self.place.open("rb") as file, Path(self.path).open("rb") as original:
+            with open_own(self.place) as file, Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
                 text = Filed(self.path, OpenFile(original.fileno()), state)
                 trace = pack.read(file, self.origin, self.path, text)
-            os.utime(self.place)  # the least recently used goes first
-        except (OSError, pack.Unusable):
+                with suppress(OSError):
+                    os.utime(file.fileno())  # the least recently used goes first
+        except Exception:  # whatever is wrong with an entry, the file itself can be read
             return None
         return trace
 
@@ -46,25 +49,31 @@ class Entry(msgspec.Struct, frozen=True):
                 return
             replace_file(self.place, partial(pack.write, trace, self.origin))
             make_room(self.place.parent)
-        except (OSError, ValueError, TypeError, OverflowError):
+        except Exception:  # no room, no right, no memory: the trace is there all the same
             return
 
 
 def entry_for(path: str) -> Entry | None:
     """None for what is not kept: small files, standard input, or with the cache switched off."""
-    folder = cache_folder() if path != "-" else None
-    if folder is None:
+    if path == "-":
         return None
     try:
-        if not _is_large(path):
+        folder = cache_folder()
+        if folder is None or not _is_large(path):
             return None
         origin = origin_of(path)
-    except (OSError, TraceError):  # reading it will say what is wrong
+        return Entry(path, origin, folder / _name(origin.path))
+    except (OSError, ImportError, TraceError):  # reading it will say what is wrong
         return None
+
+
+def _name(path: str) -> str:
+    """A name of its own for each path and user, so that several users can share a folder."""
     from hashlib import blake2b
 
-    name = blake2b(os.fsencode(origin.path), digest_size=16).hexdigest()
-    return Entry(path, origin, folder / f"{name}.v{pack.VERSION}")
+    user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
+    hashed = blake2b(os.fsencode(path), digest_size=16, key=user.encode())
+    return f"{hashed.hexdigest()}.v{pack.VERSION}"
 
 
 def _is_large(path: str) -> bool:

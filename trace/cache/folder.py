@@ -9,36 +9,39 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from fusetui.trace.cache.own import SUFFIX, is_users, may_replace, opened, own_files, remove
+
 PLACE = "FUSETUI_CACHE"
 """The environment variable with the folder, or `off`."""
 BOUND = "FUSETUI_CACHE_MB"
-"""The environment variable with the most that the folder may hold, in MB."""
+"""The environment variable with the most that our files in it may take, in MB."""
 LARGEST = 4000  # MB: some thirty traces of 1 GB
-UNFINISHED = ".part"
-STALE = 3600  # seconds after which an unfinished file is nobody's any more
+STALE = 3600  # seconds after which nobody writes an unfinished file any more
 
 
 def cache_folder() -> Path | None:
-    """Where entries are kept; None when the cache is switched off."""
+    """Where entries are kept; None when the cache is switched off, or nobody says where it is."""
     named = os.environ.get(PLACE)
     if named is None:
-        from platformdirs import user_cache_path
-
-        return user_cache_path("fusetui", appauthor=False) / "traces"
+        return _users_folder()
     return None if named in ("", "0", "off") else Path(named)
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write under a temporary name, then rename: others see the old file or the whole new one.
 
-    Raises OSError; what was written by then is gone again.
+    What is at this place but no entry stays. Raises OSError; nothing unfinished is left then.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not may_replace(place):
+        return
     import tempfile  # with a trace from the cache, nobody needs it
 
-    handle, name = tempfile.mkstemp(UNFINISHED, dir=place.parent)
+    handle, name = tempfile.mkstemp(SUFFIX, f"{place.name}.", place.parent)
     try:
         with os.fdopen(handle, "wb") as out:
+            if not is_users(os.fstat(handle)):
+                raise PermissionError("the files of this folder do not become ours")
             write(out)
         os.replace(name, place)
     except BaseException:
@@ -48,16 +51,26 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Remove what was used longest ago until the folder is within its bound. Raises OSError."""
-    files = [(path, path.stat()) for path in folder.iterdir() if path.is_file()]
-    left = sum(state.st_size for _, state in files)
-    for path, state in sorted(files, key=lambda item: item[1].st_mtime_ns):
-        unfinished = path.suffix == UNFINISHED
-        if unfinished and time.time() - state.st_mtime < STALE:
-            continue
-        if left > _bound() or unfinished:
-            path.unlink(missing_ok=True)
-            left -= state.st_size
+    """Remove what was used longest ago until our files are within the bound. Raises OSError."""
+    with opened(folder) as at:
+        files = list(own_files(at))
+        left = sum(own.state.st_size for own in files)
+        for own in sorted(files, key=lambda own: own.state.st_mtime_ns):
+            if not own.finished and time.time() - own.state.st_mtime < STALE:
+                continue
+            if (left > _bound() or not own.finished) and remove(at, own):
+                left -= own.state.st_size
+
+
+def _users_folder() -> Path | None:
+    """The system's place for what a user's programs keep, under the user's home."""
+    from platformdirs import user_cache_path
+
+    try:
+        folder = user_cache_path("fusetui", appauthor=False) / "traces"
+    except RuntimeError:  # a user without a home, as in many containers
+        return None
+    return folder if folder.is_absolute() else None
 
 
 def _bound() -> int:

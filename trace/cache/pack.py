@@ -17,6 +17,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from fusetui.trace.cache.origin import Origin
+from fusetui.trace.cache.own import MAGIC
 from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Id, Report, Trace, Track
 from fusetui.trace.read.chunks import Skipped
@@ -26,7 +27,6 @@ from fusetui.trace.read.text import Text
 VERSION = 3
 """Goes up with every change of what a Trace or this format means."""
 
-MAGIC = b"fusetui\x1a"
 ALIGNED = 64  # bytes
 COLUMNS = tuple(
     field for field, kind in Trace.__annotations__.items() if str(kind).startswith("NDArray")

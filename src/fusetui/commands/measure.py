@@ -7,10 +7,11 @@ from pathlib import Path
 
 from fusetui.capture import command
 from fusetui.capture.options import Options
-from fusetui.commands.errors import DONE, NO
+from fusetui.commands.errors import DONE, NO, CommandError, say
 
 SECONDS = 1.0  # of timing for each variant
 SECONDS_OF_A_POINT = 0.3  # the same in a sweep, which has many
+MOST_NAMED = 5  # variants in a sentence
 
 
 def seconds_for(wanted: float | None, sweep: Sequence[str]) -> float:
@@ -23,11 +24,23 @@ def seconds_for(wanted: float | None, sweep: Sequence[str]) -> float:
 def capture(
     workload: str, options: Options, out: Path | None, sweep: Sequence[str], open_after: bool
 ) -> int:
-    """Exit code 1 when a guess was wrong. Raises CaptureError."""
+    """1 when a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
+    from fusetui.commands.browse import browse, has_terminal
+
+    if open_after and not has_terminal():
+        raise CommandError("--open needs a terminal: leave it out, and open the run later.")
     outcome = command.run_capture(workload, options, out=out, sweep=sweep)
-    code = DONE if outcome.right else NO
+    code = DONE if outcome.right and not outcome.failed else NO
+    if outcome.failed:
+        say(_failures(outcome))
     if not open_after:
         return code
-    from fusetui.commands.browse import browse
-
     return max(code, browse([str(outcome.folder)], ascii_only=False, mouse=True))
+
+
+def _failures(outcome: command.Outcome) -> str:
+    """Which variants failed; why, the table has told."""
+    named = ", ".join(outcome.failed[:MOST_NAMED])
+    more = len(outcome.failed) - MOST_NAMED
+    others = f" and {more} more" if more > 0 else ""
+    return f"Failed: {named}{others}. What was measured is kept in {outcome.folder}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fusetui.commands.errors import CommandError
+from fusetui.commands.errors import CommandError, say
 
 SAMPLE = "sample:"
 RECORD = "run.json"
@@ -55,14 +55,21 @@ def _sample(name: str) -> str:
 
 
 def _variants(folder: Path) -> list[Path]:
-    """The files that run.json lists and that are there; [] when it cannot be read."""
+    """The files that run.json lists and that lie in its folder; [] when it cannot be read."""
+    if not is_run(str(folder)):
+        return []
     from fusetui.capture.errors import CaptureError
-    from fusetui.capture.folder import trace_files
+    from fusetui.capture.saved import trace_files
 
     try:
-        return [path for _, path in trace_files(folder) if path.is_file()]
-    except CaptureError:
+        listed = trace_files(folder)
+    except CaptureError as error:
+        say(f"{error} The traces beside it are taken by their names.")
         return []
+    if listed.ignored:
+        more = len(listed.ignored) - 1
+        say(f"{listed.ignored[0]}{f' So are {more} more of its files.' if more else ''}")
+    return list(dict.fromkeys(path for _, path in listed.found))
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -70,4 +77,12 @@ def _inside(folder: Path) -> list[Path]:
         found = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
     except OSError as error:
         raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
-    return [path for path in found if path.is_file() and path.name not in (RECORD, SWEEP)]
+    found = [path for path in found if os.path.isfile(path) and path.name not in (RECORD, SWEEP)]
+    return _own(folder, found) if is_run(str(folder)) else found
+
+
+def _own(folder: Path, files: list[Path]) -> list[Path]:
+    """Those files of a run that no link leads out of its folder to: a run may be anybody's."""
+    from fusetui.capture.saved import why_not
+
+    return [path for path in files if why_not(folder, path.name) is None]

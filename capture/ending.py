@@ -1,0 +1,134 @@
+"""What ends the process from outside: it tidies up first, then ends as it would have without us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+_NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
+_NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+GRACE = 2.0
+"""Seconds after which a thread ends the process whose main thread does not listen."""
+
+_forking = threading.local()
+
+
+@contextmanager
+def tidied(tidy: Callable[[], None]) -> Iterator[None]:
+    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
+
+    A handler that is there already is called instead: what it raises, the block may tidy up after.
+    Ignored signals stay ignored. Outside the main thread, where Python has no handlers, nothing is
+    done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ending = _Ending(tidy)
+    ending.begin()
+    try:
+        yield
+    finally:
+        ending.stop()
+
+
+class _Ending:
+    """The handlers of one block, and a thread.
+
+    The thread ends the process when the main thread waits for a GPU and runs no Python, so that no
+    handler is called: the system also writes the number of each signal into a pipe, from which it
+    reads.
+    """
+
+    def __init__(self, tidy: Callable[[], None]) -> None:
+        self._tidy = tidy
+        self._before: dict[int, Any] = {}
+        self._heard: set[int] = set()
+        self._told, self._tell = os.pipe()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def begin(self) -> None:
+        _know_forks()
+        _active.add(self)
+        os.set_blocking(self._tell, False)
+        listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        if listening != -1:  # an event loop does already
+            signal.set_wakeup_fd(listening)
+        for number in _NUMBERS:
+            before = signal.getsignal(number)
+            if before is signal.SIG_DFL or callable(before):
+                self._before[number] = before
+                signal.signal(number, self._handle)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.forget()
+        os.close(self._tell)
+        self._thread.join()
+        os.close(self._told)
+
+    def forget(self) -> None:
+        """Everything is as before, unless somebody else has changed it since."""
+        _active.discard(self)
+        for number, before in self._before.items():
+            if self._handles(number):
+                signal.signal(number, before)
+        listening = signal.set_wakeup_fd(-1)
+        if listening != self._tell:
+            signal.set_wakeup_fd(listening)
+
+    def _handles(self, number: int) -> bool:
+        return signal.getsignal(number) == self._handle
+
+    def _handle(self, number: int, frame: Any) -> None:
+        self._heard.add(number)
+        before = self._before[number]
+        if before is not signal.SIG_DFL:
+            before(number, frame)
+            return
+        self._tidy()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _watch(self) -> None:
+        while told := os.read(self._told, 1):
+            number = told[0]
+            if self._handles(number):
+                time.sleep(GRACE)
+                if number not in self._heard:
+                    self._tidy()
+                    os._exit(128 + number)
+
+
+_active: set[_Ending] = set()
+
+
+@cache
+def _know_forks() -> None:
+    """A signal to a child that the user's code forks, even at once, is not one to this process."""
+    os.register_at_fork(before=_hold, after_in_parent=_resume, after_in_child=_forget)
+
+
+def _hold() -> None:
+    """Signals wait while the child still has our handlers."""
+    if _active:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
+
+
+def _resume() -> None:
+    mask = _forking.__dict__.pop("mask", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _forget() -> None:
+    with suppress(ValueError):  # not in the main thread
+        for ending in list(_active):
+            ending.forget()
+    _resume()

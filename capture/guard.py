@@ -1,0 +1,58 @@
+"""What the user's code may do to the process that runs it: change its folder, or fork."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+
+@contextmanager
+def same_folder() -> Iterator[None]:
+    """The working directory is the same behind the block as before it."""
+    try:
+        before = os.getcwd()
+    except OSError:  # it was removed
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            with suppress(OSError):
+                os.chdir(before)
+
+
+@contextmanager
+def parent_only() -> Iterator[None]:
+    """A child that the block forked ends here, as if its program had come to an end."""
+    parent = os.getpid()
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() != parent:
+            _leave(error)
+        raise
+    leave_if_forked(parent)
+
+
+def leave_if_forked(parent: int) -> None:
+    """Ends the process, unless it is the one with this number."""
+    if os.getpid() != parent:
+        _leave(None)
+
+
+def _leave(error: BaseException | None) -> NoReturn:
+    """With the exit code that Python would have given it, but without tidying up for the parent."""
+    code: object = 0
+    if isinstance(error, SystemExit):
+        code = error.code or 0
+    elif error is not None:
+        traceback.print_exception(error)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1)

@@ -1,0 +1,197 @@
+"""What a capture left may come from anybody."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fusetui.capture import sweep
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.saved import (
+    LARGEST,
+    SavedRun,
+    SavedVariant,
+    read_json,
+    read_run,
+    trace_files,
+)
+from fusetui.capture.sweep_table import sweep_csv
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+VARIANT = {
+    "name": "eager",
+    "step_ns": {"median": 2, "p10": 1, "p90": 3, "n": 9},
+    "guesses": [{"kind": "gemm", "expected": 1, "found": 1.0}],
+    "files": ["eager.json.gz"],
+}
+RUN: dict[str, Any] = {
+    "workload": "mlp",
+    "shapes": {"batch": 2},
+    "dtype": "float32",
+    "device": "a",
+    "device_kind": "cpu",
+    "variants": [VARIANT, {"name": "fused", "failed": "no GPU."}],
+}
+
+
+def saved(folder: Path, content: object) -> Path:
+    (folder / "run.json").write_text(json.dumps(content))
+    return folder
+
+
+def lists(folder: Path, *files: object) -> Path:
+    return saved(folder, {"variants": [{"name": "eager", "files": list(files)}]})
+
+
+def test_failed_variants_have_no_trace_file(tmp_path: Path) -> None:
+    (tmp_path / "eager.json.gz").touch()
+    found = trace_files(saved(tmp_path, RUN))
+    assert found.found == (("eager", tmp_path / "eager.json.gz"),)
+    assert found.ignored == ()
+
+
+def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.json").touch()
+    (tmp_path / "b.json").symlink_to("a.json")
+    assert trace_files(lists(tmp_path, "b.json")).found == (("eager", tmp_path / "b.json"),)
+
+
+@pytest.mark.parametrize("name", ["../a.json", "OUTSIDE/a.json", "link.json", "folder/a.json"])
+def test_what_lies_outside_the_folder_is_ignored(tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (tmp_path / "a.json").touch()
+    (run / "link.json").symlink_to(tmp_path / "a.json")
+    (run / "folder").symlink_to(tmp_path)
+    found = trace_files(lists(run, name.replace("OUTSIDE", str(tmp_path))))
+    assert found.found == ()
+    assert "leads out of the folder: it is ignored." in found.ignored[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nowhere.json", "no such file"),
+        ("x" * 5000, "xxx...', which cannot be opened (file name too long)"),
+        ("a\0b", "is no name of a file"),
+        ("loop.json", "symbolic links"),
+        ("pipe.json", "is no regular file"),
+        (".", "is no regular file"),
+        ("", "is no regular file"),
+    ],
+)
+def test_what_is_no_file_is_ignored(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    found = trace_files(lists(tmp_path, name))
+    assert found.found == ()
+    assert why in found.ignored[0]
+    assert len(found.ignored[0]) < 250
+
+
+@pytest.mark.parametrize("files", [5, "eager.json", {"a": 1}, [5], [None], True])
+def test_files_that_are_no_names_are_told(tmp_path: Path, files: object) -> None:
+    with pytest.raises(CaptureError, match=r"not the record of a fusetui run: .*\.files"):
+        trace_files(saved(tmp_path, {"variants": [{"files": files}]}))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read .*: No such file"),
+        ("", "is no JSON"),
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[1]", "is not the record of a fusetui run"),
+        ("{}", "is not the record of a fusetui run: .*variants"),
+    ],
+)
+def test_a_folder_without_a_record_is_told(
+    tmp_path: Path, content: str | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "run.json").write_text(content)
+    with pytest.raises(CaptureError, match=message):
+        trace_files(tmp_path)
+
+
+def test_a_record_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(CaptureError, match="no regular file"):
+        trace_files(tmp_path)
+
+
+def test_a_record_without_an_end_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "run.json").open("wb") as file:
+        file.truncate(LARGEST + 1)
+    with pytest.raises(CaptureError, match="larger than 16 MiB"):
+        read_json(tmp_path / "run.json")
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    eager, fused = read_run(saved(tmp_path, RUN)).variants
+    assert eager.step_ns
+    assert (eager.step_ns.median, eager.guesses[0].right) == (2, True)
+    assert fused == SavedVariant("fused", failed="no GPU.")
+
+
+def test_a_run_without_variants_is_none_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=r"is not the record of a fusetui run: .*variants"):
+        read_run(saved(tmp_path, {**RUN, "variants": []}))
+
+
+@pytest.fixture(scope="module")
+def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@settings(deadline=None)  # files are written
+@given(st.data())
+def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> None:
+    """One value of a record, whichever, is replaced by anything."""
+    place, key = data.draw(st.sampled_from(places(RUN)))
+    before = place[key]
+    place[key] = data.draw(JSON)
+    try:
+        saved(anywhere, RUN)
+    finally:
+        place[key] = before
+    for read in (read_run, trace_files):
+        with suppress(CaptureError):
+            read(anywhere)
+
+
+@settings(deadline=None)  # the first example imports much
+@given(st.data())
+def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataObject) -> None:
+    """As when a sweep goes on beside a run that somebody changed."""
+    place, key = data.draw(st.sampled_from(places(RUN)))
+    before = place[key]
+    place[key] = data.draw(JSON)
+    try:
+        run = msgspec.convert(RUN, SavedRun)
+    except msgspec.ValidationError:
+        return
+    finally:
+        place[key] = before
+    sweep._show(anywhere, {"n=1": run}, [{"n": 1}])
+    sweep._show_guesses({"n=1": run}, [{"n": 1}])
+    assert sweep_csv(list(sweep._rows({"n=1": run}, [{"n": 1}])))
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) inside a JSON value."""
+    keys = value if isinstance(value, dict) else range(len(value)) if type(value) is list else ()
+    return [(value, key) for key in keys] + [at for key in keys for at in places(value[key])]

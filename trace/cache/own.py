@@ -1,0 +1,124 @@
+"""Which files in the folder of the cache are ours: no other one is read, replaced or removed.
+
+A file is ours when it is a regular one of this user, has a name that only we give, and begins as we
+begin every file. The name alone is not enough, since the folder may be one of the user's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+MAGIC = b"fusetui\x1a"
+"""The first bytes of every entry, of any version, and of what is to become one."""
+SUFFIX = ".part"
+_ENTRY = re.compile(r"[0-9a-f]{32}\.v\d{1,4}")
+_UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+_UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+"""What earlier versions called an unfinished file; other programs may use such names too."""
+
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class Own(msgspec.Struct, frozen=True):
+    """A file of ours as it was found."""
+
+    name: str
+    state: os.stat_result
+    finished: bool
+
+
+def open_own(place: Path) -> IO[bytes]:
+    """The file at an entry's place, if it is a regular one of this user. Raises OSError.
+
+    No link is followed, and nothing is opened that could make us wait.
+    """
+    _regular(os.lstat(place))
+    file = os.fdopen(os.open(place, _CAREFULLY), "rb")
+    try:
+        _regular(os.fstat(file.fileno()))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def may_replace(place: Path) -> bool:
+    """Is an entry's place free, or is an entry there; also an empty one, as after a power cut."""
+    try:
+        with open_own(place) as file:
+            return file.read(len(MAGIC)) in (MAGIC, b"")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def is_users(state: os.stat_result) -> bool:
+    """Does a file belong to this user; true where the system does not tell."""
+    return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder, so that all that follows happens in this very folder."""
+    number = os.open(folder, _READ | getattr(os, "O_DIRECTORY", 0))
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def own_files(folder: int) -> Iterator[Own]:
+    """All files of ours in an open folder. Raises OSError if it cannot be listed."""
+    with os.scandir(folder) as found:
+        for item in found:
+            finished = _ENTRY.fullmatch(item.name) is not None
+            if finished or item.name.endswith(SUFFIX):
+                with suppress(OSError):  # it is gone, or not ours to read
+                    state = item.stat(follow_symlinks=False)
+                    if _is_own(folder, item.name, state):
+                        yield Own(item.name, state, finished)
+
+
+def remove(folder: int, own: Own) -> bool:
+    """Remove a file, unless there is another one of its name by now; is it gone?"""
+    try:
+        now = os.stat(own.name, dir_fd=folder, follow_symlinks=False)
+        if not os.path.samestat(now, own.state):
+            return False
+        os.unlink(own.name, dir_fd=folder)
+    except FileNotFoundError:  # somebody else made room
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _is_own(folder: int, name: str, state: os.stat_result) -> bool:
+    """Raises OSError."""
+    _regular(state)
+    file = os.open(name, _CAREFULLY, dir_fd=folder)
+    try:
+        if not os.path.samestat(os.fstat(file), state):
+            return False
+        head = os.pread(file, len(MAGIC), 0)
+    finally:
+        os.close(file)
+    if _UNFINISHED.fullmatch(name):  # a process may end before it has written anything
+        return MAGIC.startswith(head)
+    return head == MAGIC and bool(_ENTRY.fullmatch(name) or _UNFINISHED_EARLIER.fullmatch(name))
+
+
+def _regular(state: os.stat_result) -> None:
+    """Raises OSError for what is no regular file of this user."""
+    if not stat.S_ISREG(state.st_mode) or not is_users(state):
+        raise PermissionError("no file of ours")
