@@ -27,6 +27,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from fusetui.trace.format import microseconds
+
 RUNS = 3
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
@@ -186,10 +188,10 @@ def cells(run: Run | None, of: Callable[[dict[str, Any]], Cells]) -> Cells:
 def of_fusetui(said: dict[str, Any]) -> Cells:
     a, b = said["sides"]["a"], said["sides"]["b"]
     kinds = Counter((row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"])
-    sums = {name: micro(ns, "+") for name, ns in said["accounting"].items()}
+    sums = {name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()}
     return {
         EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
-        TIME: f"{micro(a['work_ns'])} -> {micro(b['work_ns'])}",
+        TIME: f"{microseconds(a['work_ns'])} -> {microseconds(b['work_ns'])}",
         STEPS: f"{a['steps']} -> {b['steps']}, medians",
         RENAMED: f"{kinds[False, 'replaced']:,}, with what differs in the names",
         FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
@@ -230,12 +232,8 @@ def any_column(said: dict[str, Any], word: str) -> str:
 
 def spread(values: Sequence[int], unit: int = 1) -> str:
     """`5`, or `5 to 7` where steps differ."""
-    shown = [f"{v:,}" if unit == 1 else micro(v) for v in (min(values), max(values))]
+    shown = [f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))]
     return " to ".join(dict.fromkeys(shown))
-
-
-def micro(ns: int, sign: str = "") -> str:
-    return f"{ns / 1000:{sign},.1f}"
 
 
 def write_between(target: Path, name: str, table: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable
+from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, size
 from fusetui.trace.steps import steps
 from fusetui.trace.summary import gpu_times
 from fusetui.tui.glyphs import Glyphs
@@ -62,12 +62,12 @@ def warnings(trace: Trace) -> list[str]:
 def reading_line(
     path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
 ) -> str:
-    """`reading big.json  ###.......  34 % of 1007 MB`; and what is shown, when lanes are there."""
-    size = BAR if width >= ROOMY else BAR // 3
-    full = size * done // max(1, total)
-    figures = f"{100 * done // total} % of {total / 1e6:.0f} MB" if total else ""
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, when lanes are there."""
+    cells = BAR if width >= ROOMY else BAR // 3
+    full = cells * done // max(1, total)
+    figures = f"{percent(done, total)} of {size(total)}" if total else ""
     said = f"{figures}, shown: what was read so far" if shown else figures
-    bar = f"  {glyphs.full * full}{'.' * (size - full)}  {said}".rstrip()
+    bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
     name = printable(Path(path).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
 

@@ -20,7 +20,7 @@ from fusetui.tui.rowlist import Cell
 
 KERNEL_COLUMNS = (
     Column("total", 9),
-    Column("share", 6),
+    Column("share", 7),
     Column("count", 6),
     Column("median", 9),
     Column("min", 9, from_width=110),
@@ -35,7 +35,7 @@ KERNEL_COLUMNS = (
 )
 OP_COLUMNS = (
     Column("self", 9),
-    Column("share", 6),
+    Column("share", 7),
     Column("total", 9),
     Column("count", 6),
     Column("CPU op", 0, left=True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.trace.diff.lines import Line, closing, largest, lines, microseconds
+from fusetui.trace.diff.lines import Line, closing, largest, lines
 from fusetui.trace.diff.model import Diff, Side
-from fusetui.trace.format import clip, count, duration, plural, printable
+from fusetui.trace.format import clip, count, duration, microseconds, plural, printable
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusetui.render.table import Column, table
-from fusetui.render.text import fit, size
+from fusetui.render.text import fit
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace.aggregates import KernelTotal, OpTotal
-from fusetui.trace.format import count, duration, percent, plural, printable
+from fusetui.trace.format import count, duration, percent, plural, printable, size
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
