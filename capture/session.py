@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
@@ -129,8 +128,10 @@ def _record(
     session: Session, options: Options, device: Device, plain: Path, name: str
 ) -> RunRecord:
     """Compresses the trace and gathers what was measured. Raises CaptureError without a trace."""
+    from fusetui.trace import open_trace
+    from fusetui.trace.tally import tallies
+
     from . import expect, recorder
-    from .count import kernels_of
 
     if not (plain.exists() and session.recorded_steps):
         raise CaptureError(
@@ -138,9 +139,9 @@ def _record(
             "call step() at the end of each, and use a smaller skip."
         )
     path = plain.with_name(f"{plain.name}.gz")
-    text = recorder.compress(plain, path, options.recording.scrub)
-    # A loop that ends early leaves one more step open, which holds nothing.
-    kernels = replace(kernels_of(text, device.kind), steps=session.recorded_steps)
+    recorder.compress(plain, path, options.recording.scrub)
+    # A loop that ends early leaves one more step open.
+    counted = tallies(open_trace(str(path), cached=False)).first(session.recorded_steps)
     guesses = expect.parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,
@@ -149,9 +150,9 @@ def _record(
         compile_cached=None,
         peak_memory_bytes=None,
         max_error=None,
-        kernels_per_step=kernels.per_step,
+        kernels_per_step=counted.per_step("kernels"),
         files=(path.name,),
-        guesses=expect.compare(guesses, kernels),
+        guesses=expect.compare(guesses, counted),
     )
     return RunRecord(
         format=FORMAT,
@@ -165,7 +166,7 @@ def _record(
         device_kind=device.kind,
         versions=versions(),
         seed=0,
-        profiled_steps=kernels.steps,
+        profiled_steps=session.recorded_steps,
         variants=(measured,),
         provenance=provenance(device.kind, Path.cwd(), options.recording.scrub),
     )

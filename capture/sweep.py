@@ -178,11 +178,16 @@ def _show_guesses(folder: Path, points: Sequence[Point]) -> bool:
         f"{describe_point(point)}: {line}"
         for point in points
         for variant in _variants(folder, point)
-        for line in guess_lines(variant["name"], [Guess(**g) for g in variant.get("guesses", [])])
+        for line in guess_lines(variant["name"], _guesses(variant))
         if line.startswith("!")
     ]
     print("".join(f"\n{line}" for line in wrong), end="\n" if wrong else "")
     return not wrong
+
+
+def _guesses(variant: Mapping[str, Any]) -> list[Guess]:
+    found = variant.get("guesses", [])
+    return [Guess(g["kind"], g["expected"], tuple(g["found"])) for g in found]
 
 
 def _variants(folder: Path, point: Point) -> list[dict[str, Any]]:

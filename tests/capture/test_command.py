@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fusetui import kernels
+from fusetui import cli, kernels
 from fusetui.capture.command import capture, measure, run_capture
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import Options
+from fusetui.capture.options import Options, Recording
 from fusetui.capture.progress import Progress
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
@@ -100,6 +100,21 @@ def test_the_fused_kernel_is_in_every_profiled_step(run: Run) -> None:
 @pytest.mark.parametrize("name", ["eager", "compiled"])
 def test_each_step_is_marked_with_the_workloads_name(run: Run, name: str) -> None:
     assert sum(event["name"] == "mlp_fwd" for event in run.events(name)) == 2
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_check_counts_what_capture_counted(tmp_path: Path) -> None:
+    """An nn.Linear whose addmm copies the bias for itself is one kernel for both."""
+    folder = tmp_path / "run"
+    shapes = ["--rows", "4", "--in", "3", "--out", "2"]
+    options = Options(
+        ["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, recording=Recording(2)
+    )
+    assert run_capture("linear", options, out=folder).right
+    found = Run(folder, "", "").variant("eager")
+    assert found["kernels_per_step"] == 1
+    assert found["guesses"] == [{"kind": "kernels", "expected": 1, "found": [1, 1]}]
+    assert cli.run(["check", str(folder / "eager.json.gz"), "--expect", "kernels=1"]) == 0
 
 
 def test_a_variant_that_needs_a_gpu_says_so(run: Run) -> None:

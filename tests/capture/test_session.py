@@ -52,6 +52,18 @@ def test_a_short_loop_says_what_is_missing(
     assert record["variants"][0]["step_ns"] is None
 
 
+def test_work_after_the_last_step_belongs_to_none(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="capture runs torch")
+    x = torch.ones(3, 3)
+    with fusetui.capture.profile(tmp_path / "a", device="cpu") as session:
+        for _ in range(4):
+            _ = x @ x
+            session.step()
+        _ = x @ x @ x
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["variants"][0]["kernels_per_step"] == 1
+
+
 def test_a_loop_without_a_recorded_step_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="after 1 steps, before one was recorded"):
         loop(tmp_path / "a", 1)

@@ -141,7 +141,8 @@ def test_check_without_steps(fusetui: Run, tmp_path: Path) -> None:
     [
         ("mlp-eager", "kernels=5 gemm=3 pointwise=2"),
         ("mlp-compiled", "kernels=4 gemm=3 pointwise=1"),
-        ("linear-eager", "gemm=1"),
+        ("linear-eager", "kernels=1 gemm=1"),
+        ("linear-compiled", "kernels=1 gemm=1"),
     ],
 )
 def test_check_on_a_cpu_counts_ops_that_compute(fusetui: Run, sample: str, guess: str) -> None:

@@ -16,7 +16,7 @@ from fusetui.trace.diff.items import Vocabulary, items
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.rules import group, moved
-from fusetui.trace.diff.work import works
+from fusetui.trace.diff.work import work_of
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -40,7 +40,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = works(a, b, labels)
+    work_a, work_b = work_of(a, labels[0]), work_of(b, labels[1])
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)

@@ -13,12 +13,13 @@ import numpy as np
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
-from fusetui.trace.diff.names import identity, stem
+from fusetui.trace.diff.names import identity
 from fusetui.trace.diff.replaced import differences
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.diff.where import places
 from fusetui.trace.format import change, printable
+from fusetui.trace.op_names import stem
 
 LOOKED_UP = 500
 """Of so many fusions at most the shapes are looked up: each is parsed anew."""

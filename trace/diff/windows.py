@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fusetui.trace.categories import GPU_ROLES, Role
 from fusetui.trace.columns import Trace
-from fusetui.trace.diff.names import is_compiler
 from fusetui.trace.format import plural
 from fusetui.trace.intervals import covered_until, union
+from fusetui.trace.op_names import is_compiler
 from fusetui.trace.steps import steps
 
 Rows = NDArray[np.intp]
