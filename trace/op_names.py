@@ -42,8 +42,9 @@ HELPERS: Final = words(
 the bias of a product, or to clear a sum."""
 
 WHOLE: Final = words(
-    """_index_put_impl _linalg_svd bincount histc index linalg_cholesky_ex linalg_lu_solve mean
-    mkldnn_rnn_layer mkldnn_rnn_layer_backward std std_mean var var_mean"""
+    """_index_put_impl _linalg_svd addmm addmv baddbmm bincount bmm histc index linalg_cholesky_ex
+    linalg_lu_solve mean mkldnn_rnn_layer mkldnn_rnn_layer_backward mm mv std std_mean var
+    var_mean"""
 )
 """Ops that compute themselves and still call others that do."""
 

@@ -102,5 +102,10 @@ def test_an_op_that_computes_is_whole_whatever_it_calls(computing: Names) -> Non
     assert computing(*ops) == ["aten::mean"]
 
 
+def test_a_batched_product_is_whole_where_it_is_done_matrix_by_matrix(computing: Names) -> None:
+    products = [op("aten::addmm_", 10 * n, 9) for n in range(4)]
+    assert computing(op("aten::bmm", 0, 40), *products) == ["aten::bmm"]
+
+
 def test_a_function_of_the_user_is_no_op(computing: Names) -> None:
     assert computing(op("MyFunction", 0, 9), op("aten::copy_", 1, 4)) == ["aten::copy_"]
