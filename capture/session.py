@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from .defaults import STEPS
 from .device import find_device, quiet_torch, versions
 from .errors import CaptureError
 from .folder import new_folder, write_record
@@ -22,7 +23,8 @@ from .provenance import provenance
 from .record import FORMAT, Measured, RunRecord, StepTime
 
 if TYPE_CHECKING:
-    from .device import Device
+    from .defaults import STEPS
+from .device import Device
 
 
 class Session:
@@ -67,7 +69,7 @@ class Session:
 def profile(
     out: str | Path,
     *,
-    steps: int = 3,
+    steps: int = STEPS,
     skip: int = 1,
     stack: bool = False,
     record_shapes: bool = True,

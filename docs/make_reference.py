@@ -18,7 +18,8 @@ HEAD = """# Reference
 This page is made from the code by `make reference`.
 
 Data goes to stdout, talk to stderr. Exit codes: 0 done; 1 the answer is no (a diff or a check that
-failed its threshold); 2 wrong use or unreadable input, with one sentence on stderr.
+failed its threshold); 2 wrong use or unreadable input, with one sentence on stderr; 3 cannot tell
+(a diff of too few steps, or across devices).
 
 ## Commands
 """

@@ -2,7 +2,7 @@
 when a command runs, so that `fusetui --help` costs next to nothing.
 
 Exit codes: 0 done; 1 the answer is no (a diff or check that failed its threshold); 2 wrong use or
-unreadable input, with one sentence on stderr.
+unreadable input, with one sentence on stderr; 3 cannot tell (a diff without a verdict).
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ import pytest
 
 from fusetui import cli, kernels
 from fusetui.capture.command import capture, measure, run_capture
+from fusetui.capture.defaults import STEPS
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, Recording
 from fusetui.capture.progress import Progress
+from fusetui.trace.diff.statistics import FEW_STEPS
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch
@@ -70,6 +72,11 @@ def test_the_record_tells_what_was_run(run: Run) -> None:
     keys = ("workload", "shapes", "dtype", "device_kind", "profiled_steps")
     shapes = {"batch": 2, "seq": 3, "dim": 4, "hidden": 8}
     assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
+
+
+def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
+    """And one more that is cold, and one that is odd."""
+    assert Recording().steps == STEPS >= FEW_STEPS + 2
 
 
 def test_step_times_are_ordered_integers(run: Run) -> None:
@@ -235,7 +242,7 @@ def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -
     )
     run = Run(folder, "", "")
     names = [event["name"] for event in run.events("eager")]
-    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (3, 3)
+    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (STEPS, STEPS)
     assert run.record["backward"] is True
     assert 0 <= run.variant("eager")["max_gradient_error"] < 0.03
 

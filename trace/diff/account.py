@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Trace
+from fusetui.trace.devices import device_names
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.statistics import median, ratio_interval
@@ -36,6 +37,7 @@ def side(items: Items) -> Side:
     return Side(
         label=work.label,
         gpu=work.gpu,
+        devices=tuple(dict.fromkeys(device_names(work.trace))) if work.gpu else (),
         steps=len(work.windows),
         items=len(items),
         work_ns=int(items.ns.sum()),

@@ -16,6 +16,7 @@ from fusetui.trace.diff.items import Vocabulary, items
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.rules import group, moved
+from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.diff.work import work_of
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
@@ -49,13 +50,17 @@ def diff(a: Trace, b: Trace) -> Diff:
     step = step_change(work_a, work_b)
     rows = (*explain.rows(of_a, of_b, groups), *dispatch.rows(of_a, of_b))
     side_a, side_b = side(of_a), side(of_b)
+    devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
     return Diff(
         a=labels[0],
         b=labels[1],
         step=step,
+        verdict=verdict(step, side_a, side_b),
         rows=rows,
-        notes=tuple(dict.fromkeys((*notes(of_a, of_b, groups, step, sums), *notes_a, *notes_b))),
+        notes=tuple(
+            dict.fromkeys((*notes(of_a, of_b, groups, devices, step, sums), *notes_a, *notes_b))
+        ),
         accounting=sums,
         side_a=side_a,
         side_b=side_b,

@@ -10,6 +10,7 @@ from fusetui.arguments import WrongUse
 DONE = 0
 NO = 1
 UNUSABLE = 2
+CANNOT_TELL = 3
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # as a program that dies of SIGPIPE
 
