@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fusetui.trace.categories import Role
 from fusetui.trace.columns import Id, Trace
 from fusetui.trace.devices import device_names
+from fusetui.trace.exact import exact_id
 from fusetui.trace.intervals import union_length
 from fusetui.trace.steps import Step, steps
 
@@ -65,7 +66,11 @@ def device_busy_ns(trace: Trace, rows: Rows) -> int:
 
 
 def summary(trace: Trace) -> dict[str, Any]:
-    """The `summary --json` contract."""
+    """The `summary --json` contract.
+
+    Starts are ns after `base_ns`, the time in the file of its first slice, which is a string: times
+    since 1970 are beyond what a double holds.
+    """
     gpu = trace.gpu_rows
     times = gpu_times(trace)
     report = trace.report
@@ -87,6 +92,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "gpu_events_with_op": int((trace.op[gpu] >= 0).sum()),
         "negative_launch_delays": report.negative_delays,
         "negative_durations": report.negative_durations,
+        "base_ns": str(trace.begin_ns),
         "span_ns": trace.end_ns - trace.begin_ns,
         "gpu_span_ns": times.span_ns,
         "gpu_busy_ns": times.busy_ns,
@@ -107,8 +113,8 @@ def _track(trace: Trace, number: int) -> dict[str, Any]:
     return {
         "kind": str(track.layer),
         "label": track.label,
-        "pid": track.pid,
-        "tid": track.tid,
+        "pid": exact_id(track.pid),
+        "tid": exact_id(track.tid),
         "subrow": track.subrow,
         "slices": len(track),
         "busy_ns": busy_ns(trace, rows),
@@ -118,7 +124,7 @@ def _track(trace: Trace, number: int) -> dict[str, Any]:
 def _step(trace: Trace, step: Step) -> dict[str, Any]:
     return {
         "name": step.name,
-        "start_ns": step.start_ns,
+        "start_ns": step.start_ns - trace.begin_ns,
         "dur_ns": step.dur_ns,
         "kernels": int((trace.role[step.gpu_rows] == Role.KERNEL).sum()),
         "gpu_busy_ns": device_busy_ns(trace, step.gpu_rows),

@@ -56,10 +56,13 @@ def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
 
 def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
     step = event("ProfilerStep#5", 0, 50, cat="user_annotation")
-    (found,) = summary(trace_of([step, *launched(1, 1, 20), *launched(2, 5, 25)]))["steps"]
+    earlier = event("aten::a", -7, 1)
+    figures = summary(trace_of([earlier, step, *launched(1, 1, 20), *launched(2, 5, 25)]))
+    assert figures["base_ns"] == "-7000"
+    (found,) = figures["steps"]
     assert found == {
         "name": "ProfilerStep#5",
-        "start_ns": 0,
+        "start_ns": 7_000,
         "dur_ns": 50_000,
         "kernels": 2,
         "gpu_busy_ns": 15_000,
