@@ -2,67 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.busy import busy_ns, gpu_times, work_busy_ns
 from fusetui.trace.categories import Role
-from fusetui.trace.columns import Id, Trace
+from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
 from fusetui.trace.exact import exact_id
-from fusetui.trace.intervals import union_length
 from fusetui.trace.steps import Step, steps
-
-Rows = NDArray[np.intp]
-
-COLLECTIVE = re.compile(
-    r"nccl|rccl|cross_device_reduce|multimem_all|allreduce_fusion|deep_ep::|dpsk::ep::",
-    re.IGNORECASE,
-)
-LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
-
-
-class GpuTimes(msgspec.Struct, frozen=True):
-    """Nanoseconds, summed over devices. On each device busy + idle = span, exactly."""
-
-    span_ns: int  # first start to last end over all devices
-    busy_ns: int  # union of the intervals of a device
-    idle_ns: int
-    sum_ns: int  # of all durations
-    compute_ns: int  # union of all that is neither a copy nor a collective
-    comm_ns: int
-    copy_ns: int
-
-
-def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
-    """Times of these GPU rows (default: all kernels, copies and sets)."""
-    rows = trace.gpu_rows if rows is None else rows
-    devices = list(_by_device(trace, rows))
-    comm = _is_collective(trace, rows)
-    copies = trace.role == Role.COPY
-    return GpuTimes(
-        span_ns=_span(trace, rows),
-        busy_ns=sum(busy_ns(trace, device) for device in devices),
-        idle_ns=sum(_span(trace, device) - busy_ns(trace, device) for device in devices),
-        sum_ns=int(trace.dur[rows].sum()),
-        compute_ns=sum(busy_ns(trace, d[~comm[d] & ~copies[d]]) for d in devices),
-        comm_ns=sum(busy_ns(trace, d[comm[d]]) for d in devices),
-        copy_ns=sum(busy_ns(trace, d[copies[d]]) for d in devices),
-    )
-
-
-def busy_ns(trace: Trace, rows: Rows) -> int:
-    """The length of the union of these rows."""
-    return union_length(trace.start[rows], trace.end[rows])
-
-
-def device_busy_ns(trace: Trace, rows: Rows) -> int:
-    """The union of these rows on each device, summed over devices."""
-    return sum(busy_ns(trace, device) for device in _by_device(trace, rows))
 
 
 def summary(trace: Trace) -> dict[str, Any]:
@@ -127,29 +76,5 @@ def _step(trace: Trace, step: Step) -> dict[str, Any]:
         "start_ns": step.start_ns - trace.begin_ns,
         "dur_ns": step.dur_ns,
         "kernels": int((trace.role[step.gpu_rows] == Role.KERNEL).sum()),
-        "gpu_busy_ns": device_busy_ns(trace, step.gpu_rows),
+        "gpu_busy_ns": work_busy_ns(trace, step.gpu_rows),
     }
-
-
-def _by_device(trace: Trace, rows: Rows) -> Iterator[Rows]:
-    pids = [t.pid for t in trace.tracks]
-    numbers: dict[Id, int] = {pid: n for n, pid in enumerate(dict.fromkeys(pids))}
-    device = np.array([numbers[pid] for pid in pids] or [0])[trace.track[rows]]
-    for number in np.flatnonzero(np.bincount(device)):
-        yield rows[device == number]
-
-
-def _span(trace: Trace, rows: Rows) -> int:
-    if not len(rows):
-        return 0
-    return int(trace.end[rows].max() - trace.start[rows].min())
-
-
-def _is_collective(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
-    named = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        named[number] = COLLECTIVE.search(trace.names[number], 0, LONGEST_NAME) is not None
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[trace.name[rows]]
-    return found

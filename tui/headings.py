@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fusetui.trace.busy import gpu_times
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
 from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, size
 from fusetui.trace.steps import steps
-from fusetui.trace.summary import gpu_times
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.view import Side
 
@@ -29,14 +29,14 @@ def facts(trace: Trace) -> list[str]:
     whole = trace.report.part is None
     times = gpu_times(trace)
     found = steps(trace)
-    share = percent(times.busy_ns, times.busy_ns + times.idle_ns)
+    share = percent(times.busy_ns, times.device_spans_ns)
     parts = [
         ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
+        f"GPU busy {share} of its span" if share and whole else "",
         f"{count(len(trace))} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
-        f"GPU busy {share}" if share and whole else "",
     ]
     return [part for part in parts if part]
 

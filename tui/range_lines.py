@@ -85,8 +85,8 @@ def _busy(trace: Trace, figures: WindowFigures) -> str:
         where = "what was read of this trace" if trace.report.part else "this trace"
         return f"no GPU events in {where}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)
-    of = f" of {figures.devices} GPUs" if figures.devices > 1 else ""
-    return f"GPU busy {duration(figures.busy_ns)}, {share}{of}"
+    on = f" on {figures.devices} GPUs" if figures.devices > 1 else ""
+    return f"GPU busy {duration(figures.busy_ns)}, {share} of the range{on}"
 
 
 def _few_streams(figures: WindowFigures, width: int) -> str:

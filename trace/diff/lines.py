@@ -82,7 +82,7 @@ def _effect(line: Line) -> int:
 
 def _idle(diff: Diff) -> str:
     gpu = diff.side_a.gpu and diff.side_b.gpu
-    return "the GPU has nothing to do" if gpu else "outside of all ops"
+    return "no GPU event runs in the step" if gpu else "outside of all ops"
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:

@@ -105,8 +105,8 @@ class Side(msgspec.Struct, frozen=True):
     steps: int  # that were used
     items: int  # pieces of work in a step
     work_ns: int  # the sum of the pieces
-    busy_ns: int  # the part of the step during which any of this trace's work ran
-    idle_ns: int  # the rest of the step
+    busy_ns: int  # of the step, by time: any GPU event runs, or any CPU op in a trace without
+    idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
 
 

@@ -109,15 +109,16 @@ def _steps(diff: Diff) -> str:
 
 
 def totals(diff: Diff) -> str:
-    """The second line: pieces of work, busy and idle time on both sides."""
+    """The second line: pieces of work, busy and idle time of a step on both sides."""
     a, b = diff.side_a, diff.side_b
+    who = "GPU busy" if a.gpu and b.gpu else "busy" if a.gpu or b.gpu else "CPU busy"
     parts = [
-        f"{count(a.items)} -> {plural(b.items, _thing(a, b))}",
-        f"busy {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
-        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
+        f"a step: {count(a.items)} -> {plural(b.items, _thing(a, b))}",
+        f"{who} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
         f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
+        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
     ]
-    return "     ".join(part for part in parts if part)
+    return "   ".join(part for part in parts if part)
 
 
 def _thing(a: Side, b: Side) -> str:

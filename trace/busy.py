@@ -1,0 +1,126 @@
+"""When a device is busy and when it is idle: every definition of it, each with a name of its own.
+
+Busy is always the length of a union: what overlaps, on one stream or on several, counts once. The
+definitions differ in the span that busy and idle fill, and in the work that counts:
+
+* `gpu_times`: all GPU events of a trace; the span of a device is its first start to its last end.
+* `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the window.
+* `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while any works.
+* `work_busy_ns`: the work that a step launched, whenever it ran; there is no idle beside it.
+
+Synchronisations and annotations on a GPU's lanes never count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.categories import Role
+from fusetui.trace.columns import Id, Trace
+from fusetui.trace.intervals import covered_until, union, union_length
+
+Rows = NDArray[np.intp]
+Int64s = NDArray[np.int64]
+
+COLLECTIVE = re.compile(
+    r"nccl|rccl|cross_device_reduce|multimem_all|allreduce_fusion|deep_ep::|dpsk::ep::",
+    re.IGNORECASE,
+)
+"""Kernels of communication between devices."""
+
+BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
+"""Copies from one device to another, which communicate too."""
+
+LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
+
+
+class GpuTimes(msgspec.Struct, frozen=True):
+    """Nanoseconds, summed over devices. On each device busy + idle = its span, exactly."""
+
+    span_ns: int  # first start to last end over all devices
+    busy_ns: int
+    idle_ns: int
+    sum_ns: int  # of all durations
+    compute_ns: int  # union of the kernels that do not communicate
+    comm_ns: int  # union of communication: collectives, and copies between devices
+    copy_ns: int  # union of all other copies, and of sets
+
+    @property
+    def device_spans_ns(self) -> int:
+        """The whole that busy is a share of: the spans of all devices added up."""
+        return self.busy_ns + self.idle_ns
+
+
+def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
+    """Times of these GPU rows (default: all kernels, copies and sets), over each device's span."""
+    rows = trace.gpu_rows if rows is None else rows
+    devices = [own for _, own in by_device(trace, rows)]
+    comm = _communicates(trace, rows)
+    kernel = trace.role == Role.KERNEL
+    return GpuTimes(
+        span_ns=_span(trace, rows),
+        busy_ns=sum(busy_ns(trace, device) for device in devices),
+        idle_ns=sum(_span(trace, device) - busy_ns(trace, device) for device in devices),
+        sum_ns=int(trace.dur[rows].sum()),
+        compute_ns=sum(busy_ns(trace, d[kernel[d] & ~comm[d]]) for d in devices),
+        comm_ns=sum(busy_ns(trace, d[comm[d]]) for d in devices),
+        copy_ns=sum(busy_ns(trace, d[~kernel[d] & ~comm[d]]) for d in devices),
+    )
+
+
+def work_busy_ns(trace: Trace, rows: Rows) -> int:
+    """The union of these rows on each device, summed over devices, whenever they ran."""
+    return sum(busy_ns(trace, own) for _, own in by_device(trace, rows))
+
+
+def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
+    """How long of the window [begin_ns, end_ns) each device runs any of these rows, summed over
+    devices; the idle time of the window is its length times the devices, less this."""
+    start, end = np.maximum(trace.start[rows], begin_ns), np.minimum(trace.end[rows], end_ns)
+    parts = [place for place, _ in by_device(trace, rows)]
+    return sum(union_length(start[place], end[place]) for place in parts)
+
+
+def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
+    """How long of each window [begin, end) (ns) any of these rows runs, on whatever device or
+    thread; the idle time of a window is its length less this."""
+    starts, untils = union(trace.start[rows], trace.end[rows])
+    until: Int64s = covered_until(starts, untils, ends)
+    return until - covered_until(starts, untils, begins)
+
+
+def busy_ns(trace: Trace, rows: Rows) -> int:
+    """The length of the union of these rows: of one lane, or of one device."""
+    return union_length(trace.start[rows], trace.end[rows])
+
+
+def by_device(trace: Trace, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
+    """Of each device that some of the rows ran on: their places in `rows`, and the rows."""
+    pids = [t.pid for t in trace.tracks]
+    numbers: dict[Id, int] = {pid: n for n, pid in enumerate(dict.fromkeys(pids))}
+    device = np.array([numbers[pid] for pid in pids] or [0])[trace.track[rows]]
+    for number in np.flatnonzero(np.bincount(device)):
+        places = np.flatnonzero(device == number)
+        yield places, rows[places]
+
+
+def _span(trace: Trace, rows: Rows) -> int:
+    if not len(rows):
+        return 0
+    return int(trace.end[rows].max() - trace.start[rows].min())
+
+
+def _communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
+    named = np.zeros((2, len(trace.names)), dtype=np.bool_)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        for copy, pattern in enumerate((COLLECTIVE, BETWEEN_DEVICES)):
+            named[copy, number] = pattern.search(trace.names[number], 0, LONGEST_NAME) is not None
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows] = named[(trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]]
+    return found
