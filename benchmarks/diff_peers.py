@@ -198,15 +198,17 @@ def of_fusetui(said: dict[str, Any]) -> Cells:
         DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",
         CLOSES: f"yes: step {sums['step_ns']} us = rows {sums['rows_ns']}, idle {sums['idle_ns']},"
         f" not explained {sums['not_explained_ns']}",
-        NOISE: noise(said["step_ns"]),
+        NOISE: noise(said),
         PREPARE: "nothing: one command",
     }
 
 
-def noise(step: dict[str, Any]) -> str:
-    if step["low"] is None:
-        return "said: too few steps to tell"
-    return f"B / A is {step['ratio']:.2f}, {step['low']:.2f} to {step['high']:.2f} at 95 %"
+def noise(said: dict[str, Any]) -> str:
+    if said["reason"]:
+        return f"{said['verdict']}: {said['reason']}"
+    step = said["step_ns"]
+    interval = f"{step['ratio']:.2f}, {step['low']:.2f} to {step['high']:.2f} at 95 %"
+    return f"{said['verdict']}: B / A is {interval}"
 
 
 def of_hta(said: dict[str, Any]) -> Cells:
