@@ -16,6 +16,9 @@ _WORDS = """
 KINDS = frozenset(_WORDS.split())
 """What can be counted; `kernels` is all of them."""
 
+LONGEST_OP = 1000
+"""No op has so long a name; the patterns are not made for it."""
+
 _ALSO = {"elementwise": "pointwise", "persistent_reduction": "reduction"}
 _CPU_KINDS = {
     "gemm": r"mm|addmm|bmm|baddbmm|matmul|linear|_addmm_activation|\w*_linear\w*|einsum|dot",
@@ -27,13 +30,13 @@ _CPU_KINDS = {
     "softmax": r"_?(?:log_)?softmax\w*|_softmax_backward_data",
     "reduction": r"sum|mean|amax|amin|max|min|prod|var|std|norm|var_mean|logsumexp|argmax|any|all",
     "embedding": r"embedding\w*",
-    "index": r"index\w*|gather|scatter\w*|masked_fill_?|take\w*",
+    "index": r"_?index\w*|gather|scatter\w*|masked_fill_?|take\w*",
     "attention": r"_?scaled_dot_product\w*|_flash_attention\w*",
     "rng": r"normal_|uniform_|bernoulli_|random_|native_dropout",
     "sort": r"sort|topk|argsort",
 }
 _CPU_PATTERNS = [(kind, re.compile(rf"(?:{ops})\Z")) for kind, ops in _CPU_KINDS.items()]
-_FUSED = re.compile(r"(?:graph_\d+_)?cpp_fused_(\w*?)_?\d*\Z")
+_FUSED = re.compile(r"(?:graph_\d+_)?cpp_fused_(\w*)\Z")
 _REDUCES = re.compile(r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)")
 
 
@@ -48,7 +51,7 @@ def kinds_of(role: Role, name: str) -> frozenset[str]:
 def kinds(name: str) -> frozenset[str]:
     """Everything that a GPU kernel or a CPU op of this name counts as."""
     if name.startswith("aten::") or _FUSED.match(name):
-        return frozenset({_cpu_kind(name)})
+        return frozenset({_cpu_kind(name) if len(name) <= LONGEST_OP else "unknown"})
     decoded = decode(name)
     if decoded is None:
         return frozenset({"unknown"})
@@ -61,4 +64,6 @@ def _cpu_kind(name: str) -> str:
     if fused := _FUSED.match(name):
         return "reduction" if _REDUCES.search(fused[1]) else "pointwise"
     op = name.removeprefix("aten::")
-    return next((kind for kind, ops in _CPU_PATTERNS if ops.match(op)), "pointwise")
+    spelled = (op, op.rstrip("_"))  # an in-place twin is of the same kind
+    found = (kind for kind, ops in _CPU_PATTERNS if any(map(ops.match, spelled)))
+    return next(found, "pointwise")

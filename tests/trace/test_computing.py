@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.computing import computing_ops
+from fusetui.trace.aggregates import self_ns
+from fusetui.trace.computing import computing_ops, within
+from fusetui.trace.intervals import union_length
 
 Event = dict[str, Any]
 Names = Callable[..., list[str]]
@@ -105,6 +110,36 @@ def test_an_op_that_computes_is_whole_whatever_it_calls(computing: Names) -> Non
 def test_a_batched_product_is_whole_where_it_is_done_matrix_by_matrix(computing: Names) -> None:
     products = [op("aten::addmm_", 10 * n, 9) for n in range(4)]
     assert computing(op("aten::bmm", 0, 40), *products) == ["aten::bmm"]
+
+
+NAMES = ("linear", "mm", "mul", "mul_", "copy_", "clone", "zeros", "view", "mean", "MulBackward0")
+
+
+def nested(draw: st.DrawFn, begin: int, end: int, depth: int) -> Iterator[Event]:
+    """Ops side by side in [begin, end), each with others inside it."""
+    while begin < end:
+        until = draw(st.integers(begin + 1, end))
+        name = draw(st.sampled_from(NAMES))
+        yield op(name if name.endswith("0") else f"aten::{name}", begin, until - begin)
+        if depth and until - begin > 2:
+            yield from nested(draw, begin + 1, until - 1, depth - 1)
+        begin = until + 1
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_ops_that_compute_lie_side_by_side(
+    trace_of: Callable[..., Trace], data: st.DataObject
+) -> None:
+    """So their times and those of the ops around them add up to the time in ops."""
+    events = data.draw(st.composite(lambda draw: list(nested(draw, 0, 40, 3)))())
+    trace = trace_of(events)
+    rows = computing_ops(trace)
+    inside = within(trace, rows)
+    assert not inside[rows].any()
+    around = np.setdiff1d(np.flatnonzero(~inside), rows)
+    total = int(trace.dur[rows].sum() + self_ns(trace)[around].sum())
+    assert total == union_length(trace.start, trace.end)
 
 
 def test_a_function_of_the_user_is_no_op(computing: Names) -> None:

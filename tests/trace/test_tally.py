@@ -80,6 +80,7 @@ def test_an_empty_trace_has_nothing(trace_of: Open) -> None:
     [
         ("aten::mm", "gemm"),
         ("aten::addmm", "gemm"),
+        ("aten::addmm_", "gemm"),
         ("mkldnn::_linear_pointwise", "unknown"),
         ("aten::gelu", "pointwise"),
         ("aten::native_layer_norm", "norm"),
@@ -95,6 +96,8 @@ def test_an_empty_trace_has_nothing(trace_of: Open) -> None:
         ("geglu_gemm_kernel_triton", "gemm"),
         ("grouped_gemm_kernel_triton", "gemm"),
         ("my_kernel", "unknown"),
+        ("aten::" + "_linear" * 20_000 + "!", "unknown"),
+        ("cpp_fused_" + "1" * 20_000 + "!", "unknown"),
     ],
 )
 def test_a_kernel_counts_as_its_kind(name: str, kind: str) -> None:
