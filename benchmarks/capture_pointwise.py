@@ -20,8 +20,9 @@ from torch.nn.functional import gelu
 
 from fusetui.capture.device import find_device
 from fusetui.capture.step import as_call, forward_step, rotation
-from fusetui.capture.table import align, format_ns
+from fusetui.capture.table import align
 from fusetui.capture.timing import time_steps
+from fusetui.trace.format import duration
 
 SHAPES = ((8192, 3072), (512, 3072), (8192, 12288), (4096, 3000), (1, 3072))
 SECONDS = 1.0
@@ -65,7 +66,7 @@ def compilations() -> int:
 def row(result: dict[str, object]) -> list[str]:
     """One line of the table."""
     times = {name: int(str(result[name])) for name in HEADER[1:5]}
-    cells = [format_ns(time) for time in times.values()]
+    cells = [duration(time) for time in times.values()]
     share = times["fused"] / times["copy"]
     return [str(result["shape"]), *cells, f"{share:.2f}", str(result["compilations"])]
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
+from fusetui.trace.format import percent
 from fusetui.trace.kernel_names import decode
 
 NAMES = 100_000
@@ -52,9 +53,9 @@ def main() -> None:
     print("| names | mean length | decoded | seconds, median of 5 | least |")
     print("|---:|---:|---:|---:|---:|")
     length = sum(map(len, names)) / len(names)
-    share = 100 * known / len(names)
+    share = percent(known, len(names), fine=True)
     print(
-        f"| {len(names):,} | {length:.0f} | {share:.1f} % | {statistics.median(times):.2f} "
+        f"| {len(names):,} | {length:.0f} | {share} | {statistics.median(times):.2f} "
         f"| {min(times):.2f} |"
     )
 

@@ -27,6 +27,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from fusetui.trace.format import microseconds
+
 RUNS = 3
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
@@ -186,25 +188,27 @@ def cells(run: Run | None, of: Callable[[dict[str, Any]], Cells]) -> Cells:
 def of_fusetui(said: dict[str, Any]) -> Cells:
     a, b = said["sides"]["a"], said["sides"]["b"]
     kinds = Counter((row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"])
-    sums = {name: micro(ns, "+") for name, ns in said["accounting"].items()}
+    sums = {name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()}
     return {
         EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
-        TIME: f"{micro(a['work_ns'])} -> {micro(b['work_ns'])}",
+        TIME: f"{microseconds(a['work_ns'])} -> {microseconds(b['work_ns'])}",
         STEPS: f"{a['steps']} -> {b['steps']}, medians",
         RENAMED: f"{kinds[False, 'replaced']:,}, with what differs in the names",
         FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
         DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",
         CLOSES: f"yes: step {sums['step_ns']} us = rows {sums['rows_ns']}, idle {sums['idle_ns']},"
         f" not explained {sums['not_explained_ns']}",
-        NOISE: noise(said["step_ns"]),
+        NOISE: noise(said),
         PREPARE: "nothing: one command",
     }
 
 
-def noise(step: dict[str, Any]) -> str:
-    if step["low"] is None:
-        return "said: too few steps to tell"
-    return f"B / A is {step['ratio']:.2f}, {step['low']:.2f} to {step['high']:.2f} at 95 %"
+def noise(said: dict[str, Any]) -> str:
+    if said["reason"]:
+        return f"{said['verdict']}: {said['reason']}"
+    step = said["step_ns"]
+    interval = f"{step['ratio']:.2f}, {step['low']:.2f} to {step['high']:.2f} at 95 %"
+    return f"{said['verdict']}: B / A is {interval}"
 
 
 def of_hta(said: dict[str, Any]) -> Cells:
@@ -230,12 +234,8 @@ def any_column(said: dict[str, Any], word: str) -> str:
 
 def spread(values: Sequence[int], unit: int = 1) -> str:
     """`5`, or `5 to 7` where steps differ."""
-    shown = [f"{v:,}" if unit == 1 else micro(v) for v in (min(values), max(values))]
+    shown = [f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))]
     return " to ".join(dict.fromkeys(shown))
-
-
-def micro(ns: int, sign: str = "") -> str:
-    return f"{ns / 1000:{sign},.1f}"
 
 
 def write_between(target: Path, name: str, table: str) -> None:

@@ -37,7 +37,7 @@ PATIENCE = 120  # seconds
 BAR = b"reading "
 LANES = b"nothing selected"
 WHOLE = b" slices "
-PART = b" MB were read"
+PART = b" were read"
 ESCAPE = b"\x1b"
 
 HEAD = ("file", "the bar", "first lanes", "the whole trace", "Esc, with lanes", "q, while reading")

@@ -29,6 +29,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fusetui.trace.format import percent
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
@@ -151,7 +153,7 @@ def speed_rows(
                 f"{two:.2f} s ({two / loads:.2f})",
                 f"{one:.2f} s ({one / loads:.2f})",
                 f"{gz:.2f} s ({gz / two:.2f} of plain)",
-                f"{again * 1000:.0f} ms ({again / first:.1%} of the first time)",
+                f"{again * 1000:.0f} ms ({percent(again, first, fine=True)} of the first time)",
                 f"{whole:.2f} s",
                 *(_beside(other, file, loads) for other in others.values()),
             ]

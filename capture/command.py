@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fusetui import kernels
 from fusetui.trace.format import printable
 
+from .defaults import STEPS
 from .device import Device, find_device, load_torch, quiet_torch
 from .errors import CaptureError
 from .expect import guess_lines
@@ -55,7 +56,7 @@ def capture(
     dtype: str | None = None,
     out: Path | None = None,
     shapes: Sequence[str] = (),
-    steps: int = 3,
+    steps: int = STEPS,
     backward: bool = False,
     mode: str | None = None,
     stack: bool = False,

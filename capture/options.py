@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from .defaults import STEPS
 from .errors import CaptureError
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -15,7 +16,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 class Recording:
     """What the profiler records: `steps` steps, with Python stacks, input shapes, allocations."""
 
-    steps: int = 3
+    steps: int = STEPS
     stack: bool = False
     shapes: bool = True
     memory: bool = False

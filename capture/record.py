@@ -8,7 +8,7 @@ from typing import Any
 
 from .expect import Guess
 
-FORMAT = 1
+FORMAT = 2
 """Version of run.json; it rises when a key changes its meaning."""
 
 

@@ -19,8 +19,8 @@ WAIT, WARM_UP = 1, 1
 """Steps before the recorded ones: one with the profiler off, one that it discards."""
 
 
-def record(step: Step, recording: Recording, device_kind: str, path: Path) -> str:
-    """Profiles steps into `path` (.json.gz) and returns the trace's JSON text.
+def record(step: Step, recording: Recording, device_kind: str, path: Path) -> None:
+    """Profiles steps into `path` (.json.gz).
 
     Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
     that the kernels of a step run within it.
@@ -42,7 +42,7 @@ def record(step: Step, recording: Recording, device_kind: str, path: Path) -> st
             _run_labelled(step)
             synchronize()
             profiler.step()
-    return compress(plain, path, recording.scrub)
+    compress(plain, path, recording.scrub)
 
 
 def settings(recording: Recording, device_kind: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def settings(recording: Recording, device_kind: str) -> dict[str, Any]:
     }
 
 
-def compress(plain: Path, path: Path, scrubbed: bool) -> str:
+def compress(plain: Path, path: Path, scrubbed: bool) -> None:
     """Moves a trace into its gzip file; the path in it becomes the file's name.
 
     With `scrubbed` host names, user names and other paths go as well.
@@ -67,7 +67,6 @@ def compress(plain: Path, path: Path, scrubbed: bool) -> str:
     text = scrub(text, plain.name) if scrubbed else set_trace_name(text, plain.name)
     path.write_bytes(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
     plain.unlink()
-    return text
 
 
 def _run_labelled(step: Step) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from fusetui.trace import open_trace
+from fusetui.trace.tally import Tallies, tallies
+
 from . import check, compiler, expect, failure, recorder, step, timing
-from .count import kernels_of
 from .device import Device, versions
 from .guard import parent_only
 from .job import Job, Trial
@@ -86,10 +88,8 @@ class Runner:
         with self._progress.phase(f"timing {name}"), parent_only():
             timed, peak_bytes = self._timed(parts)
         with self._progress.phase(f"profiling {name}"), parent_only():
-            trace = recorder.record(parts, self._options.recording, kind, path)
-            kernels = kernels_of(trace, kind)
-        if not kernels.names:
-            raise EmptyTraceError(NO_KERNELS)
+            recorder.record(parts, self._options.recording, kind, path)
+            counted = _counted(path, kind)
         compiled = trial.compiles or graphs > 0
         return Measured(
             name=name,
@@ -98,14 +98,14 @@ class Runner:
             compile_cached=compiler.was_cached(),
             peak_memory_bytes=peak_bytes,
             max_error=errors.result,
-            kernels_per_step=kernels.per_step,
+            kernels_per_step=counted.per_step("kernels"),
             files=(path.name,),
             max_gradient_error=errors.gradients,
             recompilations=compiler.graph_count() - graphs if compiled else None,
             weight_bytes=step.weight_bytes(call),
             warm_up_steps=timed.warm_up_steps,
             settled=timed.settled,
-            guesses=expect.compare(self._guesses[name], kernels),
+            guesses=expect.compare(self._guesses[name], counted),
         )
 
     def _step(self, call: Callable[..., Any], trial: Trial) -> Step:
@@ -160,6 +160,14 @@ class Runner:
 
 def _first_phase(trial: Trial) -> str:
     return f"{'compiling' if trial.compiles else 'checking'} {trial.name}"
+
+
+def _counted(path: Path, kind: str) -> Tallies:
+    """The kernels of a trace just written. Raises EmptyTraceError when there are none."""
+    counted = tallies(open_trace(str(path), cached=False))
+    if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
+        raise EmptyTraceError(NO_KERNELS)
+    return counted
 
 
 def _first_call(parts: Step, kind: str) -> tuple[Any, int]:

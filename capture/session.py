@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from .defaults import STEPS
 from .device import find_device, quiet_torch, versions
 from .errors import CaptureError
 from .folder import new_folder, write_record
@@ -69,7 +69,7 @@ class Session:
 def profile(
     out: str | Path,
     *,
-    steps: int = 3,
+    steps: int = STEPS,
     skip: int = 1,
     stack: bool = False,
     record_shapes: bool = True,
@@ -143,8 +143,10 @@ def _record(
 
     Raises CaptureError without a trace.
     """
+    from fusetui.trace import open_trace
+    from fusetui.trace.tally import tallies
+
     from . import expect, recorder
-    from .count import kernels_of
 
     if not (plain.exists() and session.recorded_steps):
         raise CaptureError(
@@ -152,9 +154,9 @@ def _record(
             "call step() at the end of each, and use a smaller skip."
         )
     path = plain.with_name(f"{plain.name}.gz")
-    text = recorder.compress(plain, path, options.recording.scrub)
-    # A loop that ends early leaves one more step open, which holds nothing.
-    kernels = replace(kernels_of(text, device.kind), steps=session.recorded_steps)
+    recorder.compress(plain, path, options.recording.scrub)
+    # A loop that ends early leaves one more step open.
+    counted = tallies(open_trace(str(path), cached=False)).first(session.recorded_steps)
     guesses = expect.parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,
@@ -163,9 +165,9 @@ def _record(
         compile_cached=None,
         peak_memory_bytes=None,
         max_error=None,
-        kernels_per_step=kernels.per_step,
+        kernels_per_step=counted.per_step("kernels"),
         files=(path.name,),
-        guesses=expect.compare(guesses, kernels),
+        guesses=expect.compare(guesses, counted),
     )
     return RunRecord(
         format=FORMAT,
@@ -179,7 +181,7 @@ def _record(
         device_kind=device.kind,
         versions=versions(),
         seed=0,
-        profiled_steps=kernels.steps,
+        profiled_steps=session.recorded_steps,
         variants=(measured,),
         provenance=provenance(device.kind, where, options.recording.scrub),
     )

@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusetui.trace.format import printable
+from fusetui.trace.format import duration, printable
 
-from .table import align, format_ns, speed_up
+from .table import align, speed_up
 
 Row = Mapping[str, Any]
 WIDTH = 40
@@ -73,4 +73,4 @@ def _cell(row: Row | None, first_ns: int | None) -> str:
     """`1.31 ms 2.10x`, or a dash for what was not measured."""
     if row is None or row["median_ns"] is None:
         return "-"
-    return f"{format_ns(row['median_ns'])} {speed_up(first_ns, row['median_ns']):>6}"
+    return f"{duration(row['median_ns'])} {speed_up(first_ns, row['median_ns']):>6}"

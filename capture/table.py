@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.trace.format import printable
+from fusetui.trace.format import duration, printable, size
 
 from .record import Failed, Measured, RunRecord
 from .shapes import describe_shapes
@@ -47,22 +47,6 @@ def baseline(record: RunRecord) -> int | None:
     return next((v.step_ns.median for v in record.measured if v.step_ns), None)
 
 
-def format_ns(duration_ns: int) -> str:
-    """A duration with three significant digits and its unit: `1.31 ms`."""
-    for unit, size in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
-        if duration_ns >= size:
-            return f"{duration_ns / size:.3g} {unit}"
-    return f"{duration_ns} ns"
-
-
-def format_bytes(count: int) -> str:
-    """`1.5 MiB`, with three significant digits."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"
-
-
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Names to the left, figures to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -85,10 +69,10 @@ def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]
     median = variant.step_ns.median if variant.step_ns else None
     return (
         variant.name,
-        "-" if median is None else format_ns(median),
+        "-" if median is None else duration(median),
         "-" if median is None else speed_up(baseline_ns, median),
         f"{variant.kernels_per_step:g}",
-        "-" if variant.weight_bytes is None else format_bytes(variant.weight_bytes),
+        "-" if variant.weight_bytes is None else size(variant.weight_bytes),
         "-" if variant.max_error is None else f"{variant.max_error:.2g}",
     )
 
@@ -108,12 +92,12 @@ def _remarks(variant: Measured) -> list[str]:
     if variant.compile_ns is not None:
         cached = ", with kernels from the cache on disk" if variant.compile_cached else ""
         remarks.append(
-            f"its first call, which compiles, took {format_ns(variant.compile_ns)}{cached}."
+            f"its first call, which compiles, took {duration(variant.compile_ns)}{cached}."
         )
     if not variant.settled and variant.step_ns:
         remarks.append("its step time had not settled when timing began.")
     if variant.step_ns and variant.step_ns.p90 > _LARGEST_SPREAD * variant.step_ns.p10:
-        low, high = format_ns(variant.step_ns.p10), format_ns(variant.step_ns.p90)
+        low, high = duration(variant.step_ns.p10), duration(variant.step_ns.p90)
         remarks.append(f"its steps took from {low} to {high}: something else was running.")
     if variant.recompilations:
         remarks.append(f"compiled {variant.recompilations} more graphs after the first step.")

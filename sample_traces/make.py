@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fusetui.capture.command import measure
+from fusetui.capture.defaults import STEPS
 from fusetui.capture.options import Options
 from fusetui.capture.progress import Progress
 from fusetui.capture.record import Measured, RunRecord
@@ -22,15 +23,15 @@ WORKLOADS = ("mlp", "linear")
 VARIANTS = ("eager", "compiled")
 LARGEST_BYTES = 300_000
 
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 # Sample traces
 
 Small captures of real runs: `fusetui samples` lists them, `fusetui open sample:mlp-eager` opens
 one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. Host names, user
 names and paths were taken out; every number is as the profiler wrote it.
 
-`python -P -m fusetui.sample_traces.make` makes them anew and writes this file. Each holds three
-profiled steps.
+`python -P -m fusetui.sample_traces.make` makes them anew and writes this file. Each holds
+{STEPS} profiled steps.
 
 | sample | shows | shapes | device | made with | by |
 |---|---|---|---|---|---|

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,24 @@ def test_linked(folder: str) -> None:
 def test_length(folder: str) -> None:
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in files_of(folder)}
     assert not {path: length for path, length in lengths.items() if length > LONGEST}
+
+
+def shares(path: Path) -> Iterator[str]:
+    """What a file itself formats as a percentage."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for part, behind in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
+            text = behind.value if isinstance(behind, ast.Constant) else ""
+            if isinstance(part, ast.FormattedValue) and re.match(r"\s?%", str(text)):
+                yield ast.unparse(part.value)
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, DOOR])
+def test_shares_are_written_by_trace_format(folder: str) -> None:
+    """It says 100 % only of all; other modules print only thresholds that were given."""
+    given = {"CONFIDENCE", "percent"}
+    for path in files_of(folder):
+        if path != ROOT / "trace" / "format.py":
+            assert set(shares(path)) <= given, path
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class OpTotal(msgspec.Struct, frozen=True):
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
     """Kernels by name, the largest total first. `rows`: only these (default: every kernel)."""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    found = [_kernel_total(trace, group) for group in _by_name(trace, rows)]
+    found = [_kernel_total(trace, group) for group in by_name(trace, rows)]
     return tuple(sorted(found, key=lambda total: (-total.total_ns, total.name)))
 
 
@@ -113,12 +113,13 @@ def _kernel_total(trace: Trace, rows: Rows) -> KernelTotal:
         min_ns=int(dur[0]),
         median_ns=middle // 2,
         max_ns=int(dur[-1]),
-        rows=rows[np.argsort(trace.start[rows], kind="stable")],
+        rows=rows,
     )
 
 
-def _by_name(trace: Trace, rows: Rows) -> list[Rows]:
-    ordered = rows[np.argsort(trace.name[rows], kind="stable")]
+def by_name(trace: Trace, rows: Rows) -> list[Rows]:
+    """The rows of each name, by start."""
+    ordered = rows[np.lexsort((trace.start[rows], trace.name[rows]))]
     cuts = np.flatnonzero(np.diff(trace.name[ordered])) + 1
     return [group for group in np.split(ordered, cuts) if len(group)]
 

@@ -128,6 +128,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The last end of all slices; 0 in an empty trace."""
         return int(self.end.max()) if len(self) else 0
 
+    @cached_property
+    def process_of_track(self) -> NDArray[np.int32]:
+        """A number per track, the same for all of one process or device."""
+        numbers: dict[Id, int] = {}
+        found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
+        return np.array(found, dtype=np.int32)
+
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
+
+from fusetui.trace.small_tracks import MANY, as_one
 
 Int64s = NDArray[np.int64]
 
@@ -24,6 +28,20 @@ def union_length(start: Int64s, end: Int64s) -> int:
     """The length of the union in the unit of the input."""
     starts, ends = union(start, end)
     return int((ends - starts).sum())
+
+
+def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -> int:
+    """The lengths of the unions of several lists of intervals, added up.
+
+    List n is [begins[n], begins[n + 1]) of the intervals.
+    """
+    if len(begins) - 1 > MANY:
+        first, last = as_one(begins, start, end)
+        times = np.zeros(int(last.max()) + 1, dtype=np.int64)
+        times[first], times[last] = start, end
+        starts, ends = union(first, last)
+        return int((times[ends] - times[starts]).sum())
+    return sum(union_length(start[a:b], end[a:b]) for a, b in pairwise(begins.tolist()))
 
 
 def covered_until(starts: Int64s, ends: Int64s, times: Int64s) -> Int64s:

@@ -27,14 +27,16 @@ def open_trace(
     *,
     stop: Stop = never,
     preview: Preview | None = None,
+    cached: bool = True,
 ) -> Trace:
     """Read a trace of any supported form, or take it from the cache (see trace/cache).
 
     `preview` is called with ever longer parts of a large trace while the rest is read. Once `stop`
     says True, the result is the part that was read (see Report.part), which is not kept in the
-    cache. Raises TraceError with one plain sentence, or NothingRead when stopped too early.
+    cache. `cached` False: the cache is neither asked nor filled. Raises TraceError with one plain
+    sentence, or NothingRead when stopped too early.
     """
-    entry = entry_for(path)
+    entry = entry_for(path) if cached else None
     trace = entry.load() if entry else None
     if trace is not None:
         return trace

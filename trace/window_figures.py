@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.busy import window_busy_ns
 from fusetui.trace.categories import Role
-from fusetui.trace.columns import Trace, Track
+from fusetui.trace.columns import Id, Trace, Track
 from fusetui.trace.intervals import union_length
 
 Int64s = NDArray[np.int64]
@@ -39,7 +40,7 @@ class WindowFigures(msgspec.Struct, frozen=True):
     begin_ns: int
     end_ns: int
     devices: int  # that ran any GPU event of the trace
-    busy_ns: int  # the union of the GPU events of each device, summed over devices
+    busy_ns: int  # see busy.window_busy_ns
     kernels: int  # that start in the window
     streams: tuple[StreamTime, ...]  # with an event in the window, in the order of the lanes
     names: tuple[NameTime, ...]  # GPU events; without a device CPU ops by self time; largest first
@@ -58,21 +59,17 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     gpu = trace.gpu_rows
     rows = gpu[_touching(trace, gpu, begin_ns, end_ns)]
     start, end = _clipped(trace, rows, begin_ns, end_ns)
-    busy = sum(
-        union_length(start[own], end[own])
-        for _, own in _groups(trace, rows, lambda track: track.pid)
-    )
     named = _names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns)
     starting = (trace.role[rows] == Role.KERNEL) & (trace.start[rows] >= begin_ns)
     return WindowFigures(
         begin_ns=begin_ns,
         end_ns=end_ns,
         devices=len({trace.tracks[n].pid for n in np.unique(trace.track[gpu])}),
-        busy_ns=busy,
+        busy_ns=window_busy_ns(trace, rows, begin_ns, end_ns),
         kernels=int(starting.sum()),
         streams=tuple(
             StreamTime(track.label, len(own), union_length(start[own], end[own]))
-            for track, own in _groups(trace, rows, lambda track: (track.pid, track.tid))
+            for track, own in _by_stream(trace, rows)
         ),
         names=named,
     )
@@ -90,13 +87,11 @@ def _clipped(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Int64s, In
     return np.maximum(trace.start[rows], begin), np.minimum(trace.end[rows], end)
 
 
-def _groups(
-    trace: Trace, rows: Rows, key: Callable[[Track], Hashable]
-) -> Iterator[tuple[Track, Rows]]:
-    """Of each group of tracks: its first track, and the places in `rows` that belong to it."""
-    first: dict[Hashable, int] = {}
-    group = [first.setdefault(key(track), n) for n, track in enumerate(trace.tracks)]
-    of_row = np.array(group or [0])[trace.track[rows]]
+def _by_stream(trace: Trace, rows: Rows) -> Iterator[tuple[Track, Rows]]:
+    """Of each stream: its first track, and the places in `rows` that belong to it."""
+    first: dict[tuple[Id, Id], int] = {}
+    stream = [first.setdefault((t.pid, t.tid), n) for n, t in enumerate(trace.tracks)]
+    of_row = np.array(stream or [0])[trace.track[rows]]
     for number in np.unique(of_row):
         yield trace.tracks[number], np.flatnonzero(of_row == number)
 

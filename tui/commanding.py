@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusetui.trace.format import printable
+from fusetui.trace.format import printable, tick
 from fusetui.trace.steps import steps
 from fusetui.tui.command_box import CommandBox
 from fusetui.tui.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.marking import Marking
 from fusetui.tui.moves import at_time, over
-from fusetui.tui.ruler import tick_text
 
 
 class Commanding(Marking):
@@ -54,7 +53,7 @@ class Commanding(Marking):
             self._bring(self._session.moved(index, at_time(side, view, ns)), index)
             return
         step = max(1, (side.end - side.begin) // 100)
-        begin, end = (tick_text(time, step) for time in (side.begin, side.end))
+        begin, end = (tick(time, step) for time in (side.begin, side.end))
         self._say("hints", f"the trace goes from {begin} to {end}")
 
     def _go_to_step(self, number: int) -> None:

@@ -11,11 +11,11 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
-from fusetui.trace.diff.lines import Line, by_effect, closing, lines, microseconds
+from fusetui.trace.diff.lines import Line, by_effect, closing, lines
 from fusetui.trace.diff.marks import differing
-from fusetui.trace.diff.model import Diff, Kind
+from fusetui.trace.diff.model import Answer, Diff, Kind
 from fusetui.trace.diff.text import answer, totals
-from fusetui.trace.format import duration
+from fusetui.trace.format import duration, microseconds
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit, heading
 from fusetui.tui.copying import names_text
@@ -40,6 +40,7 @@ COLUMNS = (
 )
 ROOMY = 26  # lines of a page: with more, the timelines and the verdict are larger
 WITH_NAMES = 30  # with more, both names of a replaced kernel are shown
+LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
 NAME_LINES = 4
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -204,8 +205,7 @@ def both_names(line: Line) -> list[Said]:
 
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer first, then the totals, then what else to know."""
-    step = diff.step
-    look = "title" if not step.shown else "good" if (step.ratio or 0) < 1 else "bad"
+    look = LOOKS.get(diff.verdict.answer, "title")
     first = [Said(line, look) for line in wrap(narrow(answer(diff)), width)]
     notes = [Said(narrow(line)) for line in flow(diff.notes, width)]
     return [*first, Said(narrow(totals(diff))), *notes]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fusetui.trace.busy import gpu_times
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable
+from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, size
 from fusetui.trace.steps import steps
-from fusetui.trace.summary import gpu_times
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.view import Side
 
@@ -29,14 +29,14 @@ def facts(trace: Trace) -> list[str]:
     whole = trace.report.part is None
     times = gpu_times(trace)
     found = steps(trace)
-    share = percent(times.busy_ns, times.busy_ns + times.idle_ns)
+    share = percent(times.busy_ns, times.device_spans_ns)
     parts = [
         ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
+        f"GPU busy {share} of its span" if share and whole else "",
         f"{count(len(trace))} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
-        f"GPU busy {share}" if share and whole else "",
     ]
     return [part for part in parts if part]
 
@@ -62,12 +62,12 @@ def warnings(trace: Trace) -> list[str]:
 def reading_line(
     path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
 ) -> str:
-    """`reading big.json  ###.......  34 % of 1007 MB`; and what is shown, when lanes are there."""
-    size = BAR if width >= ROOMY else BAR // 3
-    full = size * done // max(1, total)
-    figures = f"{100 * done // total} % of {total / 1e6:.0f} MB" if total else ""
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, when lanes are there."""
+    cells = BAR if width >= ROOMY else BAR // 3
+    full = cells * done // max(1, total)
+    figures = f"{percent(done, total)} of {size(total)}" if total else ""
     said = f"{figures}, shown: what was read so far" if shown else figures
-    bar = f"  {glyphs.full * full}{'.' * (size - full)}  {said}".rstrip()
+    bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
     name = printable(Path(path).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.aggregates import kernel_totals, op_totals
+from fusetui.trace.aggregates import KernelTotal, OpTotal, by_name, kernel_totals, op_totals
 from fusetui.trace.categories import Role
 from fusetui.trace.columns import Trace
 from fusetui.trace.format import count, duration, percent
@@ -20,7 +21,7 @@ from fusetui.tui.rowlist import Cell
 
 KERNEL_COLUMNS = (
     Column("total", 9),
-    Column("share", 6),
+    Column("share", 7),
     Column("count", 6),
     Column("median", 9),
     Column("min", 9, from_width=110),
@@ -35,7 +36,7 @@ KERNEL_COLUMNS = (
 )
 OP_COLUMNS = (
     Column("self", 9),
-    Column("share", 6),
+    Column("share", 7),
     Column("total", 9),
     Column("count", 6),
     Column("CPU op", 0, left=True),
@@ -46,10 +47,15 @@ OP_COLUMNS = (
 class Entry:
     """One line of the table; `rows` are its slices in order of time."""
 
-    texts: tuple[str, ...]
+    make: Callable[[], tuple[str, ...]]
     role: Role
     name: str
     rows: NDArray[np.intp]
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Made when the line is first in sight: a trace may have 100,000 names."""
+        return self.make()
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +80,23 @@ def table_of(trace: Trace) -> Table:
 def _kernels(trace: Trace) -> list[Entry]:
     totals = kernel_totals(trace)
     whole = sum(total.total_ns for total in totals)
-    entries: list[Entry] = []
-    for total in totals:
-        texts = (
-            duration(total.total_ns),
-            percent(total.total_ns, whole),
-            count(total.count),
-            duration(total.median_ns),
-            duration(total.min_ns),
-            duration(total.max_ns),
-            *_decoded(total.name),
-            label_of(int(Role.KERNEL), total.name),
-        )
-        entries.append(Entry(texts, Role.KERNEL, total.name, total.rows))
-    return entries
+    return [
+        Entry(partial(_kernel_texts, total, whole), Role.KERNEL, total.name, total.rows)
+        for total in totals
+    ]
+
+
+def _kernel_texts(total: KernelTotal, whole: int) -> tuple[str, ...]:
+    return (
+        duration(total.total_ns),
+        percent(total.total_ns, whole),
+        count(total.count),
+        duration(total.median_ns),
+        duration(total.min_ns),
+        duration(total.max_ns),
+        *_decoded(total.name),
+        label_of(int(Role.KERNEL), total.name),
+    )
 
 
 def _decoded(name: str) -> tuple[str, str, str, str, str, str]:
@@ -109,18 +118,18 @@ def _decoded(name: str) -> tuple[str, str, str, str, str, str]:
 def _ops(trace: Trace) -> list[Entry]:
     totals = sorted(op_totals(trace), key=lambda op: (-op.self_ns, op.name))
     whole = sum(total.self_ns for total in totals)
-    names = {name: number for number, name in enumerate(trace.names)}
-    rows = trace.rows_of(Role.OP)
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    entries: list[Entry] = []
-    for total in totals:
-        texts = (
-            duration(total.self_ns),
-            percent(total.self_ns, whole),
-            duration(total.total_ns),
-            count(total.count),
-            label_of(int(Role.OP), total.name),
-        )
-        own = rows[trace.name[rows] == names[total.name]]
-        entries.append(Entry(texts, Role.OP, total.name, own))
-    return entries
+    rows_of = {trace.name_of(int(rows[0])): rows for rows in by_name(trace, trace.rows_of(Role.OP))}
+    return [
+        Entry(partial(_op_texts, total, whole), Role.OP, total.name, rows_of[total.name])
+        for total in totals
+    ]
+
+
+def _op_texts(total: OpTotal, whole: int) -> tuple[str, ...]:
+    return (
+        duration(total.self_ns),
+        percent(total.self_ns, whole),
+        duration(total.total_ns),
+        count(total.count),
+        label_of(int(Role.OP), total.name),
+    )

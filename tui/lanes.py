@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import chain
 
 from fusetui.trace.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.columns import Id, Trace, Track
+from fusetui.trace.format import plural
 from fusetui.trace.raster import Lines
 from fusetui.tui.kinds import narrow
 
@@ -22,6 +24,7 @@ LAYER_LABELS = {
     Layer.DEVICE: "device",
     Layer.OTHER: "other",
 }
+MOST = 1000  # lanes
 PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
 
@@ -72,11 +75,20 @@ class Lane:
 
 
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
-    """Lanes in the order of the tracks; sub-rows join the lane that they overlap."""
+    """Lanes in the order of the tracks; sub-rows join the lane that they overlap.
+
+    All beyond MOST are one lane: every movement goes over the lanes.
+    """
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
-    return tuple(_lane(trace, tracks) for tracks in grouped.values())
+    tracks = list(grouped.values())
+    lanes = tuple(_lane(trace, own) for own in tracks[:MOST])
+    rest = tuple(chain.from_iterable(tracks[MOST:]))
+    if not rest:
+        return lanes
+    label = f"{plural(len(tracks) - MOST, 'more lane')} as one"
+    return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest))
 
 
 def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from fusetui.trace.columns import Trace
-from fusetui.trace.format import clip, count, duration, joined, percent, plural
+from fusetui.trace.format import clip, count, duration, joined, percent, plural, tick
 from fusetui.trace.window_figures import WindowFigures, window_figures
 from fusetui.tui.cells import Column, fit, heading
 from fusetui.tui.details import Said
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import label_of, narrow
 from fusetui.tui.ranges import Range
-from fusetui.tui.ruler import tick_text
 from fusetui.tui.view import Side
 
 FEW = (
     Column("inside", 9),
-    Column("share", 6),
+    Column("share", 7),
     Column("count", 6),
     Column("kernel", 0, left=True),
 )
@@ -77,7 +76,7 @@ def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
 def _place(figures: WindowFigures, origin: int) -> str:
     """Where the range lies, with the digits that tell its two ends apart."""
     step = max(1, figures.span_ns // 100)
-    begin, end = (tick_text(t - origin, step) for t in (figures.begin_ns, figures.end_ns))
+    begin, end = (tick(t - origin, step) for t in (figures.begin_ns, figures.end_ns))
     return f"{begin} to {end}"
 
 
@@ -86,8 +85,8 @@ def _busy(trace: Trace, figures: WindowFigures) -> str:
         where = "what was read of this trace" if trace.report.part else "this trace"
         return f"no GPU events in {where}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)
-    of = f" of {figures.devices} GPUs" if figures.devices > 1 else ""
-    return f"GPU busy {duration(figures.busy_ns)}, {share}{of}"
+    on = f" on {figures.devices} GPUs" if figures.devices > 1 else ""
+    return f"GPU busy {duration(figures.busy_ns)}, {share} of the range{on}"
 
 
 def _few_streams(figures: WindowFigures, width: int) -> str:

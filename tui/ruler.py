@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
+from fusetui.trace.format import tick
+
 ROUND = (1, 2, 5)
 
 
@@ -25,14 +26,5 @@ def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, s
     first = -(-begin // step) * step
     found: list[tuple[int, str]] = []
     for time in range(first, end, step):
-        found.append(((time - begin) * width // (end - begin), tick_text(time, step)))
+        found.append(((time - begin) * width // (end - begin), tick(time, step)))
     return found
-
-
-def tick_text(time: int, step: int) -> str:
-    """A time with just the digits that tell neighbouring ticks apart: `820 us`, `1.25 s`."""
-    size, unit = next((s, u) for s, u in UNITS if (step >= s // 1000 and abs(time) >= s) or s == 1)
-    decimals = 0
-    while size // 10**decimals > step and decimals < 9:
-        decimals += 1
-    return f"{time / size:.{decimals}f} {unit}"

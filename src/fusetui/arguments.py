@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from fusetui import __version__
+from fusetui.capture.defaults import STEPS
 from fusetui.commands.streams import write
 
 TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
@@ -106,7 +107,7 @@ def _capture(parser: Parser) -> None:
     add("--device", metavar="WHERE", default="auto", help="auto (default), cuda or cpu.")
     add("--dtype", metavar="D", help="bfloat16, float16 or float32.")
     add("--out", metavar="DIR", type=Path, help="The run folder to write.")
-    add("--steps", metavar="N", type=int, default=3, help="Profiled steps; 3 by default.")
+    add("--steps", metavar="N", type=int, default=STEPS, help=f"Profiled steps; default {STEPS}.")
     add("--seconds", metavar="S", type=float, help="Time spent on timing each variant.")
     add("--backward", action="store_true", help="Forward and backward.")
     add("--mode", metavar="M", help="The mode of torch.compile.")
@@ -147,7 +148,7 @@ def _diff(parser: Parser) -> None:
     add("--baseline", metavar="VARIANT", help="Of a run folder: what the others are compared with.")
     _json(parser)
     add("--markdown", action="store_true", help="A table for a report.")
-    text = "Exit 1 if B's step is slower by more, beyond noise."
+    text = "Exit 1 if B's step is slower by more, beyond noise; 3 if that cannot be told."
     add("--fail-over", metavar="PERCENT", type=_at_least_zero(float), help=text)
     _no_cache(parser)
 

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fusetui import kernels
+from fusetui import cli, kernels
 from fusetui.capture import command
 from fusetui.capture.command import capture, measure, run_capture
+from fusetui.capture.defaults import STEPS
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import Options
+from fusetui.capture.options import Options, Recording
 from fusetui.capture.progress import Progress
+from fusetui.trace.diff.statistics import FEW_STEPS
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch
@@ -74,6 +76,11 @@ def test_the_record_tells_what_was_run(run: Run) -> None:
     assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
 
 
+def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
+    """And one more that is cold, and one that is odd."""
+    assert Recording().steps == STEPS >= FEW_STEPS + 2
+
+
 def test_step_times_are_ordered_integers(run: Run) -> None:
     step_ns = run.variant("eager")["step_ns"]
     assert 0 < step_ns["p10"] <= step_ns["median"] <= step_ns["p90"]
@@ -102,6 +109,21 @@ def test_the_fused_kernel_is_in_every_profiled_step(run: Run) -> None:
 @pytest.mark.parametrize("name", ["eager", "compiled"])
 def test_each_step_is_marked_with_the_workloads_name(run: Run, name: str) -> None:
     assert sum(event["name"] == "mlp_fwd" for event in run.events(name)) == 2
+
+
+@pytest.mark.usefixtures("fast_timing")
+def test_check_counts_what_capture_counted(tmp_path: Path) -> None:
+    """An nn.Linear whose addmm copies the bias for itself is one kernel for both."""
+    folder = tmp_path / "run"
+    shapes = ["--rows", "4", "--in", "3", "--out", "2"]
+    options = Options(
+        ["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, recording=Recording(2)
+    )
+    assert run_capture("linear", options, out=folder).right
+    found = Run(folder, "", "").variant("eager")
+    assert found["kernels_per_step"] == 1
+    assert found["guesses"] == [{"kind": "kernels", "expected": 1, "found": [1, 1]}]
+    assert cli.run(["check", str(folder / "eager.json.gz"), "--expect", "kernels=1"]) == 0
 
 
 def test_a_variant_that_needs_a_gpu_says_so(run: Run) -> None:
@@ -273,7 +295,7 @@ def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -
     )
     run = Run(folder, "", "")
     names = [event["name"] for event in run.events("eager")]
-    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (3, 3)
+    assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (STEPS, STEPS)
     assert run.record["backward"] is True
     assert 0 <= run.variant("eager")["max_gradient_error"] < 0.03
 

@@ -1,17 +1,12 @@
 """Guesses about the kernels of a step."""
 
+from collections import Counter
+
 import pytest
 
-from fusetui.capture.count import Kernels
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.expect import Guess, compare, guess_lines, kinds, parse, parse_for
-
-GELU = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl("
-    "at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}::operator()() const::"
-    "{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >"
-    "(int, at::native::GeluCUDAKernelImpl, std::array<char*, 2ul>)"
-)
+from fusetui.capture.expect import Guess, compare, guess_lines, parse, parse_for
+from fusetui.trace.tally import Tallies
 
 
 def test_a_guess_is_counts_by_kind() -> None:
@@ -41,47 +36,21 @@ def test_a_guess_for_an_unknown_variant_is_told() -> None:
         parse_for(["fast: gemm=3"], ["eager"])
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("aten::mm", "gemm"),
-        ("aten::addmm", "gemm"),
-        ("mkldnn::_linear_pointwise", "unknown"),
-        ("aten::gelu", "pointwise"),
-        ("aten::native_layer_norm", "norm"),
-        ("aten::sum", "reduction"),
-        ("aten::cat", "copy"),
-        ("graph_0_cpp_fused_gelu_mul_0", "pointwise"),
-        ("graph_1_cpp_fused_native_layer_norm_tanh_2", "reduction"),
-        ("nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", "gemm"),
-        ("triton_poi_fused_gelu_mul_0", "pointwise"),
-        ("triton_per_fused_native_layer_norm_0", "reduction"),
-        (GELU, "pointwise"),
-        ("geglu_forward_kernel_triton", "pointwise"),
-        ("geglu_gemm_kernel_triton", "gemm"),
-        ("grouped_gemm_kernel_triton", "gemm"),
-        ("my_kernel", "unknown"),
-    ],
-)
-def test_a_kernel_counts_as_its_kind(name: str, kind: str) -> None:
-    assert kind in kinds(name)
+def counted(*steps: Counter[str]) -> Tallies:
+    return Tallies(tuple(f"ProfilerStep#{n}" for n in range(len(steps))), True, steps)
 
 
-def test_found_is_the_number_per_step() -> None:
-    kernels = Kernels(["aten::mm", "aten::mm", "aten::gelu", "aten::gelu"], steps=2)
-    assert compare({"kernels": 2, "gemm": 2, "conv": 0}, kernels) == (
-        Guess("kernels", 2, 2),
-        Guess("gemm", 2, 1),
-        Guess("conv", 0, 0),
-    )
+def test_every_step_is_compared() -> None:
+    found = compare({"kernels": 2, "conv": 0}, counted(Counter(kernels=2), Counter(kernels=3)))
+    assert found == (Guess("kernels", 2, (2, 3)), Guess("conv", 0, (0, 0)))
+    assert [guess.right for guess in found] == [False, True]
 
 
-def test_copies_are_no_kernels() -> None:
-    kernels = Kernels(["k"], steps=1, copies=2, sets=1)
-    found = compare({"kernels": 1, "memcpy": 2, "memset": 1}, kernels)
-    assert all(guess.right for guess in found)
+def test_the_mean_of_unequal_steps_is_no_right_guess() -> None:
+    (guess,) = compare({"kernels": 5}, counted(Counter(kernels=4), Counter(kernels=6)))
+    assert not guess.right
 
 
 def test_guesses_are_marked_right_or_wrong() -> None:
-    lines = guess_lines("eager", [Guess("gemm", 3, 3), Guess("kernels", 5, 4.5)])
-    assert lines == ["= eager gemm: guess 3, found 3", "! eager kernels: guess 5, found 4.5"]
+    lines = guess_lines("eager", [Guess("gemm", 3, (3, 3)), Guess("kernels", 5, (5, 6))])
+    assert lines == ["= eager gemm: guess 3, found 3", "! eager kernels: guess 5, found 5, 6"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fusetui.capture
+from fusetui.capture.defaults import STEPS
 from fusetui.capture.errors import CaptureError
 
 pytestmark = pytest.mark.torch
@@ -25,10 +26,10 @@ def loop(folder: Path, length: int, **options: object) -> None:
 
 
 def test_a_loop_becomes_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    loop(tmp_path / "a", 12)
+    loop(tmp_path / "a", 16)
     record = json.loads((tmp_path / "a" / "run.json").read_text())
     (variant,) = record["variants"]
-    assert (record["profiled_steps"], variant["kernels_per_step"]) == (3, 1)
+    assert (record["profiled_steps"], variant["kernels_per_step"]) == (STEPS, 1)
     assert (variant["step_ns"]["n"], variant["files"]) == (6, ["train.json.gz"])
     output = capsys.readouterr()
     assert (output.out, output.err) == ("", f"Open it with: fusetui open {tmp_path / 'a'}\n")
@@ -47,10 +48,22 @@ def test_only_the_wanted_steps_are_in_the_trace(tmp_path: Path) -> None:
 def test_a_short_loop_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    loop(tmp_path / "a", 4)
+    loop(tmp_path / "a", 4, steps=3)
     assert "after 4 steps: 2 of 3 were recorded" in capsys.readouterr().err
     record = json.loads((tmp_path / "a" / "run.json").read_text())
     assert record["variants"][0]["step_ns"] is None
+
+
+def test_work_after_the_last_step_belongs_to_none(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="capture runs torch")
+    x = torch.ones(3, 3)
+    with fusetui.capture.profile(tmp_path / "a", device="cpu") as session:
+        for _ in range(4):
+            _ = x @ x
+            session.step()
+        _ = x @ x @ x
+    record = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert record["variants"][0]["kernels_per_step"] == 1
 
 
 def test_a_loop_without_a_recorded_step_is_an_error(tmp_path: Path) -> None:

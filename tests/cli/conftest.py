@@ -83,13 +83,18 @@ def step(number: int, begin: float, scale: float) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Callable[..., Path]:
-    """A trace of three steps; `scale` makes its kernels slower."""
+    """A trace of three steps, or more; `scale` makes its kernels slower."""
 
-    def made(name: str = "a.json", scale: float = 1) -> Path:
-        events = [event for n in range(3) for event in step(n + 1, 2000 * n, scale)]
-        device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    def made(
+        name: str = "a.json",
+        scale: float = 1,
+        steps: int = 3,
+        device: str = "NVIDIA A100-SXM4-80GB",
+    ) -> Path:
+        events = [event for n in range(steps) for event in step(n + 1, 2000 * n, scale)]
+        devices = [{"id": 0, "name": device}]
         path = tmp_path / name
-        path.write_text(json.dumps({"deviceProperties": device, "traceEvents": events}))
+        path.write_text(json.dumps({"deviceProperties": devices, "traceEvents": events}))
         return path
 
     return made

@@ -141,7 +141,8 @@ def test_check_without_steps(fusetui: Run, tmp_path: Path) -> None:
     [
         ("mlp-eager", "kernels=5 gemm=3 pointwise=2"),
         ("mlp-compiled", "kernels=4 gemm=3 pointwise=1"),
-        ("linear-eager", "gemm=1"),
+        ("linear-eager", "kernels=1 gemm=1"),
+        ("linear-compiled", "kernels=1 gemm=1"),
     ],
 )
 def test_check_on_a_cpu_counts_ops_that_compute(fusetui: Run, sample: str, guess: str) -> None:
@@ -209,12 +210,48 @@ def test_diff_of_the_samples_names_the_fusion(fusetui: Run) -> None:
 
 
 def test_diff_threshold(fusetui: Run, trace_file: File) -> None:
-    a, b = trace_file("a.json"), trace_file("b.json", scale=1.9)
+    a, b = trace_file("a.json", steps=5), trace_file("b.json", scale=1.9, steps=5)
     slower = fusetui("diff", a, b, "--fail-over", 5)
     assert slower.code == 1
     assert "more than 5 % slower" in slower.sentence
     assert fusetui("diff", b, a, "--fail-over", 5).code == 0
     assert fusetui("diff", a, a, "--fail-over", 0).code == 0
+
+
+def test_diff_abstains_on_too_few_steps(fusetui: Run, trace_file: File) -> None:
+    a, b = trace_file("a.json", steps=1), trace_file("b.json", scale=1.9, steps=5)
+    found = fusetui("diff", a, b, "--fail-over", 5)
+    assert found.code == 3
+    assert "cannot tell whether B is slower: it takes at least 5 steps" in found.sentence
+    assert fusetui("diff", a, b).code == 0
+
+
+def test_diff_abstains_across_devices(fusetui: Run, trace_file: File) -> None:
+    a, b = trace_file("a.json", steps=5), trace_file("b.json", 1.9, 5, "NVIDIA H100 80GB HBM3")
+    assert fusetui("diff", a, b, "--fail-over", 5).code == 3
+
+
+def test_diff_of_no_work_cannot_be_told(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.json"
+    nothing.write_text('{"traceEvents": [{"ph": "X", "cat": "python_function", "name": "f"}]}')
+    assert fusetui("diff", trace_file(), nothing, "--fail-over", 5).code == 3
+
+
+@pytest.mark.parametrize(
+    ("steps", "scale", "verdict", "reason"),
+    [
+        (5, 1.9, "slower", None),
+        (5, 0.5, "faster", None),
+        (5, 1, "no difference", None),
+        (4, 1.9, "cannot tell", "it takes at least 5 steps on each side (A has 5, B 4)"),
+    ],
+)
+def test_diff_json_has_a_verdict(
+    fusetui: Run, trace_file: File, steps: int, scale: float, verdict: str, reason: str | None
+) -> None:
+    a, b = trace_file("a.json", steps=5), trace_file("b.json", scale, steps)
+    found = fusetui("diff", a, b, "--json").json
+    assert (found["verdict"], found["reason"]) == (verdict, reason)
 
 
 def test_diff_of_a_run_folder(fusetui: Run, trace_file: File, tmp_path: Path) -> None:

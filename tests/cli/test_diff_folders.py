@@ -60,3 +60,25 @@ def test_folders_without_a_common_name(fusetui: Run, trace_file: File, tmp_path:
     found = fusetui("diff", tmp_path / "old", tmp_path / "new")
     assert found.code == 2
     assert "no file names in common" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("scales", "steps", "code"),
+    [
+        ([1, 1], [5, 5], 0),
+        ([1, 2], [5, 5], 1),
+        ([1, 1], [5, 2], 3),
+        ([2, 1], [5, 2], 1),
+    ],
+)
+def test_of_several_pairs_the_worst_answer_counts(
+    fusetui: Run, trace_file: File, tmp_path: Path, scales: list[int], steps: list[int], code: int
+) -> None:
+    """Slower weighs more than what cannot be told."""
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        for rank, (scale, count) in enumerate(zip(scales, steps, strict=True)):
+            factor = scale if folder == "new" else 1
+            trace_file(f"{folder}/rank{rank}.json", factor, count)
+    found = fusetui("diff", tmp_path / "old", tmp_path / "new", "--fail-over", 5)
+    assert found.code == code

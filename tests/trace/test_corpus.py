@@ -19,9 +19,9 @@ import pytest
 
 from fusetui.trace import Trace, open_trace, summary
 from fusetui.trace.aggregates import kernel_totals, self_ns
+from fusetui.trace.busy import gpu_times
 from fusetui.trace.categories import Layer
 from fusetui.trace.counters import counters
-from fusetui.trace.summary import gpu_times
 
 NEAR = Path(__file__).parents[2].parent / "shared" / "traces"
 FOLDER = Path(os.environ.get("FUSETUI_TRACES", NEAR))

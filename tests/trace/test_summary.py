@@ -26,20 +26,21 @@ def test_times(trace_of: Make, event: Make) -> None:
                 gpu(event, "ncclDevKernel_AllReduce", 110, 10),
                 gpu(event, "Memcpy HtoD", 140, 5, cat="gpu_memcpy"),
                 gpu(event, "Memset", 150, 1, cat="gpu_memset"),
+                gpu(event, "Memcpy PtoP (Device -> Device)", 145, 2, cat="gpu_memcpy"),
                 gpu(event, "c", 300, 10, pid=1),
                 gpu(event, "note", 0, 900, cat="gpu_user_annotation"),
             ]
         )
     )
     assert figures["kernels"] == 4
-    assert figures["gpu_events"] == 6
+    assert figures["gpu_events"] == 7
     assert figures["gpu_span_ns"] == 210_000
-    assert figures["gpu_busy_ns"] == (20 + 5 + 1 + 10) * 1000
-    assert figures["gpu_idle_ns"] == (51 - 26) * 1000
-    assert figures["gpu_sum_ns"] == 46_000
-    assert figures["gpu_compute_ns"] == (15 + 1 + 10) * 1000
-    assert figures["gpu_comm_ns"] == 10_000
-    assert figures["gpu_copy_ns"] == 5_000
+    assert figures["gpu_busy_ns"] == (20 + 5 + 2 + 1 + 10) * 1000
+    assert figures["gpu_idle_ns"] == (51 - 28) * 1000
+    assert figures["gpu_sum_ns"] == 48_000
+    assert figures["gpu_compute_ns"] == (15 + 10) * 1000
+    assert figures["gpu_comm_ns"] == (10 + 2) * 1000
+    assert figures["gpu_copy_ns"] == (5 + 1) * 1000
     assert figures["span_ns"] == 900_000
 
 
@@ -56,10 +57,13 @@ def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
 
 def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
     step = event("ProfilerStep#5", 0, 50, cat="user_annotation")
-    (found,) = summary(trace_of([step, *launched(1, 1, 20), *launched(2, 5, 25)]))["steps"]
+    earlier = event("aten::a", -7, 1)
+    figures = summary(trace_of([earlier, step, *launched(1, 1, 20), *launched(2, 5, 25)]))
+    assert figures["base_ns"] == "-7000"
+    (found,) = figures["steps"]
     assert found == {
         "name": "ProfilerStep#5",
-        "start_ns": 0,
+        "start_ns": 7_000,
         "dur_ns": 50_000,
         "kernels": 2,
         "gpu_busy_ns": 15_000,

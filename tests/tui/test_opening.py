@@ -143,7 +143,7 @@ async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) ->
         await pilot.press(page, "escape")
         await done(app, pilot)
         assert timeline.side.trace is part
-        assert "only the first 340 of 1000 MB were read" in screen(app)
+        assert "only the first 340 MB of 1 GB were read" in screen(app)
         assert "GPU busy 9" not in screen(app)
         assert "Esc stop" not in screen(app)
 
@@ -245,7 +245,7 @@ async def test_a_file_that_fails_later_loses_nothing(gate: Gate, part: Trace) ->
         gate.opens.set()
         await done(app, pilot)
         assert timeline.side.trace is part
-        assert "only the first 340 of 1000 MB were read" in screen(app)
+        assert "only the first 340 MB of 1 GB were read" in screen(app)
         assert "the disk is full." in screen(app)
 
 
@@ -270,8 +270,8 @@ async def test_a_part_beside_a_whole_trace_is_not_compared(gate: Gate) -> None:
         await pilot.press("escape")
         await done(app, pilot)
         assert len(app.query(Timeline)) == 2
-        assert "only the first 340 of 1000 MB" in screen(app).splitlines()[1]
+        assert "only the first 340 MB of 1 GB" in screen(app).splitlines()[1]
         await pilot.press("4")
         assert "a diff needs two traces that are read to the end" in screen(app)
         await pilot.press("x")
-        assert "only the first 340 of 1000 MB" in screen(app).splitlines()[0]
+        assert "only the first 340 MB of 1 GB" in screen(app).splitlines()[0]

@@ -84,7 +84,7 @@ def test_the_lines_say_what_ran(side: Side) -> None:
         for line in range_lines(side, Range(0, 150 * US, 350 * US), 100, 6, UNICODE)
     ]
     assert texts[:2] == [
-        "range 200 us GPU busy 195 us, 98 % 1 kernel starts in it 150 us to 350 us",
+        "range 200 us GPU busy 195 us, 98 % of the range 1 kernel starts in it 150 us to 350 us",
         "GPU 0 stream 7: busy 195 us, 98 %",
     ]
     assert texts[3:] == ["195 us 98 % 2 gemm bf16 128x128x32 tn sm80 s5"]

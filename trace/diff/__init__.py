@@ -5,16 +5,28 @@ print(to_text(found, width=118))
 """
 
 from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Accounting, Diff, Kind, Row, Side, StepChange, by_effect
+from fusetui.trace.diff.model import (
+    Accounting,
+    Answer,
+    Diff,
+    Kind,
+    Row,
+    Side,
+    StepChange,
+    Verdict,
+    by_effect,
+)
 from fusetui.trace.diff.text import to_markdown, to_text
 
 __all__ = [
     "Accounting",
+    "Answer",
     "Diff",
     "Kind",
     "Row",
     "Side",
     "StepChange",
+    "Verdict",
     "by_effect",
     "diff",
     "to_markdown",

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.busy import any_busy_ns
 from fusetui.trace.categories import Layer
 from fusetui.trace.columns import Trace
+from fusetui.trace.devices import device_names
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.statistics import median, ratio_interval
-from fusetui.trace.diff.windows import covered
 from fusetui.trace.diff.work import Work
 
 Int64s = NDArray[np.int64]
@@ -36,6 +37,7 @@ def side(items: Items) -> Side:
     return Side(
         label=work.label,
         gpu=work.gpu,
+        devices=tuple(dict.fromkeys(device_names(work.trace))) if work.gpu else (),
         steps=len(work.windows),
         items=len(items),
         work_ns=int(items.ns.sum()),
@@ -54,14 +56,12 @@ def accounting(step: StepChange, a: Side, b: Side, rows: Iterable[Row]) -> Accou
 
 def _gpu_ns(work: Work) -> Int64s:
     """Per step: the time during which any GPU event ran, whichever step launched it."""
-    trace = work.trace
-    return covered(work.windows, trace.start[trace.gpu_rows], trace.end[trace.gpu_rows])
+    return any_busy_ns(work.trace, work.trace.gpu_rows, work.windows.start, work.windows.end)
 
 
 def _cpu_ns(work: Work) -> Int64s:
     """Per step: the time during which any CPU op or runtime call ran, on any thread."""
-    rows = _top_rows(work.trace)
-    return covered(work.windows, work.trace.start[rows], work.trace.end[rows])
+    return any_busy_ns(work.trace, _top_rows(work.trace), work.windows.start, work.windows.end)
 
 
 def _top_rows(trace: Trace) -> NDArray[np.intp]:

@@ -16,7 +16,8 @@ from fusetui.trace.diff.items import Vocabulary, items
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.rules import group, moved
-from fusetui.trace.diff.work import works
+from fusetui.trace.diff.verdict import other_devices, verdict
+from fusetui.trace.diff.work import work_of
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -40,7 +41,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = works(a, b, labels)
+    work_a, work_b = work_of(a, labels[0]), work_of(b, labels[1])
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
@@ -49,13 +50,17 @@ def diff(a: Trace, b: Trace) -> Diff:
     step = step_change(work_a, work_b)
     rows = (*explain.rows(of_a, of_b, groups), *dispatch.rows(of_a, of_b))
     side_a, side_b = side(of_a), side(of_b)
+    devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
     return Diff(
         a=labels[0],
         b=labels[1],
         step=step,
+        verdict=verdict(step, side_a, side_b),
         rows=rows,
-        notes=tuple(dict.fromkeys((*notes(of_a, of_b, groups, step, sums), *notes_a, *notes_b))),
+        notes=tuple(
+            dict.fromkeys((*notes(of_a, of_b, groups, devices, step, sums), *notes_a, *notes_b))
+        ),
         accounting=sums,
         side_a=side_a,
         side_b=side_b,

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from fusetui.trace.aggregates import self_ns
 from fusetui.trace.categories import Layer, Role
 from fusetui.trace.columns import Trace
+from fusetui.trace.computing import computing_ops, within
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import CPU, Kind, Row
-from fusetui.trace.diff.names import dispatch_name, is_compiler
+from fusetui.trace.diff.names import dispatch_name
 from fusetui.trace.diff.statistics import beyond_noise, median
 from fusetui.trace.diff.work import Work
 from fusetui.trace.format import count
 from fusetui.trace.intervals import union_length
+from fusetui.trace.op_names import is_compiler
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -153,12 +155,15 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
 
 
 def _does_work(work: Work) -> NDArray[np.bool_]:
-    """Per row: does this op launch GPU work itself, or, without a GPU, compute something."""
-    found = np.zeros(len(work.trace), dtype=np.bool_)
+    """Per row: does this op launch GPU work itself, or, without a GPU, compute something or is a
+    part of what does."""
     trace = work.trace
-    rows_ = trace.op[trace.gpu_rows] if work.gpu else trace.rows_of(Role.OP)
     if not work.gpu:
-        rows_ = rows_[np.isin(trace.name[rows_], np.unique(trace.name[work.row]))]
+        rows_ = computing_ops(trace)
+        found = within(trace, rows_)
+    else:
+        rows_ = trace.op[trace.gpu_rows].astype(np.intp)
+        found = np.zeros(len(trace), dtype=np.bool_)
     found[rows_[rows_ >= 0]] = True
     return found
 

@@ -13,12 +13,13 @@ import numpy as np
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
-from fusetui.trace.diff.names import identity, stem
+from fusetui.trace.diff.names import identity
 from fusetui.trace.diff.replaced import differences
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.diff.where import places
-from fusetui.trace.format import printable
+from fusetui.trace.format import change, printable
+from fusetui.trace.op_names import stem
 
 LOOKED_UP = 500
 """Of so many fusions at most the shapes are looked up: each is parsed anew."""
@@ -66,7 +67,8 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         said.append(differences(*names) if any(names) else "")
     else:
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
-        said.append(f"the same {thing}" if kind is Kind.SAME else _percent(a_ns, b_ns, thing))
+        timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
+        said.append(f"the same {thing}{timed}")
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
     return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where)
@@ -137,13 +139,6 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
     if unchanged or not before or not after or (before, after) == names:
         return ""
     return f"{printable(before)} -> {printable(after)}"
-
-
-def _percent(a_ns: int, b_ns: int, thing: str) -> str:
-    if not a_ns:
-        return f"the same {thing}"
-    change = 100 * abs(b_ns - a_ns) / a_ns
-    return f"the same {thing}, {change:.1f} % {'less' if b_ns < a_ns else 'more'} time"
 
 
 def _program_order(a: Items, b: Items, groups: Sequence[Group]) -> list[int]:

@@ -10,7 +10,7 @@ import msgspec
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
-from fusetui.trace.format import clip, printable
+from fusetui.trace.format import change, clip, printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64
@@ -76,20 +76,13 @@ def largest(found: Sequence[Line], limit: int | None) -> tuple[list[Line], list[
     )
 
 
-def microseconds(ns: int | None, signed: bool = False) -> str:
-    """`1,437.3` or `+60.2`; `-` for nothing."""
-    if ns is None:
-        return "-"
-    return f"{ns / 1000:+,.1f}" if signed else f"{ns / 1000:,.1f}"
-
-
 def _effect(line: Line) -> int:
     return abs(line.change_ns)
 
 
 def _idle(diff: Diff) -> str:
     gpu = diff.side_a.gpu and diff.side_b.gpu
-    return "the GPU has nothing to do" if gpu else "outside of all ops"
+    return "no GPU event runs in the step" if gpu else "outside of all ops"
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -122,13 +115,8 @@ def _work(rows: Sequence[Row]) -> Line:
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """That what is the same is the same needs no second word."""
     if times > 1 and row.kind in TIMED:
-        return _percent(a_ns, b_ns)
+        return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
-
-
-def _percent(a_ns: int, b_ns: int) -> str:
-    change = 100 * abs(b_ns - a_ns) / a_ns if a_ns else 0
-    return f"the same, {change:.1f} % {'less' if b_ns < a_ns else 'more'} time"
 
 
 def _sign(a_ns: int, b_ns: int) -> str:

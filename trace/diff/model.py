@@ -45,6 +45,22 @@ class StepChange(msgspec.Struct, frozen=True):
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
+class Answer(StrEnum):
+    """Is B faster than A."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    NO_DIFFERENCE = "no difference"  # that would be more than noise
+    CANNOT_TELL = "cannot tell"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`reason` says why nothing can be told; None beside every other answer."""
+
+    answer: Answer
+    reason: str | None = None
+
+
 class Row(msgspec.Struct, frozen=True):
     """One piece of work on both sides; times are ns per step, counts are events per step.
 
@@ -85,11 +101,12 @@ class Side(msgspec.Struct, frozen=True):
 
     label: str
     gpu: bool  # its work is GPU events; else CPU ops
+    devices: tuple[str, ...]  # names of the GPUs that worked, as far as the file tells
     steps: int  # that were used
     items: int  # pieces of work in a step
     work_ns: int  # the sum of the pieces
-    busy_ns: int  # the part of the step during which any of this trace's work ran
-    idle_ns: int  # the rest of the step
+    busy_ns: int  # of the step, by time: any GPU event runs, or any CPU op in a trace without
+    idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
 
 
@@ -112,6 +129,7 @@ class Diff(msgspec.Struct, frozen=True):
     a: str
     b: str
     step: StepChange
+    verdict: Verdict
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     accounting: Accounting
@@ -131,6 +149,8 @@ class Diff(msgspec.Struct, frozen=True):
                 "low": step.low,
                 "high": step.high,
             },
+            "verdict": str(self.verdict.answer),
+            "reason": self.verdict.reason,
             "steps": {"a": self.side_a.steps, "b": self.side_b.steps},
             "rows": [_row(row) for row in self.rows],
             "accounting": _fields(self.accounting),

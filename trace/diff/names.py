@@ -9,38 +9,13 @@ from typing import Final
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.model import KernelName
+from fusetui.trace.op_names import stem, words
 
 _COUNTER = re.compile(r"_\d+(?:_\d+d[\dcde]*)?\Z")
 _NUMBERED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused")
 _GRAPH = re.compile(r"\Agraph_\d+_")
 _REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
 _CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
-
-COMPILER: Final = (
-    "TorchDynamo Cache Lookup",
-    "Torch-Compiled Region",
-    "Pregraph bytecode",
-    "AOTDispatcher",
-    "CompiledFunction",
-    "CompiledFxGraph",
-    "## Call CompiledFxGraph",
-)
-"""How the ops begin that torch.compile puts around the program's own."""
-
-
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-METADATA: Final = words(
-    """_reshape_alias _unsafe_view alias as_strided broadcast_to can_cast chunk detach empty
-    empty_like empty_strided expand expand_as flatten is_nonzero item lift_fresh movedim narrow
-    new_empty new_empty_strided numpy_T permute resolve_conj resolve_neg reshape resize result_type
-    select set slice split split_with_sizes squeeze swapaxes t tensor_split transpose unbind
-    unflatten unsafe_split unsqueeze view view_as _local_scalar_dense
-    _has_compatible_shallow_copy_type is_pinned"""
-)
-"""Ops that describe or allocate tensors but compute nothing."""
 
 _CLASSES: Final = {
     "gemm": """mm addmm bmm baddbmm addbmm matmul linear _scaled_mm _int_mm _addmm_activation
@@ -82,28 +57,10 @@ def identity(name: str) -> str:
 
 
 @cache
-def stem(op: str) -> str:
-    """An op's name less its namespace and the mark of in-place twins: `aten::add_` -> `add`."""
-    last = op.rpartition("::")[2]
-    return last.rstrip("_") or last
-
-
-@cache
 def dispatch_name(name: str) -> str:
     """A CPU slice's name less frame numbers and graph hashes."""
     name = _REGION.sub(r"\1", name)
     return _CALL.sub("## Call CompiledFxGraph ##", name)
-
-
-@cache
-def is_compiler(name: str) -> bool:
-    """Is this a wrapper of torch.compile, which stands for no op of the program."""
-    return name.startswith(COMPILER)
-
-
-@cache
-def is_metadata(op: str) -> bool:
-    return stem(op) in METADATA
 
 
 @cache

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from fusetui.trace.columns import Trace
-from fusetui.trace.devices import device_names
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
-from fusetui.trace.diff.statistics import CONFIDENCE, FEW_STEPS
+from fusetui.trace.diff.statistics import FEW_STEPS
 from fusetui.trace.format import duration, plural, printable
 
 LOOKED_AT = 6
@@ -25,21 +24,26 @@ VARIES = 0.1
 
 
 def notes(
-    a: Items, b: Items, groups: Sequence[Group], step: StepChange, sums: Accounting
+    a: Items,
+    b: Items,
+    groups: Sequence[Group],
+    devices: str,
+    step: StepChange,
+    sums: Accounting,
 ) -> list[str]:
-    """Sentences for a person, the most telling first."""
-    found = _outside(a, b) + _inputs(a, b, groups)
+    """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
+    found = _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
-    found += [_few_steps(a, b), _no_difference(step), _rest(step, sums)]
+    found += [_few_steps(a, b), _rest(step, sums)]
     for items in (a, b):
         found += items.work.windows.notes
     return [note for note in found if note]
 
 
-def _outside(a: Items, b: Items) -> list[str]:
+def _outside(a: Items, b: Items, devices: str) -> list[str]:
     """Differences of the machine and its software."""
     return [
-        _changed("devices differ", _devices(a), _devices(b)),
+        f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
     ]
@@ -50,11 +54,6 @@ def _changed(what: str, before: str, after: str) -> str:
     if not before or not after or before == after:
         return ""
     return f"{what}: {printable(before)} -> {printable(after)}"
-
-
-def _devices(items: Items) -> str:
-    names = ", ".join(dict.fromkeys(device_names(items.trace)))
-    return names or ("a GPU" if items.work.gpu else "CPU only" if len(items) else "")
 
 
 def _torch(trace: Trace) -> str:
@@ -136,15 +135,6 @@ def _few_steps(a: Items, b: Items) -> str:
     return (
         f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): what is called a change may be"
         f" noise; profile at least {FEW_STEPS}"
-    )
-
-
-def _no_difference(step: StepChange) -> str:
-    if step.low is None or step.high is None or step.shown:
-        return ""
-    return (
-        f"no difference of the step time shown: B / A is {step.ratio:.3f}, and"
-        f" {step.low:.3f} to {step.high:.3f} with {CONFIDENCE} % confidence"
     )
 
 

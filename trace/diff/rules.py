@@ -11,8 +11,9 @@ from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
 from fusetui.trace.diff.groups import Board, Group
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.names import decoded, stem, work_class
+from fusetui.trace.diff.names import decoded, work_class
 from fusetui.trace.diff.ops import numel
+from fusetui.trace.op_names import stem
 
 Rule = Callable[[Board, int], None]
 

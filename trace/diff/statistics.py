@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 FEW_STEPS = 5
-"""Below this many steps a diff warns that it may show noise."""
+"""A verdict needs so many steps a side. n samples enclose the true median with a probability of
+1 - 2**(1 - n): 94 % for five and 88 % for four, which is too little for an interval of 95 %."""
 
 RESAMPLES = 1000
 SEED = 0

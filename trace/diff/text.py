@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.trace.diff.lines import Line, closing, largest, lines, microseconds
-from fusetui.trace.diff.model import Diff, Side
-from fusetui.trace.format import clip, count, duration, plural, printable
+from fusetui.trace.diff.lines import Line, closing, largest, lines
+from fusetui.trace.diff.model import Answer, Diff, Side, StepChange
+from fusetui.trace.diff.statistics import CONFIDENCE
+from fusetui.trace.format import (
+    change,
+    clip,
+    count,
+    duration,
+    microseconds,
+    percent,
+    plural,
+    printable,
+)
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12
@@ -62,18 +72,35 @@ def answer(diff: Diff) -> str:
 
 
 def _verdict(diff: Diff) -> str:
-    """`B is 16.5 % faster (15.2 to 18.1, 20 steps)`: by how much less than A a step of B takes."""
-    step = diff.step
-    if step.ratio is None:
-        return "no step to compare"
-    word, sign = ("faster", 1) if step.ratio <= 1 else ("slower", -1)
-    share = f"{100 * sign * (1 - step.ratio):.1f}"
-    by = f"{share} % {word}" if float(share) else "as fast as A"
-    if step.low is None or step.high is None:
-        return f"B is {by} ({_steps(diff)})"
-    low, high = sorted(100 * sign * (1 - bound) for bound in (step.low, step.high))
-    interval = f"({low:.1f} to {high:.1f}, {_steps(diff)})"
-    return f"B is {by} {interval}" if step.shown else f"no difference shown: {by} {interval}"
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 %, 20 steps)`: a step takes so much less time.
+
+    Where nothing can be told: why, and what was measured.
+    """
+    step, found = diff.step, diff.verdict
+    if found.answer is Answer.CANNOT_TELL:
+        times = change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
+        measured = f"; B takes {times} time" if times else ""
+        return f"cannot tell: {printable(found.reason or '')}{measured}"
+    by = f"{_by(step)} ({_interval(step)}, {_steps(diff)})"
+    return f"no significant difference: {by}" if not step.shown else f"B is {by}"
+
+
+def _by(step: StepChange) -> str:
+    """`16.5 % faster`."""
+    a_ns, b_ns = step.a_ns or 0, step.b_ns or 0
+    if a_ns == b_ns:
+        return "as fast as A"
+    share = percent(abs(b_ns - a_ns), a_ns, fine=True)
+    return f"{share} {'faster' if b_ns < a_ns else 'slower'}"
+
+
+def _interval(step: StepChange) -> str:
+    """`95 % CI 15.2 to 18.1 %`, in the direction of `_by`; with signs where that is open."""
+    sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
+    low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
+    plus = "+" if low < 0 < high else ""
+    shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
+    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]}"
 
 
 def _steps(diff: Diff) -> str:
@@ -82,15 +109,16 @@ def _steps(diff: Diff) -> str:
 
 
 def totals(diff: Diff) -> str:
-    """The second line: pieces of work, busy and idle time on both sides."""
+    """The second line: pieces of work, busy and idle time of a step on both sides."""
     a, b = diff.side_a, diff.side_b
+    who = "GPU busy" if a.gpu and b.gpu else "busy" if a.gpu or b.gpu else "CPU busy"
     parts = [
-        f"{count(a.items)} -> {plural(b.items, _thing(a, b))}",
-        f"busy {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
-        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
+        f"a step: {count(a.items)} -> {plural(b.items, _thing(a, b))}",
+        f"{who} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
         f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
+        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
     ]
-    return "     ".join(part for part in parts if part)
+    return "   ".join(part for part in parts if part)
 
 
 def _thing(a: Side, b: Side) -> str:
@@ -99,12 +127,12 @@ def _thing(a: Side, b: Side) -> str:
 
 def _row(line: Line, width: int) -> Iterator[str]:
     """The numbers and what it is; the reason behind it or, where there is no room, below."""
-    change = microseconds(line.change_ns, signed=True)
-    change = change if line.counts else f"({change})"
+    more = microseconds(line.change_ns, signed=True)
+    more = more if line.counts else f"({more})"
     numbers = f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
     if line.a_ns is None and line.b_ns is None:
         numbers = " " * len(numbers)
-    head = f"  {line.mark or ' '} {numbers} {change:>{_NUMBER}}  {line.kind:<{_KIND}} "
+    head = f"  {line.mark or ' '} {numbers} {more:>{_NUMBER}}  {line.kind:<{_KIND}} "
     room = width - len(head)
     fits = len(line.what) + 3 + len(line.why) <= room
     what = [f"{line.what}   {line.why}"] if fits else _folded(line.what, room)
@@ -149,12 +177,12 @@ def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
 
 
 def _markdown_row(line: Line) -> str:
-    change = microseconds(line.change_ns, signed=True)
-    change = change if line.counts else f"({change})"
+    more = microseconds(line.change_ns, signed=True)
+    more = more if line.counts else f"({more})"
     numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]
     why = f" ({_markdown(line.why)})" if line.why else ""
     what = f"{_markdown(line.what)}{why}"
-    return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {change} | {what} |"
+    return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {more} | {what} |"
 
 
 def _markdown(text: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.names import stem, words
+from fusetui.trace.format import size
+from fusetui.trace.op_names import stem, words
 
 _POINTWISE: Final = words(
     """abs add clamp clamp_min cos div erf exp gelu hardtanh leaky_relu log mish mul neg pow
@@ -26,7 +27,7 @@ _BYTES: Final = {
 
 
 def saved(items: Items, members: Sequence[int]) -> str:
-    """`[8192, 3072] bfloat16 between them (50.3 MB) ...`; "" unless all but the last are known.
+    """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless all but the last are known.
 
     Of n pointwise pieces in a row, n - 1 results are passed on; a kernel that does them all need
     not write these and read them back, unless something else wants them.
@@ -35,13 +36,13 @@ def saved(items: Items, members: Sequence[int]) -> str:
     if not found or None in found:
         return ""
     known = [result for result in found if result is not None]
-    size = sum(math.prod(shape) * _BYTES[dtype] for shape, dtype in known)
+    passed = sum(math.prod(shape) * _BYTES[dtype] for shape, dtype in known)
     if len({(tuple(shape), dtype) for shape, dtype in known}) > 1:
-        return f"{_megabytes(size)} between them may stay in registers"
+        return f"{size(passed)} between them may stay in registers"
     shape, dtype = known[0]
     times = f"{len(known)} x " if len(known) > 1 else ""
     name = dtype.removeprefix("c10::")
-    return f"{times}{shape} {name} between them ({_megabytes(size)}) may stay in registers"
+    return f"{times}{shape} {name} between them ({size(passed)}) may stay in registers"
 
 
 def _result(items: Items, member: int) -> tuple[list[int], str] | None:
@@ -69,7 +70,3 @@ def _broadcast(shapes: Sequence[list[int]]) -> list[int]:
     rank = max(map(len, shapes))
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
     return [max(sizes) for sizes in zip(*padded, strict=True)]
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fusetui.trace.categories import STEP_PREFIX, Layer
 from fusetui.trace.columns import Trace, Track
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.names import is_compiler
 from fusetui.trace.enclosing import enclosing_rows
+from fusetui.trace.op_names import is_compiler
 
 Rows = NDArray[np.intp]
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fusetui.trace.categories import GPU_ROLES, Role
 from fusetui.trace.columns import Trace
-from fusetui.trace.diff.names import is_compiler
 from fusetui.trace.format import plural
-from fusetui.trace.intervals import covered_until, union
+from fusetui.trace.op_names import is_compiler
 from fusetui.trace.steps import steps
 
 Rows = NDArray[np.intp]
@@ -139,10 +138,3 @@ def _share_inside(
         return 0.0
     inside = Windows(start, end).index_of(times) >= 0
     return float(amount[inside].sum()) / total
-
-
-def covered(found: Windows, start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How much of each window (ns) the union of these intervals covers."""
-    starts, ends = union(start, end)
-    until: NDArray[np.int64] = covered_until(starts, ends, found.end)
-    return until - covered_until(starts, ends, found.start)

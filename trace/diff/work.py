@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.aggregates import self_ns
-from fusetui.trace.categories import Role
 from fusetui.trace.columns import Trace
-from fusetui.trace.diff.names import is_compiler, is_metadata
+from fusetui.trace.computing import computing_ops
 from fusetui.trace.diff.windows import Windows, windows, without_odd
 from fusetui.trace.format import count
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
-
-OWN_WORK = 0.5
-"""An op that calls others does work of its own when this share of its time is its own."""
 
 
 class Work(msgspec.Struct, frozen=True, eq=False):
@@ -36,54 +29,18 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     window: Rows
     lane: Rows
     op: Rows  # the row of the innermost CPU op, -1 for none
-    ns: Int64s  # of a GPU event: its duration; of a CPU op: what no inner op took
+    ns: Int64s  # its duration
 
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
 
 
-def works(a: Trace, b: Trace, labels: tuple[str, str]) -> tuple[Work, Work]:
-    """The work of two traces, by the same rule for both where neither has GPU events."""
-    own = working_names(t for t in (a, b) if not len(t.gpu_rows))
-    return _work(a, labels[0], own), _work(b, labels[1], own)
-
-
-def working_names(traces: Iterable[Trace]) -> frozenset[str]:
-    """CPU ops that do work of their own: those that compute something and mostly by themselves.
-
-    Ops that only describe tensors, and what torch.compile wraps around a program, are dispatch.
-    """
-    own: dict[str, int] = {}
-    total: dict[str, int] = {}
-    for trace in traces:
-        rows = trace.rows_of(Role.OP)
-        sums = np.zeros((2, len(trace.names)), dtype=np.int64)
-        np.add.at(sums[0], trace.name[rows], self_ns(trace)[rows])
-        np.add.at(sums[1], trace.name[rows], trace.dur[rows])
-        for number in np.unique(trace.name[rows]).tolist():
-            name = trace.names[number]
-            own[name] = own.get(name, 0) + int(sums[0, number])
-            total[name] = total.get(name, 0) + int(sums[1, number])
-    return frozenset(
-        name
-        for name in total
-        if own[name] >= OWN_WORK * total[name] and not (is_metadata(name) or is_compiler(name))
-    )
-
-
-def working_ops(trace: Trace, own: frozenset[str]) -> Rows:
-    """The rows of CPU ops of these names."""
-    named = np.array([name in own for name in trace.names] or [False])
-    rows = trace.rows_of(Role.OP)
-    found: Rows = rows[named[trace.name[rows]]]
-    return found
-
-
-def _work(trace: Trace, label: str, own: frozenset[str]) -> Work:
+def work_of(trace: Trace, label: str) -> Work:
+    """What a trace does in its steps; `label` is what notes call it."""
     gpu = len(trace.gpu_rows) > 0
     found = windows(trace, label)
-    rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace, own)
+    rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
     inside = found.index_of(times)
     if found.whole:
         inside = np.zeros(len(rows), dtype=np.intp)
@@ -99,8 +56,7 @@ def _work(trace: Trace, label: str, own: frozenset[str]) -> Work:
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
     rows = rows[order]
     op = trace.op[rows].astype(np.intp) if gpu else rows
-    ns = trace.dur[rows] if gpu else self_ns(trace)[rows]
-    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, ns)
+    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
 
 
 def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
@@ -112,8 +68,8 @@ def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
     return rows, trace.start[trace.launch[rows]]
 
 
-def _cpu_rows(trace: Trace, own: frozenset[str]) -> tuple[Rows, Int64s]:
-    rows = working_ops(trace, own)
+def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
+    rows = computing_ops(trace)
     return rows, trace.start[rows]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from fusetui.trace.format import size
+
 Progress = Callable[[int, int], None]
 """Called with (bytes read, bytes in all) of the file as stored, ever again while it is read."""
 
@@ -21,9 +23,9 @@ class Part(msgspec.Struct, frozen=True):
     exact: bool = True  # false: a guess, since a packed file was not unpacked to its end
 
     def __str__(self) -> str:
-        """`the first 340 of 1007 MB`."""
+        """`the first 340 MB of 1.007 GB`."""
         about = "" if self.exact else "about "
-        return f"the first {_megabytes(self.read)} of {about}{_megabytes(self.total)} MB"
+        return f"the first {size(self.read)} of {about}{size(self.total)}"
 
 
 def silent(*_: int) -> None:
@@ -33,7 +35,3 @@ def silent(*_: int) -> None:
 def never() -> bool:
     """Nobody wants to stop."""
     return False
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.0f}" if size >= 10_000_000 else f"{size / 1e6:.1f}"

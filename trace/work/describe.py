@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from fusetui.trace.categories import Role
 from fusetui.trace.columns import Trace
-from fusetui.trace.format import count, plural, significant
+from fusetui.trace.format import count, percent, plural, quantity, significant
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.arch import from_capability
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.work.model import Shape, Work
 from fusetui.trace.work.row import properties_of, work_of
 
-_PREFIXES: Final = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+DIGITS: Final = 3  # of figures that rest on estimates
 _BETWEEN: Final = {"matmul": " x ", "conv": " * "}
 _NOTABLE: Final = 0.05  # share of the device's time that an unfilled last wave costs
 
@@ -55,24 +55,12 @@ def tiles_text(work: Work) -> str:
     text = plural(work.tiles, "tile")
     if work.waves is None or work.last_wave_empty is None:
         return text
-    full = _percent(1 - work.last_wave_empty)
+    full = percent(1 - work.last_wave_empty, 1)
     if not work.last_wave_empty:
         return f"{text}, {plural(round(work.waves), 'full wave')}"
     if work.waves < 1:
         return f"{text}, one wave, {full} full"
     return f"{text}, {_short(work.waves)} waves, the last {full} full"
-
-
-def amount_text(number: float, unit: str) -> str:
-    """Three significant digits with a prefix of thousands.
-
-    >>> amount_text(38_654_705_664, "FLOP"), amount_text(512, "B")
-    ('38.7 GFLOP', '512 B')
-    """
-    for size, prefix in _PREFIXES:
-        if number >= size * 0.9995:
-            return f"{_short(number / size)} {prefix}{unit}"
-    return f"{_short(number)} {unit}"
 
 
 def _rates(work: Work) -> tuple[str, ...]:
@@ -86,15 +74,15 @@ def _rates(work: Work) -> tuple[str, ...]:
 def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
     if not number:
         return ()
-    text = amount_text(number, unit)
-    return (text, amount_text(rate, f"{unit}/s")) if rate else (text,)
+    text = quantity(number, unit, DIGITS)
+    return (text, quantity(rate, f"{unit}/s", DIGITS)) if rate else (text,)
 
 
 def _share(work: Work) -> str:
     share = work.share_of_peak
     if share is None:
         return ""
-    return f"{_percent(share)} of peak{' bandwidth' if work.bound == 'memory' else ''}"
+    return f"{percent(share, 1)} of peak{' bandwidth' if work.bound == 'memory' else ''}"
 
 
 def _last_wave(work: Work | None, unit: str) -> str:
@@ -110,7 +98,7 @@ def _last_wave(work: Work | None, unit: str) -> str:
     empty = work.last_wave_empty or 0.0
     if work.waves <= 1 or empty / math.ceil(work.waves) < _NOTABLE:
         return ""
-    return f"the last of {_short(work.waves)} waves is {_percent(1 - empty)} full"
+    return f"the last of {_short(work.waves)} waves is {percent(1 - empty, 1)} full"
 
 
 def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
@@ -148,14 +136,6 @@ def _shape(shape: Shape) -> str:
     return f"[{', '.join(str(size) for size in shape)}]"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{significant(round(100 * share, 1))} %"
-
-
 def _short(value: float) -> str:
     """Three significant digits, thousands whole: 1.23, 14.2, 204, 1,540."""
-    if value >= 999.5:
-        return count(round(value))
-    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-    text = f"{value:.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return count(round(value)) if value >= 999.5 else significant(value, DIGITS)

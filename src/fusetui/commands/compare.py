@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from fusetui.commands.errors import DONE, NO, CommandError, say
+from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, traces
 from fusetui.render.output import emit, emit_json, width
-from fusetui.trace.diff import Diff, diff, to_markdown, to_text
+from fusetui.trace.diff import Answer, Diff, diff, to_markdown, to_text
 
 Pair = tuple[str, str]
 
@@ -34,8 +35,8 @@ def compare(
     _show(found, as_json, markdown)
     codes = [one.code for one in loaded.values()]
     if fail_over is not None:
-        codes += [_verdict(one, fail_over) for one in found]
-    return max(codes)
+        codes += [_judged(one, fail_over) for one in found]
+    return _worst(codes)
 
 
 def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
@@ -84,13 +85,21 @@ def _variant(path: str) -> str:
     return Path(path).name.removesuffix(".gz").removesuffix(".json")
 
 
-def _verdict(found: Diff, percent: float) -> int:
+def _judged(found: Diff, percent: float) -> int:
     """Slower beyond noise: even the low bound of the ratio is over the threshold."""
-    ratio, low = found.step.ratio, found.step.low
-    if ratio is None:
-        raise CommandError("Only one of the traces has work in its steps: nothing to compare.")
-    if (ratio if low is None else low) <= 1 + percent / 100:
+    verdict, step = found.verdict, found.step
+    pair = f"{found.a} -> {found.b}"
+    if verdict.answer is Answer.CANNOT_TELL:
+        say(f"{pair}: cannot tell whether B is slower: {verdict.reason or ''}.")
+        return CANNOT_TELL
+    if (step.low or 0) <= 1 + percent / 100:
         return DONE
-    noise = "" if low is not None else ", of a single step: how much is noise is not known"
-    say(f"B's step is more than {percent:g} % slower: {ratio:.3f} times as long as A's{noise}.")
+    by = f"{step.ratio:.3f} times as long as A's"
+    say(f"{pair}: B's step is more than {percent:g} % slower: {by}.")
     return NO
+
+
+def _worst(codes: Sequence[int]) -> int:
+    """A file that was not read in full first; that a pair is slower weighs more than that another
+    cannot be told."""
+    return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)

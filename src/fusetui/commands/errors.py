@@ -12,6 +12,7 @@ from fusetui.commands import signals, streams
 DONE = 0
 NO = 1
 UNUSABLE = 2
+CANNOT_TELL = 3
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = signals.ENDED + 2  # SIGINT
 PIPE_CLOSED = signals.ENDED + 13  # as a program that dies of SIGPIPE

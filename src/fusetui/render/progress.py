@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Self, TextIO
 
 from fusetui.render.text import fit
-from fusetui.trace.format import printable
+from fusetui.trace.format import percent, printable
 
 PATIENCE_S = 1.0
 REFRESH_S = 0.1
@@ -16,7 +16,7 @@ BAR = 24
 
 
 class Bar:
-    """`reading big.json  [#######-----]  58 %`, on one line that is wiped at the end."""
+    """`reading big.json  [#######-----]    58 %`, on one line that is wiped at the end."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
         self._title = printable(title)
@@ -38,7 +38,7 @@ class Bar:
         self._due = time.monotonic() + REFRESH_S
         self._drawn = True
         filled = BAR * done // max(total, 1)
-        figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {100 * done // max(total, 1):3} %"
+        figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {percent(done, max(total, 1)):>7}"
         columns = shutil.get_terminal_size().columns - 1
         self._write(fit(self._title, max(columns - len(figures), 8)) + figures)
 

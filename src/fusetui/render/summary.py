@@ -6,14 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fusetui.render.table import Column, table
-from fusetui.render.text import fit, size
+from fusetui.render.text import fit
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace.aggregates import KernelTotal, OpTotal
-from fusetui.trace.format import count, duration, percent, plural, printable
+from fusetui.trace.format import count, duration, percent, plural, printable, size
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
-STEP_COLUMNS = (Column("step", left=True), Column("time"), Column("kernels"), Column("GPU busy"))
+STEP_COLUMNS = (
+    Column("step", left=True),
+    Column("time"),
+    Column("kernels"),
+    Column("GPU busy with its work"),
+)
 LANE_COLUMNS = (
     Column("slices"),
     Column("busy"),
@@ -57,7 +62,7 @@ def _gpu(figures: Figures) -> Iterator[str]:
     busy, whole = figures["gpu_busy_ns"], figures["gpu_busy_ns"] + figures["gpu_idle_ns"]
     yield f"GPU span    {duration(figures['gpu_span_ns'])}"
     yield (
-        f"GPU busy    {duration(busy)} ({percent(busy, whole)}), "
+        f"GPU busy    {duration(busy)} ({percent(busy, whole)} of its span), "
         f"idle {duration(figures['gpu_idle_ns'])}"
     )
     yield (

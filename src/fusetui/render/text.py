@@ -1,10 +1,8 @@
-"""Text by its width on the screen, and sizes. Other figures are in `trace.format`."""
+"""Text by its width on the screen. Figures are in `trace.format`."""
 
 from __future__ import annotations
 
 import unicodedata
-
-from fusetui.trace.format import plural, significant
 
 
 def cells(text: str) -> int:
@@ -23,14 +21,6 @@ def fit(text: str, width: int) -> str:
             break
         kept.append(char)
     return f"{''.join(kept)}..."[:width]
-
-
-def size(count: int) -> str:
-    """Bytes in decimal units: `3.059 MB`."""
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= scale:
-            return f"{significant(count / scale)} {unit}"
-    return plural(count, "byte")
 
 
 def _char_cells(char: str) -> int:

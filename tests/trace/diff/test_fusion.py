@@ -120,4 +120,4 @@ def test_the_tensor_between_them_is_named(build: Build, work: Work) -> None:
     shape = [8192, 3072]
     a = [(*GELU, 7, [shape]), (*MUL, 7, [shape, shape])]
     row = fused(work(diff(build(a), build([(FUSED, FUSED)]))))
-    assert "[8192, 3072] bfloat16 between them (50.3 MB)" in row.why
+    assert "[8192, 3072] bfloat16 between them (50.33 MB)" in row.why

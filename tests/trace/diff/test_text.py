@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 from fusetui.trace import Trace
@@ -39,9 +40,29 @@ def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
 
 def test_the_first_line_is_the_answer(build: Build) -> None:
     first = to_text(changed(build), 200).splitlines()[0]
-    assert "B is " in first
-    assert "% faster (" in first
-    assert "5 steps)" in first
+    assert re.search(r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ %, 5 steps\)$", first)
+
+
+def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
+    a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
+    text = to_text(diff(a, b), 300).splitlines()[0]
+    pattern = (
+        r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ %, 5 steps\)$"
+    )
+    assert re.search(pattern, text)
+
+
+def test_equal_steps(build: Build) -> None:
+    trace = build(A)
+    text = to_text(diff(trace, trace), 300).splitlines()[0]
+    assert text.endswith("no significant difference: as fast as A (95 % CI 0 to 0 %, 5 steps)")
+
+
+def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
+    found = diff(build(A, (1.0,) * 3), build(B))
+    said = "cannot tell: it takes at least 5 steps on each side (A has 3, B 5); B takes "
+    assert said in to_text(found, 300).splitlines()[0]
+    assert said in to_markdown(found).splitlines()[0]
 
 
 def test_marks_tell_the_direction_without_colour(build: Build) -> None:
@@ -82,6 +103,15 @@ def test_hostile_names_are_escaped(build: Build) -> None:
         assert "\x1b" not in text
         assert "\x07" not in text
     assert "evil\n" not in to_text(found)
+
+
+def test_the_name_of_a_device_is_escaped(build: Build) -> None:
+    def on(name: str) -> Trace:
+        return build(A, deviceProperties=[{"id": 0, "name": name}])
+
+    found = diff(on("A100"), on("H100\x1b[2J"))
+    assert "\x1b" in str(found.verdict.reason)
+    assert "\x1b" not in to_text(found)
 
 
 def test_markdown_is_a_table_whose_cells_names_cannot_break(build: Build) -> None:

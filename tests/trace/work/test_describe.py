@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace.work import describe, remarks
-from fusetui.trace.work.describe import amount_text, device_generation
+from fusetui.trace.work.describe import device_generation
 
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -104,19 +104,3 @@ def test_idle_multiprocessors(op_trace: Make, tensor: Make) -> None:
 )
 def test_generation(properties: dict[str, Any], name: str | None) -> None:
     assert device_generation(properties) == name
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (1, "1 FLOP"),
-        (999, "999 FLOP"),
-        (1000, "1 kFLOP"),
-        (999_600, "1 MFLOP"),
-        (38_654_705_664, "38.7 GFLOP"),
-        (2.04e14, "204 TFLOP"),
-        (5.5e18, "5,500 PFLOP"),
-    ],
-)
-def test_amounts(number: float, text: str) -> None:
-    assert amount_text(number, "FLOP") == text

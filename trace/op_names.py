@@ -1,0 +1,76 @@
+"""What a CPU op does, by its name: compute, move data, describe tensors, or frame other ops."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+COMPILER: Final = (
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "Pregraph bytecode",
+    "AOTDispatcher",
+    "CompiledFunction",
+    "CompiledFxGraph",
+    "## Call CompiledFxGraph",
+)
+"""How the ops begin that torch.compile puts around the program's own."""
+
+METADATA: Final = words(
+    """_conj _has_compatible_shallow_copy_type _local_scalar_dense _reshape_alias _unsafe_view
+    adjoint alias as_strided broadcast_tensors broadcast_to can_cast chunk contiguous
+    cudnn_is_acceptable detach diagonal empty empty_like empty_strided expand expand_as flatten
+    is_nonzero is_pinned is_same_size item lift_fresh mH mT movedim narrow new_empty
+    new_empty_strided numpy_T permute real reshape resize resolve_conj resolve_neg result_type
+    select set slice split split_with_sizes squeeze swapaxes t tensor_split to transpose type_as
+    unbind unflatten unfold unsafe_chunk unsafe_split unsqueeze view view_as view_as_complex
+    view_as_real"""
+)
+"""Ops that describe or allocate tensors but compute nothing; some only call a copy."""
+
+HELPERS: Final = words(
+    """_to_copy arange clone constant_pad_nd copy fill full full_like new_full new_ones new_zeros
+    ones ones_like pad scalar_tensor select_backward slice_backward zero zeros zeros_like"""
+)
+"""Ops that copy or fill, and those made of nothing else. Other ops call them for themselves: for
+the bias of a product, or to clear a sum."""
+
+WHOLE: Final = words(
+    """_index_put_impl _linalg_svd addmm addmv baddbmm bincount bmm histc index linalg_cholesky_ex
+    linalg_lu_solve mean mkldnn_rnn_layer mkldnn_rnn_layer_backward mm mv std std_mean var
+    var_mean"""
+)
+"""Ops that compute themselves and still call others that do."""
+
+_AUTOGRAD = re.compile(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
+"""Frames of the backward pass around the ops that compute."""
+
+
+@cache
+def stem(op: str) -> str:
+    """An op's name less its namespace and the mark of in-place twins: `aten::add_` -> `add`."""
+    last = op.rpartition("::")[2]
+    return last.rstrip("_") or last
+
+
+@cache
+def is_compiler(name: str) -> bool:
+    """Is this a wrapper of torch.compile, which stands for no op of the program."""
+    return name.startswith(COMPILER)
+
+
+@cache
+def is_metadata(op: str) -> bool:
+    return stem(op) in METADATA
+
+
+def is_frame(name: str) -> bool:
+    """Does this op only stand around others: of autograd, torch.compile, a data loader; their
+    names may hold a blank or a `#`."""
+    return " " in name or "#" in name or is_compiler(name) or _AUTOGRAD.match(name) is not None
