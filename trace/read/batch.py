@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
@@ -20,8 +21,11 @@ from fusetui.trace.read.structure import Places, first_bytes
 FEW = 16  # elements that are not halved any more, but repaired
 BLANKS = b" \t\r\n"
 EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
+NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements of which the place and the reason are kept; all of them are counted."""
+
+decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class GoOn(Exception):  # noqa: N818
@@ -76,7 +80,7 @@ class Batch:
             if kind == OBJECT:
                 self._read_objects(first, last, doubtful)
             elif kind == OTHER:
-                self._skip_all(first, last, "not an object")
+                self._skip_others(first, last)
 
     def add(self, number: int, event: ExactEvent) -> None:
         """Element `number` is this event."""
@@ -117,6 +121,18 @@ class Batch:
         listed = self.begins[first : min(last, first + self._room)].tolist()
         self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
         self._room -= len(listed)
+
+    def _skip_others(self, first: int, last: int) -> None:
+        """What is no object; but behind a quote too many, an event may be in what seems a string."""
+        braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
+        begins, ends = self.begins[first:last], self.ends[first:last]
+        holding = np.searchsorted(braces, begins) < np.searchsorted(braces, ends)
+        for number in (first + np.flatnonzero(holding)).tolist():
+            if not _is_json(self.text_of(number)):
+                self._skip_all(first, number, NO_OBJECT)
+                self._mend(self, number, NO_OBJECT)
+                first = number + 1
+        self._skip_all(first, last, NO_OBJECT)
 
     def _texts(self, first: int, last: int) -> list[bytes]:
         return [self.text_of(number) for number in range(first, last)]
@@ -180,6 +196,17 @@ def _alone(text: bytes) -> LooseEvent | None:
         return loose(element) if isinstance(element, dict) else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        decode_raw(text)
+    except UNDECODABLE:
+        try:
+            loads(text)
+        except (ValueError, RecursionError):
+            return False
+    return True
 
 
 def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:

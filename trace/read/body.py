@@ -1,7 +1,8 @@
-"""Finds traceEvents in a document, and reads the keys before and after it."""
+"""Finds traceEvents in a document, and reads the keys before it."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -16,7 +17,6 @@ from fusetui.trace.read.structure import INSIDE, split
 FIRST = re.compile(rb"[^\s\xef\xbb\xbf]")
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
 EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
-SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]{0,200}"\s*:))')
 BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes in which it is sought what a file is instead of a trace
 WINDOW = 1 << 20
@@ -51,22 +51,7 @@ def find_body(source: Source) -> Body:
         place = found.end - len(found.match[1])
         raise NotATrace(f"{source.path}: traceEvents is no list (byte {place}).")
     head = document[first : found.end] if found.end - first <= MOST else b"{["
-    return Body(found.end, bare=False, head=_object(head + b"]}"))
-
-
-def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
-    """The bytes after the closing bracket of traceEvents -> (keys there, was the object closed)."""
-    text = document[after : after + MOST].strip(BLANKS)
-    end = text if after + MOST >= len(document) else document[-WINDOW:].strip(BLANKS)
-    if end is not text:
-        text = b"}"  # too long to be the keys of a trace
-    return _object(b"{" + text.removeprefix(b",")), end.endswith(b"}")
-
-
-def second_trace(document: Document, after: int) -> int:
-    """Where something like another trace begins behind the events of this one, or -1."""
-    found = document.find(SECOND, after - 1, after + MOST)
-    return found.end - len(found.match[1]) if found else -1
+    return Body(found.end, bare=False, head=_head(head + b"]}"))
 
 
 def _events_key(document: Document, start: int) -> Found | None:
@@ -89,16 +74,19 @@ def _events_key(document: Document, start: int) -> Found | None:
     return first
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def keys_of(text: bytes) -> dict[str, Any] | None:
+    """Those of an object; None when it is no JSON, not even with NaN and raw control characters."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return _pieces(text)
-    found.pop("traceEvents", None)
-    return found if isinstance(found, dict) else {}
+        try:
+            found = json.loads(text.decode("utf-8", "replace"), strict=False)
+        except (ValueError, RecursionError):
+            return None
+    return found if isinstance(found, dict) else None
 
 
-def _pieces(text: bytes) -> dict[str, Any]:
+def pieces(text: bytes) -> dict[str, Any]:
     """The keys of a damaged header that matter and can be read on their own."""
     found: dict[str, Any] = {}
     for key in (b"deviceProperties", b"distributedInfo"):
@@ -109,6 +97,13 @@ def _pieces(text: bytes) -> dict[str, Any]:
                 found[key.decode()] = orjson.loads(value[0])
             except orjson.JSONDecodeError:
                 continue
+    return found
+
+
+def _head(text: bytes) -> dict[str, Any]:
+    found = keys_of(text)
+    found = pieces(text) if found is None else found
+    found.pop("traceEvents", None)
     return found
 
 

@@ -6,9 +6,12 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
+
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.mend import Mender
+from fusetui.trace.read.tail import is_end
 
 SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
 HURRY = 1.0  # seconds after which no other gap is
@@ -23,6 +26,7 @@ class Joiner:
     def __init__(self) -> None:
         self._known: dict[int, Chunk] = {}
         self._mender: Mender | None = None
+        self._beyond: dict[int, int] = {}  # brackets that do not end the events, and what is next
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         self._known.update((chunk.start, chunk) for chunk in chunks)
@@ -45,10 +49,19 @@ class Joiner:
             if known is None and not may(position, stop):
                 return
             for chunk in (known,) if known else self._mended(document).read(position, stop):
-                yield chunk
-                position = chunk.end
-                if chunk.after != -1 or chunk.too_damaged:
+                found = self._settled(document, chunk)
+                yield found
+                if found.after != -1 or found.too_damaged:
                     return
+                position = self._beyond.get(found.end, found.end)
+
+    def _settled(self, document: Document, chunk: Chunk) -> Chunk:
+        """The chunk without its `after`, where that is not the end."""
+        if chunk.after == -1 or is_end(document, chunk.after):
+            return chunk
+        self._beyond[chunk.end] = chunk.after
+        too_damaged = self._mended(document).has_enough()
+        return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 
     def _mended(self, document: Document) -> Mender:
         """For the document as it is now: it grows while it is unpacked."""

@@ -143,7 +143,7 @@ class Mender:
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
         """Read a damaged element as far as it goes, else skip it; see batch.Mend."""
         begin, end = batch.place_of(number)
-        if self._has_enough():
+        if self.has_enough():
             raise TooDamaged(number, begin)
         text = batch.text_of(number).rstrip(SEPARATORS)
         if event := _first_event(text):
@@ -161,7 +161,7 @@ class Mender:
 
     def _read_unclosed(self, start: int) -> Chunk:
         """An element whose end the brackets do not tell: it lacks a quote, or the file ends."""
-        if self._has_enough():
+        if self.has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
         self._size = AFTER_DAMAGE
         following = self._starts.after(start)
@@ -186,7 +186,8 @@ class Mender:
         found = self._document.find(NEXT, place)
         return found.start if found else len(self._document)
 
-    def _has_enough(self) -> bool:
+    def has_enough(self) -> bool:
+        """One more place is damaged: is that too much."""
         self._patience.damaged -= 1
         return self._patience.damaged < 0
 
