@@ -6,6 +6,8 @@ import gzip
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -134,3 +136,42 @@ def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
             stopped()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("where", ["in a cell", "before its first"])
+def test_a_helper_that_is_stopped(file: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    parent, close = os.getpid(), os.close
+
+    def stop(*place: int) -> Chunk | None:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return decode_cell(*place) if len(place) > 1 else close(*place)
+
+    monkeypatch.setattr(team, "STUCK", 0.2)
+    if where == "in a cell":
+        monkeypatch.setattr(team, "decode_cell", stop)
+    else:
+        monkeypatch.setattr(os, "close", stop)
+    whole(open_trace(str(file)))
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("files", [4, 8, 12])
+def test_few_files_to_be_had(file: Path, files: int) -> None:
+    """Reading ends in a trace or in a sentence."""
+    script = (
+        "import resource, sys\n"
+        "from fusetui.trace import CannotRead, open_trace\n"
+        "import fusetui.trace.read.team\n"
+        "fusetui.trace.read.team._cores = lambda: 2\n"
+        "fusetui.trace.read.team.FEWEST_FORKED = 0\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
+        "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"
+        "except CannotRead as error:\n    print(error)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", script, str(file)], capture_output=True, text=True
+    )
+    assert run.stdout.strip() == str(len(EVENTS)) or "too many open files" in run.stdout
+    assert not run.stderr

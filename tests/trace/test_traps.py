@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace import NotATrace, Trace, open_trace, summary
+from fusetui.trace.aggregates import op_totals
 from fusetui.trace.nest import arrange
 
 Open = Callable[..., Trace]
@@ -128,3 +129,100 @@ def fits(stack: list[tuple[int, int, bool]], row: tuple[int, int, bool], flat: b
         return True
     top = stack[-1]
     return not flat and row[1] <= top[1] and not (row == top and row[2])
+
+
+def test_keys_that_no_event_has(trace_of: Open) -> None:
+    good = [f'{{"tts":1,"ph":"X","name":"a","ts":{n}}}' for n in range(4000)]
+    trace = trace_of("[" + ",".join(['{"tts":1,"ph":"X","ts":NaN}', *good]) + "]")
+    assert (len(trace), trace.report.events, trace.report.unreadable) == (4000, 4001, 1)
+
+
+def test_times_in_quotes_and_keys_that_no_event_has(trace_of: Open) -> None:
+    texts = [f'{{"tts":1,"ph":"X","name":"a","ts":"{n}"}}' for n in range(20_000)]
+    trace = trace_of("[" + ",".join(texts) + "]")
+    assert trace.start.tolist() == [1000 * n for n in range(20_000)]
+
+
+def test_nothing_but_starts_of_events(trace_of: Open) -> None:
+    with pytest.raises(NotATrace, match="not of trace events"):
+        trace_of('[{"ph":' * 300_000)
+
+
+def test_a_quote_too_few_in_every_event(trace_of: Open) -> None:
+    """There are bounds for the time that damage takes; what is beyond them is told."""
+    bad = '{"ph":"X","name":"a"b","ts":1}'
+    trace = trace_of('[{"ph":"X","ts":1},' + ",".join([bad] * 6_000) + "]")
+    assert len(trace) == 1
+    assert trace.report.too_damaged > 0
+    assert not trace.report.complete
+    assert trace.report.unreadable == trace.report.events - 1
+
+
+def test_what_cannot_be_read_is_listed_up_to_a_bound(trace_of: Open) -> None:
+    trace = trace_of("[" + "1," * 50_000 + '{"ph":"X","ts":1}]')
+    assert (trace.report.events, trace.report.unreadable) == (50_001, 50_000)
+    assert len(trace.report.skipped) == 10_000
+
+
+def test_begin_events_that_never_end(trace_of: Open) -> None:
+    marks = [{"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": n} for n in range(50_000)]
+    trace = trace_of(marks)
+    assert trace.depth.max() == 49_998  # more than 16 bits hold; the last one has no duration
+    assert summary(trace)["slices_unfinished"] == 50_000
+
+
+def test_deep_ops_of_one_name(trace_of: Open, event: Event) -> None:
+    n = 20_000
+    trace = trace_of([event("a", k, 2 * n - 2 * k) for k in range(n)])
+    (total,) = op_totals(trace)
+    assert (total.count, total.total_ns) == (n, 2 * n * 1000)
+
+
+@pytest.mark.parametrize("category", ["cpu_op", "kernel"])
+def test_a_thread_for_every_slice(trace_of: Open, event: Event, category: str) -> None:
+    n = 20_000
+    trace = trace_of([event("a", k, 2, cat=category, pid=k, tid=k) for k in range(n)])
+    figures = summary(trace)
+    assert len(figures["tracks"]) == n
+    assert figures["gpu_busy_ns"] == (n * 2000 if category == "kernel" else 0)
+
+
+def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> None:
+    def slices(tid: int) -> list[dict[str, Any]]:
+        return [
+            event("a", tid, 9, tid=tid),
+            event("b", tid, 5, tid=tid),
+            event("c", tid + 3, 4, tid=tid),
+        ]
+
+    few = trace_of(slices(0))
+    many = trace_of([found for tid in range(2000) for found in slices(tid)])
+    assert many.depth.tolist() == few.depth.tolist() * 2000
+    assert len(many.tracks) == len(few.tracks) * 2000
+    assert (many.parent[3::3] < 0).all()
+
+
+def test_times_far_apart(trace_of: Open, event: Event) -> None:
+    """Some writers set the first time to 0 and count the others from 1970."""
+    trace = trace_of([event("a", 0, 1), event("b", 1.7e15, 1)])
+    assert summary(trace)["span_ns"] == 1_700_000_000_000_001_000
+
+
+@pytest.mark.parametrize(
+    "ts", ["2305843009213694", "-2305843009213694", "1e1000000", "-1e999999999"]
+)
+def test_times_out_of_range(trace_of: Open, ts: str) -> None:
+    trace = trace_of(f'[{{"ph":"X","ts":1}},{{"ph":"X","ts":{ts}}}]')
+    assert (len(trace), trace.report.unreadable) == (1, 1)
+
+
+def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
+    with pytest.raises(NotATrace, match="over 146 years"):
+        trace_of([event("k", n, 2.3e15, cat="kernel") for n in range(3)])
+
+
+@pytest.mark.parametrize("properties", [[{"id": [1], "name": ["a"]}], [5], {"id": 1}, "x"])
+def test_device_properties_of_odd_types(trace_of: Open, event: Event, properties: Any) -> None:
+    kernel = event("k", cat="kernel", pid=0, tid=7)
+    trace = trace_of([kernel], deviceProperties=properties)
+    assert summary(trace)["devices"] == []

@@ -54,18 +54,28 @@ def read(path: str, watch: Watch | None = None) -> Raw:
     stored = open_stored(path)
     try:
         with without_collector(), closing(stored.file), _room(stored) as room:
-            with Team(room.fileno(), likely_size(stored), CELL) as team:
-                raw = _Reading(stored, room, team, watch).run()
-            changed = state_of(stored.file.fileno()) != stored.state
+            return _read(stored, room, watch)
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+
+
+def _read(stored: Stored, room: IO[bytes], watch: Watch) -> Raw:
+    try:
+        with Team(room.fileno(), likely_size(stored), CELL) as team:
+            raw = _Reading(stored, room, team, watch).run()
     except TraceError:
         if watch.stop():
             raise NothingRead from None
+        if _has_changed(stored):
+            raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
         raise
     if raw.part and not len(raw.start):
         raise NothingRead
-    return msgspec.structs.replace(raw, changed=changed) if changed else raw
+    return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
+
+
+def _has_changed(stored: Stored) -> bool:
+    return state_of(stored.file.fileno()) != stored.state
 
 
 @contextmanager
