@@ -1,0 +1,130 @@
+"""traceEvents in pieces of some MB, each of which is a list of JSON on its own.
+
+What is damaged is read element by element; an element that cannot be read is in no piece.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from fusetui.trace.read.salvage import Patience, array_end, elements, loads
+
+PIECE = 4 << 20  # bytes
+MARGIN = 1 << 16  # bytes behind a piece, in which nearly always an element ends
+SMALL = 1 << 15  # bytes; a damaged piece of this size is not halved any more
+WAYS = 3  # boundaries that are tried as the end of a piece: one may lie inside an element
+BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
+BETWEEN = b" \t\r\n,"
+
+decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """The bytes [start, end) of a document: a list without its brackets, or damaged elements."""
+
+    start: int
+    end: int
+    events: int
+    places: tuple[tuple[int, int], ...] | None = None  # (start, end) of elements to be mended
+
+
+class Cut:
+    """Walks over traceEvents once."""
+
+    def __init__(self, data: Any, start: int) -> None:
+        self._data = data
+        self.at = start
+        self.after = -1  # the byte behind the closing bracket, once it was met
+        self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
+        self._patience = Patience()
+
+    def pieces(self) -> Iterator[Piece]:
+        while not self._is_over():
+            piece = self._whole()
+            if piece is not None:
+                yield piece
+                continue
+            stop = min(self.at + PIECE, len(self._data))
+            while self.at < stop and not self._is_over():
+                yield from self._halves(self.at, stop)
+
+    def _is_over(self) -> bool:
+        """Goes over blanks and commas; is there nothing more of the list?"""
+        while True:
+            here = bytes(self._data[self.at : self.at + MARGIN])
+            self.at += len(here) - len(here.lstrip(BETWEEN))
+            if not here or here.lstrip(BETWEEN):
+                break
+        if self.at >= len(self._data):
+            return True
+        self.after = array_end(self._data, self.at)
+        return self.after != -1
+
+    def _whole(self) -> Piece | None:
+        """The next piece, when all of it can be read; None near the end and at damage."""
+        size = PIECE
+        while True:
+            text = bytes(self._data[self.at : self.at + size + MARGIN])
+            bounds = BOUNDARY.finditer(text, size)
+            for _, bound in zip(range(WAYS), bounds, strict=False):
+                count = count_of(text[: bound.start() + 1])
+                if count:
+                    begin = self.at
+                    self.at += bound.end()
+                    return Piece(begin, begin + bound.start() + 1, count)
+                size = 0
+            if not size or len(text) < size + MARGIN:
+                return None
+            size *= 2
+
+    def _halves(self, start: int, stop: int) -> Iterator[Piece]:
+        text = bytes(self._data[start:stop]).rstrip(BETWEEN)
+        count = count_of(text)
+        if count:
+            self.at = stop
+            yield Piece(start, start + len(text), count)
+            return
+        middle = BOUNDARY.search(text, len(text) // 2) if len(text) > SMALL else None
+        if middle is None:
+            yield from self._slowly(stop)
+            return
+        for end in (start + middle.end(), stop):
+            if self.at < end and self.after == -1:
+                yield from self._halves(self.at, end)
+
+    def _slowly(self, stop: int) -> Iterator[Piece]:
+        """One element after the other; the last one may overrun `stop`."""
+        start = self.at
+        kept: list[tuple[int, int]] = []
+        for element in elements(self._data, start, stop, self._patience):
+            text = bytes(self._data[element.start : element.end]).rstrip(BETWEEN)
+            self.at = element.end
+            try:
+                loads(text)
+            except (ValueError, ArithmeticError, RecursionError):
+                self.lost.append((element.start, element.reason or "unreadable"))
+            else:
+                kept.append((element.start, element.start + len(text)))
+        if kept:
+            yield Piece(start, self.at, len(kept), tuple(kept))
+        if not self._is_over():
+            self.at = max(self.at, stop)
+
+
+def count_of(text: bytes) -> int:
+    """How many elements a list without its brackets holds; 0 when it is no JSON."""
+    try:
+        if not text.isascii():
+            text.decode()
+        return len(decode_raw(b"[%b]" % text))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return 0
+
+
+def texts_of(data: Any, piece: Piece) -> Sequence[bytes]:
+    """The elements of a damaged piece."""
+    return [bytes(data[start:end]) for start, end in piece.places or ()]

@@ -1,0 +1,59 @@
+"""One text of a trace -> the same without anything private. What is a text: any string of the JSON,
+decoded; what stands around it does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
+from fusetui.trace.scrub.names import Names
+from fusetui.trace.scrub.paths import scrub_path, scrub_paths
+from fusetui.trace.scrub.placeholders import Placeholders
+from fusetui.trace.scrub.settings import scrub_commands, scrub_settings, scrub_tokens
+
+HOME = re.compile(
+    r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
+    r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
+    re.IGNORECASE,
+)
+ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+
+
+class Texts:
+    """The texts of one file. Names are learnt from all of them before the first is scrubbed."""
+
+    def __init__(self) -> None:
+        self.given = Placeholders()
+        self.names = Names(self.given)
+
+    def learn(self, text: str) -> str:
+        """The text without what its own form gives away; what that tells of others is kept."""
+        self.names.see(text)
+        for found in HOME.finditer(text):
+            self.names.user(found[1])
+        text = scrub_tokens(text, self.names)
+        text = scrub_urls(text, self.given, self.names)
+        text = scrub_settings(text, self.names)
+        text = scrub_commands(text, self.given)
+        text = scrub_mails(text, self.given, self.names)
+        text = scrub_paths(text, self.given)
+        return scrub_hosts(text, self.names)
+
+    def scrub(self, text: str) -> str:
+        """The text without anything private."""
+        return self.finish(self.learn(text))
+
+    def finish(self, learnt: str) -> str:
+        """What `learn` gave, without the names that were learnt."""
+        text = self.names.scrub(learnt)
+        if "@" in text and ("<user" in text or "<host" in text):
+            text = ACCOUNT.sub(self._account, text)
+        return text
+
+    def path(self, text: str) -> str:
+        """A text that is one path to a folder, or a list of them."""
+        return self.finish(scrub_path(self.learn(text), self.given))
+
+    def _account(self, found: re.Match[str]) -> str:
+        return self.given.give("mail", found[0]) if "<" in found[0] else found[0]
