@@ -71,8 +71,10 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
 
     def tail(path: str) -> str:
         folder, _, name = path.partition("?")[0].partition("#")[0].rpartition("/")
-        if not path or (is_placeholder(folder) and FILE.fullmatch(name) and "?" not in path):
-            return f"/{path}" if path else ""
+        if not path:
+            return ""
+        if is_placeholder(path) or (path == f"{folder}/{name}" and is_placeholder(folder)):
+            return f"/{path}"
         end = f"/{name}" if FILE.fullmatch(name) else ""
         return f"/{given.give(FOLDER, f'//{path}')}{end}"
 

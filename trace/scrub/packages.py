@@ -1,12 +1,12 @@
-"""Packages that everybody can install. The profiler cuts a path off up to its site-packages, so that
+"""Packages that everybody can install. The profiler cuts off a path up to site-packages, so that
 `torch/nn/modules/linear.py` is all that it writes of one of their files.
 """
 
 from __future__ import annotations
 
 _STANDARD = """asyncio collections compression concurrent ctypes curses dbm distutils email
-    encodings ensurepip html http importlib json lib2to3 logging multiprocessing pathlib pydoc_data re sqlite3
-    sysconfig tkinter tomllib unittest urllib venv wsgiref xml xmlrpc zoneinfo"""
+    encodings ensurepip html http importlib json lib2to3 logging multiprocessing pathlib
+    pydoc_data re sqlite3 sysconfig tkinter tomllib unittest urllib venv wsgiref xml xmlrpc zoneinfo"""
 _FIELD = """accelerate aiohttp aiter albumentations alembic altair amdsmi anthropic anyio apex
     apscheduler astropy attrs auto_gptq autoawq awq axolotl bitsandbytes bokeh boto3 botocore
     brotli bs4 cachetools causal_conv1d certifi chardet charset_normalizer clip cloudpickle
