@@ -52,6 +52,12 @@ def plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
+def several(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
+
+
 def printable(text: str) -> str:
     """Names are data: everything that a terminal would obey is shown escaped instead."""
     if text.isprintable():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable
+from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, several
 from fusetui.trace.steps import steps
 from fusetui.trace.summary import gpu_times
 from fusetui.tui.glyphs import Glyphs
@@ -56,6 +56,8 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
+    if trace.secrets:
+        found.append(f"looks like a secret: {printable(several(trace.secrets, 2))}")
     return found
 
 

@@ -1,10 +1,5 @@
 """Takes what is private out of a trace: environment variables, tokens, names of hosts and users,
 command lines and folders. Figures stay as they are.
 
-    report = scrub_file("trace.json.gz", "public.json.gz")
+`file.scrub_file` is the door. `found` tells what looks like a secret, and imports little.
 """
-
-from fusetui.trace.scrub.document import Document, Machine
-from fusetui.trace.scrub.file import Scrubbed, scrub_file
-
-__all__ = ["Document", "Machine", "Scrubbed", "scrub_file"]

@@ -12,28 +12,18 @@ from collections.abc import Iterator
 from json import dumps
 from typing import Any
 
-import msgspec
-
 from fusetui.trace.read.document import BLANKS, find_body, tail_keys
 from fusetui.trace.read.salvage import loads
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.watch import Progress, silent
 from fusetui.trace.scrub.events import UNWRITABLE, Events
 from fusetui.trace.scrub.pieces import Cut, Piece
-from fusetui.trace.scrub.texts import Texts
+from fusetui.trace.scrub.texts import Machine, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
 OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
 LARGEST_TAIL = 64 << 20  # bytes; only so much of a damaged tail is searched
-
-
-class Machine(msgspec.Struct, frozen=True):
-    """What is known to be private before a trace is read."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
 
 
 class Document:
@@ -69,14 +59,7 @@ class Document:
         """Divide the document, and learn what must not stand in the result."""
         size = len(self._data)
         self._divide(lambda at: progress(at // 8, size))
-        names = self._texts.names
-        for learn, known in (
-            (names.user, self._known.users),
-            (names.host, self._known.hosts),
-            (names.secret, self._known.secrets),
-        ):
-            for text in known:
-                learn(text)
+        self._texts.expect(self._known)
         for keys in (self._head, self._tail):
             self._members(keys)
         for piece in self._pieces:

@@ -13,9 +13,10 @@ import msgspec
 from fusetui.trace.errors import NotATrace
 from fusetui.trace.read.source import open_source
 from fusetui.trace.read.watch import Progress, silent
-from fusetui.trace.scrub.document import Document, Machine
+from fusetui.trace.scrub.document import Document
 from fusetui.trace.scrub.save import check_target, save
 from fusetui.trace.scrub.secrets import is_secret
+from fusetui.trace.scrub.texts import Machine
 
 
 class Scrubbed(msgspec.Struct, frozen=True):

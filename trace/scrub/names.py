@@ -63,18 +63,21 @@ class Names:
             done = end
         return "".join([*kept, text[done:]]) if kept else text
 
-    def _learn(self, kind: str, text: str) -> str:
+    def expect(self, kind: str, text: str) -> None:
+        """Look for a text that may stand nowhere in the file."""
         plain = _lower(text.strip())
-        placeholder = self._given.give(kind, plain or text)
         tokens = TOKEN.findall(text.strip())[:1] + TOKEN.findall(plain)[:1]
         if not tokens or is_placeholder(text) or is_common(plain) or len(plain) > LONGEST:
-            return placeholder
+            return
         if plain not in self._known and len(self._known) < MOST:
             self._known[plain] = kind
             for token in {token.lower() for token in tokens}:
                 lengths = {*self._lengths.get(token, ()), len(plain)}
                 self._lengths[token] = sorted(lengths, reverse=True)
-        return placeholder
+
+    def _learn(self, kind: str, text: str) -> str:
+        self.expect(kind, text)
+        return self._given.give(kind, _lower(text.strip()) or text)
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
         """Where learnt names stand, from left to right, the longest first."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 _STANDARD = """asyncio collections compression concurrent ctypes curses dbm distutils email
     encodings ensurepip html http importlib json lib2to3 logging multiprocessing pathlib
-    pydoc_data re sqlite3 sysconfig tkinter tomllib unittest urllib venv wsgiref xml xmlrpc zoneinfo"""
+    pydoc_data re sqlite3 sysconfig tkinter tomllib unittest urllib venv
+    wsgiref xml xmlrpc zoneinfo"""
 _FIELD = """accelerate aiohttp aiter albumentations alembic altair amdsmi anthropic anyio apex
     apscheduler astropy attrs auto_gptq autoawq awq axolotl bitsandbytes bokeh boto3 botocore
     brotli bs4 cachetools causal_conv1d certifi chardet charset_normalizer clip cloudpickle

@@ -19,9 +19,9 @@ _SEP = r"[/\\]++"
 _CODE = "py pyx pyi pyc pyd so"
 _ENDINGS = f"""{_CODE} c cc cpp cxx cu cuh h hh hpp hip inl inc ptx cubin fatbin hsaco sass ttir
     ttgir llir ll mlir s asm o a dll dylib exe json jsonl gz zst zip tar tgz bz2 xz whl egg jar
-    txt log md rst csv tsv yaml yml toml cfg ini conf xml html js ts rs go java rb sh bash bat ps1 sql ipynb pt
-    pth ckpt bin safetensors gguf onnx pkl pickle npy npz h5 hdf5 parquet arrow feather db sqlite
-    proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf dat data out err tmp"""
+    txt log md rst csv tsv yaml yml toml cfg ini conf xml html js ts rs go java rb sh bash bat ps1
+    sql ipynb pt pth ckpt bin safetensors gguf onnx pkl pickle npy npz h5 hdf5 parquet arrow
+    feather db sqlite proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf dat data out err tmp"""
 _ENDED = rf"\.(?:{'|'.join(_ENDINGS.split())})(?:\.\d+)*"
 _NO_FILE = "".join(
     rf"(?<!\.(?:{'|'.join(ending for ending in _ENDINGS.split() if len(ending) == length)}))"

@@ -19,7 +19,7 @@ else:
     from backports import zstd
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
-LEVEL = 2  # of isal's 0 to 3
+LEVEL = 3  # of isal's 0 to 3
 
 
 class CannotWrite(TraceError):  # noqa: N818

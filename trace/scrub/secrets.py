@@ -43,12 +43,11 @@ STRONG = listed("password passwd passphrase passcode secret credential credentia
 
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same where the key alone says little
-TRIVIAL = re.compile(
-    r"\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
-    r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed|secret\d++",
-    re.IGNORECASE,
+TRIVIAL = (
+    r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
+    r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
 )
-MASKED = re.compile(r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}")
+MASKED = r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}"
 
 TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("a Hugging Face token", ("hf_", "api_org_"), r"(?:hf|api_org)_[A-Za-z0-9]{16,}+"),
@@ -72,18 +71,17 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """Kind, what it begins with, and its form as the issuers document or print it."""
 
-PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----END).)*+"
-    r"(?:-----END[A-Z0-9 ]{0,40}-----)?",
-    re.DOTALL,
+PRIVATE_KEY = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S])*+"
+    r"(?:-----END[A-Z0-9 ]{0,40}-----)?"
 )
-LOGIN_IN_URL = re.compile(r"(?<=://)[^\s/@:\"']*+:([^\s/@\"']++)@")
-BEARER = re.compile(r"\b(?i:bearer|basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)")
+LOGIN_IN_URL = r"(?<=://)[^\s/@:\"']*+:([^\s/@\"']++)@"
+BEARER = r"\b(?i:bearer|basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)"
 MARKS = (
     *(mark for _, marks, _ in TOKENS for mark in marks),
     *("PRIVATE KEY-----", "://", "earer ", "asic "),
 )
-TOKEN = re.compile(
+TOKEN = (
     r"(?<![A-Za-z0-9])(?:"
     + "|".join(f"(?P<t{n}>{form})" for n, (_, _, form) in enumerate(TOKENS))
     + ")"
@@ -118,7 +116,7 @@ def is_strong(name: str) -> bool:
 
 def is_trivial(value: str) -> bool:
     """Blank, a switch, or masked already: nobody's secret."""
-    return bool(TRIVIAL.fullmatch(value) or MASKED.search(value))
+    return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))
 
 
 def is_secret(name: str, value: object) -> bool:
@@ -140,10 +138,10 @@ def kinds_in(text: str) -> Iterator[str]:
     """The kinds of known tokens in a text, in words: "a GitHub token"."""
     if not any(mark in text for mark in MARKS):
         return
-    for found in TOKEN.finditer(text):
+    for found in re.finditer(TOKEN, text):
         yield TOKENS[int((found.lastgroup or "t0")[1:])][0]
-    if PRIVATE_KEY.search(text):
+    if re.search(PRIVATE_KEY, text):
         yield "a private key"
     for form, kind in ((LOGIN_IN_URL, "a password in a URL"), (BEARER, "a bearer token")):
-        if any(not is_trivial(found[1]) for found in form.finditer(text)):
+        if any(not is_trivial(found[1]) for found in re.finditer(form, text)):
             yield kind

@@ -9,6 +9,7 @@ from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
 from fusetui.trace.scrub.secrets import BEARER, PRIVATE_KEY, TOKEN, is_strong, is_trivial
 
+_PRIVATE_KEY, _TOKEN, _BEARER = map(re.compile, (PRIVATE_KEY, TOKEN, BEARER))
 _NAME = r"[A-Za-z_][\w.-]{1,80}+"
 _OF_VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]"
 SETTING = re.compile(
@@ -50,9 +51,9 @@ def scrub_commands(text: str, given: Placeholders) -> str:
 
 def scrub_tokens(text: str, names: Names) -> str:
     """A text without private keys and tokens of known forms."""
-    text = PRIVATE_KEY.sub(lambda m: names.secret(m[0]), text)
-    text = TOKEN.sub(lambda m: names.secret(m[0]), text)
-    return BEARER.sub(lambda m: f"{m[0][: -len(m[1])]}{names.secret(m[1])}", text)
+    text = _PRIVATE_KEY.sub(lambda m: names.secret(m[0]), text)
+    text = _TOKEN.sub(lambda m: names.secret(m[0]), text)
+    return _BEARER.sub(lambda m: f"{m[0][: -len(m[1])]}{names.secret(m[1])}", text)
 
 
 def scrub_settings(text: str, names: Names) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
@@ -20,12 +22,30 @@ HOME = re.compile(
 ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 
 
+class Machine(msgspec.Struct, frozen=True):
+    """What is known to be private before a text is read."""
+
+    users: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+
+
 class Texts:
     """The texts of one file. Names are learnt from all of them before the first is scrubbed."""
 
     def __init__(self) -> None:
         self.given = Placeholders()
         self.names = Names(self.given)
+
+    def expect(self, machine: Machine) -> None:
+        """Names that are private wherever they stand, if they do."""
+        for kind, names in (
+            ("user", machine.users),
+            ("host", machine.hosts),
+            ("secret", machine.secrets),
+        ):
+            for name in names:
+                self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
         """The text without what its own form gives away; what that tells of others is kept."""
