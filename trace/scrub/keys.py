@@ -40,6 +40,9 @@ _ENDS = {
 }
 _JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
+NAME = re.compile(r"[\w .:/-]{1,80}")
+"""The name of something; any other text says nothing of what stands behind it."""
+
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_+[A-Z0-9]+)+")
 KNOWN_VARIABLE = re.compile(
     r"HOME|USER|LOGNAME|HOSTNAME|PWD|OLDPWD|PATH|SHELL|MAIL|LANG|TERM|EDITOR|DISPLAY|USERNAME"
@@ -73,16 +76,20 @@ _OF_METADATA = {
 @lru_cache(maxsize=1 << 14)
 def kind_of(key: str) -> Kind | None:
     """Of a key anywhere in a trace, also in the args of an event."""
+    if not NAME.fullmatch(key):
+        return None
     kind = _ANYWHERE.get(_plain(key))
     if kind is None and is_secret_name(key):
         return Kind.SECRET
-    if kind is None and len(key) < 80:
+    if kind is None:
         return next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
     return kind
 
 
 def kind_in_metadata(key: str, top: bool) -> Kind | None:
     """Of a key outside traceEvents, where more words have one meaning; `top`: of the document."""
+    if not NAME.fullmatch(key):
+        return None
     kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
     if kind is None and _JOBS.match(key):
         return Kind.OTHER

@@ -21,7 +21,8 @@ _ENDINGS = f"""{_CODE} c cc cpp cxx cu cuh h hh hpp hip inl inc ptx cubin fatbin
     ttgir llir ll mlir s asm o a dll dylib exe json jsonl gz zst zip tar tgz bz2 xz whl egg jar
     txt log md rst csv tsv yaml yml toml cfg ini conf xml html js ts rs go java rb sh bash bat ps1
     sql ipynb pt pth ckpt bin safetensors gguf onnx pkl pickle npy npz h5 hdf5 parquet arrow
-    feather db sqlite proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf dat data out err tmp"""
+    feather db sqlite proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf
+    dat data out err tmp"""
 _ENDED = rf"\.(?:{'|'.join(_ENDINGS.split())})(?:\.\d+)*"
 _NO_FILE = "".join(
     rf"(?<!\.(?:{'|'.join(ending for ending in _ENDINGS.split() if len(ending) == length)}))"
@@ -50,12 +51,16 @@ PATH = re.compile(
         (?:{_PART})?
     )
     | (?P<relative>
-        (?<![^{_STOP}=&!])(?<![)>\]}}/\\]) [^{_STOP}=&!]++ (?:{_SEP}{_PART})++ (?:{_SEP})?+
+        (?<![^{_STOP}=&!])(?<![)>\]}}/\\])(?!-[ILB]/)
+        [^{_STOP}=&!]++ (?:{_SEP}{_PART})++ (?:{_SEP})?+
     )
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 
+ENCODED = re.compile(
+    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,%]*+%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
+)
 ROOTED = re.compile(r"(?:/|~/|[A-Za-z]:[/\\])(?=.*[^\s])[^:;,\"'<>|*?()\x00-\x1f]++")
 FILE_BEFORE_BLANK = re.compile(rf"{_ENDED}\s", re.IGNORECASE)
 MOST_BLANKS = 4  # in the last part of a path; more make it a sentence
@@ -63,6 +68,8 @@ MOST_BLANKS = 4  # in the last part of a path; more make it a sentence
 
 def scrub_paths(text: str, given: Placeholders) -> str:
     """A text whose paths name no folder."""
+    if "%2" in text:
+        text = ENCODED.sub(lambda found: given.give(FOLDER, found[0]), text)
     if "/" not in text and "\\" not in text:
         return text
     if _is_one_path(text):

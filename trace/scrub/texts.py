@@ -14,6 +14,11 @@ from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders
 from fusetui.trace.scrub.settings import scrub_commands, scrub_settings, scrub_tokens
 
+NAMED = re.compile(
+    r"(?m)(?:^(?P<host>[\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL|\buid=\d++\((?P<user>[^()\s]{1,64}+)\))"
+)
+"""A line of NCCL's log begins with its host; `id` prints the name behind the number."""
+
 HOME = re.compile(
     r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
     r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
@@ -52,6 +57,11 @@ class Texts:
         self.names.see(text)
         for found in HOME.finditer(text):
             self.names.user(found[1])
+        for found in NAMED.finditer(text) if ":" in text or "(" in text else ():
+            if found["host"]:
+                self.names.host(found["host"])
+            else:
+                self.names.user(found["user"])
         text = scrub_tokens(text, self.names)
         text = scrub_urls(text, self.given, self.names)
         text = scrub_settings(text, self.names)
