@@ -59,8 +59,10 @@ PATH = re.compile(
 )
 
 ENCODED = re.compile(
-    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,%]*+%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
+    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,]{0,2000}?%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
 )
+"""A path as it stands in a URL: home%2Fada."""
+
 ROOTED = re.compile(r"(?:/|~/|[A-Za-z]:[/\\])(?=.*[^\s])[^:;,\"'<>|*?()\x00-\x1f]++")
 FILE_BEFORE_BLANK = re.compile(rf"{_ENDED}\s", re.IGNORECASE)
 MOST_BLANKS = 4  # in the last part of a path; more make it a sentence

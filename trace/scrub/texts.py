@@ -14,11 +14,8 @@ from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders
 from fusetui.trace.scrub.settings import scrub_commands, scrub_settings, scrub_tokens
 
-NAMED = re.compile(
-    r"(?m)(?:^(?P<host>[\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL|\buid=\d++\((?P<user>[^()\s]{1,64}+)\))"
-)
-"""A line of NCCL's log begins with its host; `id` prints the name behind the number."""
-
+OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
+OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
 HOME = re.compile(
     r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
     r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
@@ -55,13 +52,7 @@ class Texts:
     def learn(self, text: str) -> str:
         """The text without what its own form gives away; what that tells of others is kept."""
         self.names.see(text)
-        for found in HOME.finditer(text):
-            self.names.user(found[1])
-        for found in NAMED.finditer(text) if ":" in text or "(" in text else ():
-            if found["host"]:
-                self.names.host(found["host"])
-            else:
-                self.names.user(found["user"])
+        self._learn_names(text)
         text = scrub_tokens(text, self.names)
         text = scrub_urls(text, self.given, self.names)
         text = scrub_settings(text, self.names)
@@ -84,6 +75,17 @@ class Texts:
     def path(self, text: str) -> str:
         """A text that is one path to a folder, or a list of them."""
         return self.finish(scrub_path(self.learn(text), self.given))
+
+    def _learn_names(self, text: str) -> None:
+        """From home folders, from the log of NCCL and from what `id` prints."""
+        for found in HOME.finditer(text):
+            self.names.user(found[1])
+        if "NCCL" in text:
+            for found in OF_NCCL.finditer(text):
+                self.names.host(found[1])
+        if "uid=" in text:
+            for found in OF_ID.finditer(text):
+                self.names.user(found[1])
 
     def _account(self, found: re.Match[str]) -> str:
         return self.given.give("mail", found[0]) if "<" in found[0] else found[0]
