@@ -46,7 +46,7 @@ PATH = re.compile(
           | %\w{{1,64}}+%{_SEP}
         )
         (?: {_FOLDER}{_SEP}
-          | {_FOLDER}{_NO_FILE}(?:\x20{{1,4}}+{_FOLDER}){{1,5}}+{_SEP}
+          | {_FOLDER}{_NO_FILE}(?:\x20{{1,4}}+(?!-){_FOLDER}){{1,5}}+{_SEP}
         )*+
         (?:{_PART})?
     )

@@ -50,8 +50,9 @@ _FIELD = """python conda miniconda anaconda jupyter notebook gpu gpus cuda hip r
 
 @cache
 def common_words() -> frozenset[str]:
-    parts = {part.lower() for name in ATEN_OPS for part in PART.findall(name)}
-    return frozenset({*parts, *_ACCOUNTS.split(), *_FIELD.split()})
+    parts = {part for name in ATEN_OPS for part in PART.findall(name) + name.split("_")}
+    operators = {word.lower() for word in (*ATEN_OPS, *parts)}
+    return frozenset({*operators, *_ACCOUNTS.split(), *_FIELD.split()})
 
 
 def is_common(name: str) -> bool:
