@@ -13,13 +13,12 @@ from json import dumps
 from typing import Any
 
 from fusetui.trace.read.document import BLANKS, find_body, tail_keys
-from fusetui.trace.read.salvage import loads
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.watch import Progress, silent
 from fusetui.trace.scrub.events import UNWRITABLE, Events
 from fusetui.trace.scrub.pieces import Cut, Piece
 from fusetui.trace.scrub.texts import Machine, Texts
-from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
+from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
 OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
@@ -141,13 +140,12 @@ class Document:
 
 def _object(text: bytes) -> Pairs | None:
     """An object, mended where that is safe; None when it is not one."""
-    for parser in (parse, loads):
-        try:
-            found = parser(text)
-        except UNWRITABLE:
-            continue
-        if isinstance(found, Pairs):
-            return found
-        if isinstance(found, dict):
-            return Pairs(found.items())
-    return None
+    try:
+        found = parse_damaged(text)
+    except UNWRITABLE:
+        return None
+    return Pairs(found.items()) if isinstance(found, dict) else _pairs(found)
+
+
+def _pairs(found: Any) -> Pairs | None:
+    return found if isinstance(found, Pairs) else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fusetui.trace.read.salvage import loads
 from fusetui.trace.scrub.pieces import Piece, decode_raw, texts_of
 from fusetui.trace.scrub.strings import Strings, changed, parts
 from fusetui.trace.scrub.texts import Texts
-from fusetui.trace.scrub.values import Values, parse, write
+from fusetui.trace.scrub.values import Values, parse, parse_damaged, write
 
 UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
@@ -28,7 +27,7 @@ class Events:
     def learn(self, piece: Piece) -> None:
         if piece.places is not None:
             for text in texts_of(self._data, piece):
-                self._scrub(text, loads)
+                self._scrub(text, parse_damaged)
             return
         text = bytes(self._data[piece.start : piece.end])
         strings = parts(text)[1::2]
@@ -46,7 +45,9 @@ class Events:
     def scrubbed(self, piece: Piece) -> bytes:
         """The piece as JSON, a list without its brackets; blank when nothing is left."""
         if piece.places is not None:
-            found = (self._written(text, loads, piece) for text in texts_of(self._data, piece))
+            found = (
+                self._written(text, parse_damaged, piece) for text in texts_of(self._data, piece)
+            )
             return b",\n".join(filter(None, found))
         text = bytes(self._data[piece.start : piece.end])
         if piece not in self._told:

@@ -93,7 +93,9 @@ class Names:
                 continue
             for length in self._lengths.get(token[0].lower(), ()):
                 end = begin + length
-                if lower[begin:end] in self._known and self._is_word(text, begin, end):
+                if end > len(text) or lower[begin:end] not in self._known:
+                    continue
+                if self._is_word(text, begin, end):
                     yield begin, end
                     done = end
                     break

@@ -82,8 +82,7 @@ def scrub_paths(text: str, given: Placeholders) -> str:
 def scrub_path(path: str, given: Placeholders) -> str:
     """What is known to be one path as a whole, blanks and all; the last part may be a folder."""
     plain = path.replace("\\", "/")
-    folder, _, name = plain.rpartition("/")
-    return _with_folder(folder, name, given) if path and plain.strip("/") else path
+    return _public(plain, given) if plain.strip("/") else path
 
 
 def _is_one_path(text: str) -> bool:
@@ -106,16 +105,18 @@ def _shorten(found: re.Match[str], given: Placeholders) -> str:
             return path
     elif not folder.strip("/.") and (len(name) < 2 or FILE.fullmatch(name)):
         return path
-    return _with_folder(folder, name, given) + path[len(body) :]
+    return _public(plain, given) + path[len(body) :]
 
 
-def _with_folder(folder: str, name: str, given: Placeholders) -> str:
+def _public(plain: str, given: Placeholders) -> str:
+    """A path with a placeholder for its folder, or for all of it if its end is a folder too."""
+    folder, _, name = plain.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
-        folder, name = f"{folder}/{name}".rstrip("/"), ""
-    end = f"/{name}" if name else ""
+        folder, name = plain.rstrip("/"), ""
+    end = f"/{name}" if name and folder else name
     library = LIBRARY.fullmatch(folder)
     if library is None:
-        return _placeholder(folder, given) + end
+        return (_placeholder(folder, given) if folder else "") + end
     before = library["before"]
     begin = f"{_placeholder(before, given)}/" if before else ""
     return f"{begin}{library['kept']}{end}"

@@ -5,13 +5,15 @@ What is damaged is read element by element; an element that cannot be read is in
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from fusetui.trace.read.salvage import Patience, array_end, elements, loads
+from fusetui.trace.read.salvage import Patience, array_end, elements
+from fusetui.trace.scrub.values import parse_damaged
 
 PIECE = 4 << 20  # bytes
 MARGIN = 1 << 16  # bytes behind a piece, in which nearly always an element ends
@@ -20,6 +22,7 @@ WAYS = 3  # boundaries that are tried as the end of a piece: one may lie inside 
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 BETWEEN = b" \t\r\n,"
 
+scan = json.JSONDecoder().raw_decode
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -41,6 +44,7 @@ class Cut:
         self.after = -1  # the byte behind the closing bracket, once it was met
         self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
         self._patience = Patience()
+        self._reason = ""  # why the last element could not be read
 
     def pieces(self) -> Iterator[Piece]:
         while not self._is_over():
@@ -54,11 +58,13 @@ class Cut:
 
     def _is_over(self) -> bool:
         """Goes over blanks and commas; is there nothing more of the list?"""
+        size = 1 << 6
         while True:
-            here = bytes(self._data[self.at : self.at + MARGIN])
+            here = bytes(self._data[self.at : self.at + size])
             self.at += len(here) - len(here.lstrip(BETWEEN))
             if not here or here.lstrip(BETWEEN):
                 break
+            size = MARGIN
         if self.at >= len(self._data):
             return True
         self.after = array_end(self._data, self.at)
@@ -98,21 +104,47 @@ class Cut:
 
     def _slowly(self, stop: int) -> Iterator[Piece]:
         """One element after the other; the last one may overrun `stop`."""
-        start = self.at
-        kept: list[tuple[int, int]] = []
-        for element in elements(self._data, start, stop, self._patience):
-            text = bytes(self._data[element.start : element.end]).rstrip(BETWEEN)
-            self.at = element.end
-            try:
-                loads(text)
-            except (ValueError, ArithmeticError, RecursionError):
-                self.lost.append((element.start, element.reason or "unreadable"))
+        first = self.at
+        text = bytes(self._data[first : stop + MARGIN]).decode("latin-1")  # a byte is a character
+        exact: list[tuple[int, int]] = []
+        while self.at < stop and not self._is_over():
+            begin = self.at
+            end = self._end(text, begin - first) + first
+            element = bytes(self._data[begin:end]).rstrip(BETWEEN)
+            self.at = end
+            if count_of(element) == 1:
+                exact.append((begin, begin + len(element)))
+                continue
+            yield from self._together(exact)
+            exact = []
+            if _can_be_mended(element):
+                yield Piece(begin, end, 1, ((begin, begin + len(element)),))
             else:
-                kept.append((element.start, element.start + len(text)))
-        if kept:
-            yield Piece(start, self.at, len(kept), tuple(kept))
+                self.lost.append((begin, self._reason))
+        yield from self._together(exact)
         if not self._is_over():
             self.at = max(self.at, stop)
+
+    def _end(self, text: str, at: int) -> int:
+        """Where the element at `at` ends in a text; where it is damaged, that is a guess."""
+        self._reason = "unreadable"
+        try:
+            return scan(text, at)[1]
+        except (ValueError, RecursionError):
+            found = next(elements(self._data, self.at, self.at + 1, self._patience))
+            self._reason = found.reason or self._reason
+            return at + max(found.end - self.at, 1)
+
+    def _together(self, places: list[tuple[int, int]]) -> Iterator[Piece]:
+        """Elements that follow one another, as one piece where nothing odd is between them."""
+        if not places:
+            return
+        start, end = places[0][0], places[-1][1]
+        if count_of(bytes(self._data[start:end])) == len(places):
+            yield Piece(start, end, len(places))
+            return
+        for begin, stop in places:
+            yield Piece(begin, stop, 1)
 
 
 def count_of(text: bytes) -> int:
@@ -123,6 +155,14 @@ def count_of(text: bytes) -> int:
         return len(decode_raw(b"[%b]" % text))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return 0
+
+
+def _can_be_mended(element: bytes) -> bool:
+    try:
+        parse_damaged(element)
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+    return True
 
 
 def texts_of(data: Any, piece: Piece) -> Sequence[bytes]:

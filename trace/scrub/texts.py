@@ -5,6 +5,7 @@ decoded; what stands around it does not matter.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
@@ -22,6 +23,9 @@ HOME = re.compile(
     re.IGNORECASE,
 )
 ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+
+
+ROUNDS = 8  # no text was seen that needs more than three
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -52,6 +56,32 @@ class Texts:
     def learn(self, text: str) -> str:
         """The text without what its own form gives away; what that tells of others is kept."""
         self.names.see(text)
+        return self._settled(text, self._by_form)
+
+    def scrub(self, text: str) -> str:
+        """The text without anything private."""
+        return self.finish(self.learn(text))
+
+    def finish(self, learnt: str) -> str:
+        """What `learn` gave, without the names that were learnt."""
+        return self._settled(learnt, self._by_name)
+
+    def _settled(self, text: str, change: Callable[[str], str]) -> str:
+        """The text, changed until that changes nothing more: a placeholder may end a word, so that
+        what stands beside it is seen."""
+        for _ in range(ROUNDS):
+            before, text = text, change(text)
+            if text == before:
+                break
+        return text
+
+    def _by_name(self, text: str) -> str:
+        found = self.names.scrub(text)
+        if "@" in found and ("<user" in found or "<host" in found):
+            found = ACCOUNT.sub(self._account, found)
+        return found if found == text else self._settled(found, self._by_form)
+
+    def _by_form(self, text: str) -> str:
         self._learn_names(text)
         text = scrub_tokens(text, self.names)
         text = scrub_urls(text, self.given, self.names)
@@ -60,17 +90,6 @@ class Texts:
         text = scrub_mails(text, self.given, self.names)
         text = scrub_paths(text, self.given)
         return scrub_hosts(text, self.names)
-
-    def scrub(self, text: str) -> str:
-        """The text without anything private."""
-        return self.finish(self.learn(text))
-
-    def finish(self, learnt: str) -> str:
-        """What `learn` gave, without the names that were learnt."""
-        text = self.names.scrub(learnt)
-        if "@" in text and ("<user" in text or "<host" in text):
-            text = ACCOUNT.sub(self._account, text)
-        return text
 
     def path(self, text: str) -> str:
         """A text that is one path to a folder, or a list of them."""

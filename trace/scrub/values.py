@@ -11,6 +11,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+from fusetui.trace.read.salvage import loads
 from fusetui.trace.scrub.keys import TELLING, VARIABLE, Kind, kind_in_metadata, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import REMOVED
@@ -37,12 +38,21 @@ class Pairs(list[tuple[str, Any]]):
 
 def parse(text: bytes) -> Any:
     """JSON whose numbers are Digits and whose objects are Pairs. Raises ValueError."""
+    plain = text.decode("utf-8", "replace")
     try:
         return json.loads(
-            text, parse_float=Digits, parse_int=Digits, object_pairs_hook=Pairs, strict=False
+            plain, parse_float=Digits, parse_int=Digits, object_pairs_hook=Pairs, strict=False
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def parse_damaged(text: bytes) -> Any:
+    """What `parse` takes, and what can be mended to it (see salvage.loads). Raises ValueError."""
+    try:
+        return parse(text)
+    except ValueError:
+        return loads(text)
 
 
 def write(value: Any) -> str:
