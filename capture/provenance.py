@@ -43,10 +43,10 @@ def public_command(argv: Sequence[str]) -> str | None:
     public = texts()
     words = ["fusetui"]
     for before, word in pairwise(argv):
-        option, _, value = word.partition("=")
+        option, equals, value = word.partition("=")
         if before == "--out":
             word = public.path(word)
-        elif option == "--out":
+        elif option == "--out" and equals:
             word = f"--out={public.path(value)}"
         words.append(public.scrub(word))
     return shlex.join(words)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fusetui.trace.scrub.pieces import Piece, decode_raw, texts_of
-from fusetui.trace.scrub.strings import Strings, changed, parts
+from fusetui.trace.scrub.strings import Strings, Used, changed, parts, swapped
 from fusetui.trace.scrub.texts import Texts
 from fusetui.trace.scrub.values import Values, parse, parse_damaged, write
 
@@ -22,6 +22,7 @@ class Events:
         self._learnt = Strings(texts.learn)
         self._final = Strings(texts.finish, self._learnt)
         self._told: set[Piece] = set()  # pieces with a key that tells
+        self._used = Used()
         self.lost: list[tuple[int, str]] = []  # byte of its piece and reason
 
     def learn(self, piece: Piece) -> None:
@@ -36,6 +37,7 @@ class Events:
             for raw in dict.fromkeys(strings):  # in their order, so that numbers are the same again
                 if raw in new:
                     self._learnt[raw]
+        self._used.add(piece.start, known)
         if not known.isdisjoint(self._learnt.telling):
             self._told.add(piece)
             for event in _elements(text):
@@ -51,8 +53,13 @@ class Events:
             return b",\n".join(filter(None, found))
         text = bytes(self._data[piece.start : piece.end])
         if piece not in self._told:
-            return changed(text, self._final)
+            return self._changed(piece, text)
         return b",\n".join(filter(None, (self._told_event(e, piece) for e in _elements(text))))
+
+    def _changed(self, piece: Piece, text: bytes) -> bytes:
+        differing = self._used.differing(piece.start, self._final)
+        found = None if differing is None else swapped(text, differing)
+        return changed(text, self._final) if found is None else found
 
     def _told_event(self, event: bytes, piece: Piece) -> bytes:
         if self._tells(event):

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from isal import igzip
+from isal import igzip_threaded
 
 from fusetui.trace.errors import TraceError
 
@@ -60,7 +60,7 @@ def save(out: str, texts: Iterator[bytes]) -> None:
 def _packed(out: str, file: IO[bytes]) -> Iterator[Callable[[Any], Any]]:
     """What writes into a file, packed as its name says; a packed file tells no other name."""
     if out.endswith(".gz"):
-        with igzip.IGzipFile("", "wb", LEVEL, file, mtime=0) as packed:
+        with igzip_threaded.open(file, "wb", LEVEL, threads=1) as packed:
             yield packed.write
     elif out.endswith(".zst"):
         with zstd.ZstdFile(file, "w") as packed:

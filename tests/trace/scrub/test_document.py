@@ -181,7 +181,7 @@ EVENTS = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), max_size=4)
 
 
 @settings(
-    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(events=EVENTS, keys=st.dictionaries(KEYS, VALUES, max_size=3))
 def test_any_document_stays_json_and_is_the_same_when_scrubbed_again(
