@@ -64,7 +64,7 @@ class Document:
         for piece in self._pieces:
             self._events.learn(piece)
             progress(size // 8 + piece.end * 3 // 8, size)
-        self._values.variables.clear()
+        self._values.finish()
 
     def text(self, progress: Progress = silent) -> Iterator[bytes]:
         """The scrubbed document, piece by piece."""

@@ -20,12 +20,16 @@ VARIABLE = r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{2,80})=[\"']?([^\s\"',;]{1,4096}+)
 OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
 
 
+OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
+"""What most names begin with; in these nobody writes a token, and most of the text is theirs."""
+
+
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
     """Names of keys whose values look like secrets, and kinds of tokens found elsewhere.
 
     `keys` are those around the events, `names` any texts. Each is named once.
     """
-    found = [*_of_text("\n".join(names))]
+    found = [*_of_text("\n".join(name for name in names if not name.startswith(OF_CODE)))]
     if _may_hold(keys):
         found = [*_of_value("", keys), *found]
     return tuple(dict.fromkeys(found))

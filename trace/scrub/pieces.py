@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -19,20 +20,21 @@ PIECE = 4 << 20  # bytes
 MARGIN = 1 << 16  # bytes behind a piece, in which nearly always an element ends
 SMALL = 1 << 15  # bytes; a damaged piece of this size is not halved any more
 WAYS = 3  # boundaries that are tried as the end of a piece: one may lie inside an element
+SCANS = 10_000  # elements whose end is sought in vain, before another way is taken at once
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-BETWEEN = b" \t\r\n,"
+BETWEEN = b" \t\r\n\x0b\x0c,"
 
 scan = json.JSONDecoder().raw_decode
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Piece(msgspec.Struct, frozen=True):
+class Piece(msgspec.Struct, frozen=True, eq=False):
     """The bytes [start, end) of a document: a list without its brackets, or damaged elements."""
 
     start: int
     end: int
     events: int
-    places: tuple[tuple[int, int], ...] | None = None  # (start, end) of elements to be mended
+    places: array[int] | None = None  # start, end of each element, where those are to be mended
 
 
 class Cut:
@@ -44,6 +46,7 @@ class Cut:
         self.after = -1  # the byte behind the closing bracket, once it was met
         self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
         self._patience = Patience()
+        self._scans_left = SCANS
         self._reason = ""  # why the last element could not be read
 
     def pieces(self) -> Iterator[Piece]:
@@ -71,21 +74,16 @@ class Cut:
         return self.after != -1
 
     def _whole(self) -> Piece | None:
-        """The next piece, when all of it can be read; None near the end and at damage."""
-        size = PIECE
-        while True:
-            text = bytes(self._data[self.at : self.at + size + MARGIN])
-            bounds = BOUNDARY.finditer(text, size)
-            for _, bound in zip(range(WAYS), bounds, strict=False):
-                count = count_of(text[: bound.start() + 1])
-                if count:
-                    begin = self.at
-                    self.at += bound.end()
-                    return Piece(begin, begin + bound.start() + 1, count)
-                size = 0
-            if not size or len(text) < size + MARGIN:
-                return None
-            size *= 2
+        """The next piece, when all of it can be read; None near the end, at damage, and where no
+        element ends within the margin."""
+        text = bytes(self._data[self.at : self.at + PIECE + MARGIN])
+        for _, bound in zip(range(WAYS), BOUNDARY.finditer(text, PIECE), strict=False):
+            count = count_of(text[: bound.start() + 1])
+            if count:
+                begin = self.at
+                self.at += bound.end()
+                return Piece(begin, begin + bound.start() + 1, count)
+        return None
 
     def _halves(self, start: int, stop: int) -> Iterator[Piece]:
         text = bytes(self._data[start:stop]).rstrip(BETWEEN)
@@ -96,6 +94,11 @@ class Cut:
             return
         middle = BOUNDARY.search(text, len(text) // 2) if len(text) > SMALL else None
         if middle is None:
+            comma = text.rfind(b",")
+            count = count_of(text[:comma]) if comma > SMALL else 0  # a list without objects
+            if count:
+                self.at = start + comma
+                yield Piece(start, self.at, count)
             yield from self._slowly(stop)
             return
         for end in (start + middle.end(), stop):
@@ -106,45 +109,43 @@ class Cut:
         """One element after the other; the last one may overrun `stop`."""
         first = self.at
         text = bytes(self._data[first : stop + MARGIN]).decode("latin-1")  # a byte is a character
-        exact: list[tuple[int, int]] = []
+        run, whole = array("q"), True  # elements that follow one another, all whole or all damaged
         while self.at < stop and not self._is_over():
-            begin = self.at
-            end = self._end(text, begin - first) + first
-            element = bytes(self._data[begin:end]).rstrip(BETWEEN)
-            self.at = end
-            if count_of(element) == 1:
-                exact.append((begin, begin + len(element)))
-                continue
-            yield from self._together(exact)
-            exact = []
-            if _can_be_mended(element):
-                yield Piece(begin, end, 1, ((begin, begin + len(element)),))
-            else:
+            begin, self.at = self.at, self._end(text, self.at - first) + first
+            element = bytes(self._data[begin : self.at]).rstrip(BETWEEN)
+            is_whole = count_of(element) == 1
+            if not is_whole and not _can_be_mended(element):
                 self.lost.append((begin, self._reason))
-        yield from self._together(exact)
+                continue
+            if is_whole is not whole:
+                yield from self._piece(run, whole)
+                run, whole = array("q"), is_whole
+            run.extend((begin, begin + len(element)))
+        yield from self._piece(run, whole)
         if not self._is_over():
             self.at = max(self.at, stop)
 
     def _end(self, text: str, at: int) -> int:
         """Where the element at `at` ends in a text; where it is damaged, that is a guess."""
         self._reason = "unreadable"
-        try:
-            return scan(text, at)[1]
-        except (ValueError, RecursionError):
-            found = next(elements(self._data, self.at, self.at + 1, self._patience))
-            self._reason = found.reason or self._reason
-            return at + max(found.end - self.at, 1)
+        if self._scans_left:
+            try:
+                return scan(text, at)[1]
+            except (ValueError, RecursionError):
+                self._scans_left -= 1
+        found = next(elements(self._data, self.at, self.at + 1, self._patience))
+        self._reason = found.reason or self._reason
+        return at + max(found.end - self.at, 1)
 
-    def _together(self, places: list[tuple[int, int]]) -> Iterator[Piece]:
-        """Elements that follow one another, as one piece where nothing odd is between them."""
+    def _piece(self, places: array[int], whole: bool) -> Iterator[Piece]:
+        """Elements that follow one another; as text, where they and all between them is JSON."""
         if not places:
             return
-        start, end = places[0][0], places[-1][1]
-        if count_of(bytes(self._data[start:end])) == len(places):
-            yield Piece(start, end, len(places))
-            return
-        for begin, stop in places:
-            yield Piece(begin, stop, 1)
+        start, end, count = places[0], places[-1], len(places) // 2
+        if whole and count_of(bytes(self._data[start:end])) == count:
+            yield Piece(start, end, count)
+        else:
+            yield Piece(start, end, count, places)
 
 
 def count_of(text: bytes) -> int:
@@ -165,6 +166,8 @@ def _can_be_mended(element: bytes) -> bool:
     return True
 
 
-def texts_of(data: Any, piece: Piece) -> Sequence[bytes]:
+def texts_of(data: Any, piece: Piece) -> Iterator[bytes]:
     """The elements of a damaged piece."""
-    return [bytes(data[start:end]) for start, end in piece.places or ()]
+    places = piece.places or ()
+    for start, end in zip(places[::2], places[1::2], strict=True):
+        yield bytes(data[start:end])

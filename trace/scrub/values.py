@@ -20,6 +20,7 @@ from fusetui.trace.scrub.texts import Texts
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 TRACE_NAME = "trace.json"
+MOST = 50_000  # texts that are remembered
 WRITTEN_BY_TORCH = re.compile(r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*")
 """`HOST_PID.NANOSECONDS.pt.trace.json`, as torch.profiler.tensorboard_trace_handler calls files."""
 
@@ -79,7 +80,23 @@ class Values:
     def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
         self._texts = texts
         self._trace_name = trace_name
+        self._known: dict[str, str] = {}
+        self._change = texts.learn
         self.variables: Counter[str] = Counter()  # of environments that were taken out
+
+    def finish(self) -> None:
+        """All was learnt: from now on values are scrubbed."""
+        self._change = self._texts.scrub
+        self._known.clear()
+        self.variables.clear()
+
+    def _text(self, text: str) -> str:
+        known = self._known.get(text)
+        if known is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            known = self._known[text] = self._change(text)
+        return known
 
     @property
     def _names(self) -> Names:
@@ -91,8 +108,7 @@ class Values:
 
     def metadata(self, keys: Pairs) -> Pairs:
         """The keys around traceEvents, with their values."""
-        scrub = self._texts.scrub
-        return Pairs((scrub(key), self._top(key, value)) for key, value in keys)
+        return Pairs((self._text(key), self._top(key, value)) for key, value in keys)
 
     def _top(self, key: str, value: Any) -> Any:
         kind = kind_in_metadata(key, top=True)
@@ -103,7 +119,7 @@ class Values:
         if isinstance(value, Digits):
             return value
         if isinstance(value, str):
-            return self._texts.scrub(value)
+            return self._text(value)
         if isinstance(value, dict):
             value = Pairs(value.items())
         if isinstance(value, Pairs):
@@ -121,7 +137,7 @@ class Values:
         for key, inner in value:
             kind = kind_in_metadata(key, top=False) if metadata else kind_of(key)
             new = self._of(kind, key, inner, metadata) if kind else self._inside(inner, metadata)
-            found.append((self._texts.scrub(key), new))
+            found.append((self._text(key), new))
         return found
 
     def _of(self, kind: Kind, key: str, value: Any, metadata: bool) -> Any:

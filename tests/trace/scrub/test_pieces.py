@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace.scrub import pieces
-from fusetui.trace.scrub.pieces import Cut
+from fusetui.trace.scrub.pieces import Cut, texts_of
 
 INNER = {"a": [{"b": 1}, {"c": [{}, {}]}], "text": '"}, {"ph": \\'}
 EVENTS = [{"ph": "X", "name": f"f{n}", "args": {"n": n, **INNER}} for n in range(200)]
@@ -28,8 +28,9 @@ def read(text: str) -> tuple[list[Any], list[tuple[int, str]], int]:
     cut = Cut(data, data.index(b"[") + 1)
     found: list[Any] = []
     for piece in cut.pieces():
-        places = piece.places or ((piece.start, piece.end),)
-        events = [e for begin, end in places for e in json.loads(b"[%b]" % data[begin:end])]
+        whole = data[piece.start : piece.end]
+        elements = [whole] if piece.places is None else texts_of(data, piece)
+        events = [event for text in elements for event in json.loads(b"[%b]" % text)]
         assert len(events) == piece.events
         found += events
     return found, cut.lost, cut.after
