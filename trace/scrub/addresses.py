@@ -41,6 +41,11 @@ MAC = re.compile(
     r"(?<![\w:-])[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])"
 )
 
+DEFAULT_HOST = re.compile(
+    r"(?<![\w-])(?:ip(?:-\d{1,3}){4}|(?:DESKTOP|LAPTOP)-[A-Z0-9]{7})(?![\w-])"
+)
+"""As EC2 and Windows name a machine that nobody gave a name."""
+
 _SURE = listed("com org edu gov mil")
 _INSIDE = listed("internal local lan corp intranet localdomain lab home cluster")
 _LIKELY = listed(

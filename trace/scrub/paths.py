@@ -34,10 +34,14 @@ HOMES = re.compile(r"(?:^|/)(?:home|users)$", re.IGNORECASE)
 HOME_INSIDE = re.compile(r"(?:^|/)(?:home|users)/.", re.IGNORECASE)
 LIBRARY = re.compile(r"(?:^|(?P<before>.*)/)(?P<kept>(?:site|dist)-packages(?:/.*)?)", re.DOTALL)
 
+_ROOTS = (
+    "home|users|root|tmp|mnt|data|opt|usr|var|srv|etc|scratch|workspace|private|volumes|nfs|lustre"
+)
 PATH = re.compile(
     rf"""
     (?P<absolute>
         (?: (?:(?<![\w.)>\]}}%~$/\\])|(?<=-[ILB])) (?!(?<=[A-Za-z]:)//(?!/)) /++(?!\w{{1,20}}+>)
+          | (?<=[)>\]}}]) /++(?=(?:{_ROOTS})/)
           | (?<![A-Za-z0-9])[A-Za-z]:{_SEP}
           | (?<![\w\\])\\\\(?=\w)
           | (?<![\w~])~[\w.-]{{0,64}}+{_SEP}

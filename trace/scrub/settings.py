@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fusetui.trace.scrub.keys import KNOWN_VARIABLE, Kind, kind_of
+from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
 from fusetui.trace.scrub.secrets import BEARER, PRIVATE_KEY, TOKEN, is_strong, is_trivial
@@ -62,12 +62,14 @@ def scrub_settings(text: str, names: Names) -> str:
         return text
     kept: list[str] = []
     done = at = 0
+    everything = _is_environment(text)
     while found := SETTING.search(text, at):
         at = found.end()
-        if not _may_be_private(found):
+        variable = everything and _name(found).isupper()
+        if not (variable or _may_be_private(found)):
             continue
         end = _end(text, found)
-        placeholder = _hidden(found, text[at:end], names)
+        placeholder = _hidden(found, text[at:end], variable, names)
         if placeholder:
             kept += [text[done:at], placeholder]
             done = at = end
@@ -87,8 +89,19 @@ def _line(value: str, names: Names) -> str:
     return value if is_placeholder(value) else names.secret(value)
 
 
+def _name(found: re.Match[str]) -> str:
+    return found["option"] or found["name"]
+
+
+def _is_environment(text: str) -> bool:
+    """Does a text hold at least two of the variables that every environment has."""
+    if "PATH" not in text and "HOME" not in text and "USER" not in text:
+        return False
+    return len(TELLING.intersection(map(_name, SETTING.finditer(text)))) > 1
+
+
 def _may_be_private(found: re.Match[str]) -> bool:
-    name = found["option"] or found["name"]
+    name = _name(found)
     if kind_of(name) in (Kind.SECRET, Kind.USER, Kind.HOST):
         return True
     return found["sign"] == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
@@ -104,18 +117,18 @@ def _end(text: str, found: re.Match[str]) -> int:
     return value.end() if value else begin
 
 
-def _hidden(found: re.Match[str], value: str, names: Names) -> str:
+def _hidden(found: re.Match[str], value: str, variable: bool, names: Names) -> str:
     """The placeholder of the value of a setting; "" when it stays."""
-    name = found["option"] or found["name"]
+    name = _name(found)
     certain = found["sign"] != ":" or bool(found["quote"])
     kind = kind_of(name)
     if is_placeholder(value):
         return ""
-    if kind is Kind.SECRET:
+    if kind is Kind.SECRET and not variable:
         return names.secret(value) if _is_secret_value(name, value, certain) else ""
     if kind in (Kind.USER, Kind.HOST):
         learn = names.user if kind is Kind.USER else names.host
-        return learn(value) if certain else ""
+        return learn(value) if certain or variable else ""
     return names.secret(value)
 
 

@@ -60,6 +60,7 @@ def test_folders_go(text: str, expected: str) -> None:
         "a / b",
         "tokens/s",
         "train/loss",
+        "jit(main)/jit(step)/dot_general",
         "</s>",
         "torch/nn/modules/linear.py(125): forward",
         "json/decoder.py(3): decode",
