@@ -107,9 +107,11 @@ def scrub_hosts(text: str, names: Names) -> str:
         text = IPV4.sub(lambda m: names.host(m[0]) if _is_ipv4(m[0]) else m[0], text)
     if ":" in text:
         text = IPV6.sub(lambda m: names.host(m[0]) if _is_ipv6(m[0]) else m[0], text)
-    return (
-        MAC.sub(lambda m: names.host(m[0]), text) if text.count(":") + text.count("-") > 4 else text
-    )
+    if "-" in text:
+        text = DEFAULT_HOST.sub(lambda m: names.host(m[0]), text)
+    if text.count(":") > 4 or text.count("-") > 4:
+        text = MAC.sub(lambda m: names.host(m[0]), text)
+    return text
 
 
 def _is_host(run: str) -> bool:
