@@ -125,7 +125,9 @@ def _is_host(run: str) -> bool:
     mixed = any(not label.isalpha() and not label.isdigit() for label in labels[:-1])
     if last in _INSIDE:
         return mixed and "_" not in run
-    return last in _LIKELY and len(labels) > 2 and mixed and "_" not in run and run.islower()
+    if last not in _LIKELY or "_" in run or not run.islower():
+        return False
+    return "-" in labels[-2] or (len(labels) > 2 and mixed)
 
 
 def _is_ipv4(text: str) -> bool:

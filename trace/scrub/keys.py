@@ -95,6 +95,8 @@ def kind_in_metadata(key: str, top: bool) -> Kind | None:
         return Kind.OTHER
     if kind is None and top and (VARIABLE.fullmatch(key) or key in TELLING):
         return Kind.OTHER
+    if kind is None and key.lower().endswith("path"):
+        return Kind.FOLDER
     return kind
 
 

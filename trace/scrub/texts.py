@@ -92,8 +92,9 @@ class Texts:
         return scrub_hosts(text, self.names)
 
     def path(self, text: str) -> str:
-        """A text that is one path to a folder, or a list of them."""
-        return self.finish(scrub_path(self.learn(text), self.given))
+        """A text that is one path, blanks and all; its end may be a folder too."""
+        self._learn_names(text)
+        return self.scrub(scrub_path(text, self.given))
 
     def _learn_names(self, text: str) -> None:
         """From home folders, from the log of NCCL and from what `id` prints."""

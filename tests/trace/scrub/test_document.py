@@ -41,6 +41,12 @@ def test_keys_that_tell(key: str, value: Any, event_of: Callable[..., Any]) -> N
     assert not re.search("qwerty|7777777", json.dumps(found))
 
 
+def test_a_path_of_the_metadata_goes_as_a_whole(kept: Callable[..., Any]) -> None:
+    keys = {"run": {"checkpoint_path": "own run/last step", "script_path": "own run/train.py"}}
+    found = kept({**keys, "traceEvents": [EVENT]})["run"]
+    assert found == {"checkpoint_path": "dir1", "script_path": "dir2/train.py"}
+
+
 @pytest.mark.parametrize(
     "key",
     ["HF_HUB_CACHE", "SLURM_JOB_ID", "PT_PROFILER_JOB_NAME", "mast_job_name", "trace_id", "PATH"],

@@ -43,6 +43,7 @@ FORMS: dict[str, tuple[str, str]] = {
     "short IPv6": ("fe80::1ff:fe23:4567:890a", "4567"),
     "MAC": ("aa:bb:cc:dd:ee:0f", "dd:ee"),
     "host": ("rank 3 on gpu-node-17.own-corp.com", "gpu-node-17 own-corp"),
+    "domain": ("see wiki at own-corp.io", "own-corp"),
     "host in a cloud": ("ip-10-0-1-2.ec2.internal", "10-0-1-2"),
     "NCCL": ("own-box7:1234:1300 [0] NCCL INFO Bootstrap", "own-box7"),
     "mail": ("Ada <ada.lovelace@own-corp.com>", "ada.lovelace own-corp"),
