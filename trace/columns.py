@@ -14,6 +14,7 @@ from fusetui.trace.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.watch import Part
+from fusetui.trace.scrub.found import secrets_in
 
 Id = int | str | None
 
@@ -134,6 +135,11 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         numbers: dict[Id, int] = {}
         found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
         return np.array(found, dtype=np.int32)
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What looks like a secret in the keys and names: named, never its value."""
+        return secrets_in(self.keys, (*self.names, *(track.label for track in self.tracks)))
 
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))

@@ -120,6 +120,12 @@ def plural(number: int, noun: str) -> str:
     return f"{count(number)} {noun}" + ("" if number == 1 else "s")
 
 
+def several(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
+
+
 def is_printable(text: str) -> bool:
     """Does a terminal show every character of the text, and obey none.
 

@@ -7,7 +7,17 @@ from pathlib import Path
 from fusetui.trace.busy import gpu_times
 from fusetui.trace.columns import Trace
 from fusetui.trace.devices import device_names
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, size
+from fusetui.trace.format import (
+    clip,
+    count,
+    duration,
+    joined,
+    percent,
+    plural,
+    printable,
+    several,
+    size,
+)
 from fusetui.trace.steps import steps
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.view import Side
@@ -56,6 +66,8 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
+    if trace.secrets:
+        found.append(f"looks like a secret: {printable(several(trace.secrets, 2))}")
     return found
 
 

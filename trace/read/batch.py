@@ -12,9 +12,16 @@ from itertools import pairwise
 import numpy as np
 
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
-from fusetui.trace.read.events import ExactEvent, LooseEvent, coerced, decode_loose, loose
+from fusetui.trace.read.events import (
+    ExactEvent,
+    LooseEvent,
+    coerced,
+    decode_loose,
+    decode_raw,
+    loose,
+)
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.repair import loads, repaired
+from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
 FEW = 16  # elements that are not halved any more, but repaired
@@ -43,9 +50,17 @@ class Batch:
     document. Blank ones do not count."""
 
     def __init__(
-        self, text: bytes, offset: int, begins: Places, ends: Places, mend: Mend, listed: int
+        self,
+        text: bytes,
+        offset: int,
+        begins: Places,
+        ends: Places,
+        mend: Mend,
+        listed: int,
+        others: bool = False,
     ) -> None:
-        """`listed`: how many unreadable elements may be listed."""
+        """`listed`: how many unreadable elements may be listed. With `others` the places of the
+        chunk tell also of elements that are JSON, but no events."""
         firsts = first_bytes(text, begins, ends)
         filled = firsts < ends
         self.begins, self.ends = firsts[filled], ends[filled]
@@ -57,6 +72,8 @@ class Batch:
         self._unreadable = 0
         self._skipped: list[Skipped] = []
         self._room = listed
+        self._others: list[int] = []  # those that are JSON, but no events
+        self._keeps_others = others
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -75,7 +92,10 @@ class Batch:
             kind = kinds[first] if first < last else EMPTY
             if kind == OBJECT:
                 self._read_objects(first, last, doubtful)
-            elif kind == OTHER:
+                continue
+            if self._keeps_others:
+                self._others += [n for n in range(first, last) if _is_json(self.text_of(n))]
+            if kind == OTHER:
                 self._skip_all(first, last, "not an object")
 
     def add(self, number: int, event: ExactEvent) -> None:
@@ -99,7 +119,6 @@ class Batch:
     ) -> Chunk:
         """What was read, as the chunk of the bytes [start, end) with the first `count` elements."""
         numbers = np.array(self._numbers, dtype=np.int64)
-        places = (numbers, self._offset + self.begins[numbers], self._offset + self.ends[numbers])
         return Chunk(
             start,
             end,
@@ -107,10 +126,14 @@ class Batch:
             gather(self._events, numbers),
             self._unreadable,
             tuple(self._skipped),
-            np.stack(places, axis=1),
+            self._places(np.union1d(numbers, np.array(self._others, dtype=np.int64))),
             after,
             too_damaged,
         )
+
+    def _places(self, numbers: Places) -> Places:
+        bounds = (self._offset + self.begins[numbers], self._offset + self.ends[numbers])
+        return np.stack((numbers, *bounds), axis=1)
 
     def _skip_all(self, first: int, last: int, reason: str) -> None:
         self._unreadable += last - first
@@ -151,13 +174,15 @@ class Batch:
             except (ValueError, RecursionError) as error:
                 if event.ph or self.text_of(number).translate(None, BLANKS) != b"{}":
                     self.skip(number, str(error))
+                if self._keeps_others:
+                    self._others.append(number)
 
     def _read_each(self, first: int, last: int) -> None:
         for number in range(first, last):
             if (found := _alone(self.text_of(number))) is not None:
                 self._settle_all(number, [found])
             else:
-                self._mend(self, number, "no JSON")
+                self._mend(self, number, problem_of(self.text_of(number)))
 
 
 def event_in(text: bytes) -> ExactEvent | None:
@@ -167,6 +192,13 @@ def event_in(text: bytes) -> ExactEvent | None:
         return coerced(found) if found else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        return len(decode_raw(b"[%b]" % text)) == 1
+    except UNDECODABLE:
+        return False
 
 
 def _alone(text: bytes) -> LooseEvent | None:

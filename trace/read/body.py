@@ -51,7 +51,7 @@ def find_body(source: Source) -> Body:
         place = found.end - len(found.match[1])
         raise NotATrace(f"{source.path}: traceEvents is no list (byte {place}).")
     head = document[first : found.end] if found.end - first <= MOST else b"{["
-    return Body(found.end, bare=False, head=_object(head + b"]}"))
+    return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 
 
 def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
@@ -60,7 +60,7 @@ def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
     end = text if after + MOST >= len(document) else document[-WINDOW:].strip(BLANKS)
     if end is not text:
         text = b"}"  # too long to be the keys of a trace
-    return _object(b"{" + text.removeprefix(b",")), end.endswith(b"}")
+    return read_keys(b"{" + text.removeprefix(b",")), end.endswith(b"}")
 
 
 def second_trace(document: Document, after: int) -> int:
@@ -89,7 +89,8 @@ def _events_key(document: Document, start: int) -> Found | None:
     return first
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def read_keys(text: bytes) -> dict[str, Any]:
+    """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:

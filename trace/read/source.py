@@ -76,7 +76,7 @@ def open_source(path: str) -> Source:
     stored = open_stored(path)
     room = room_for(stored)
     with closing(stored.file), closing(room):
-        return unpacked(stored, room)
+        return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
 def open_stored(path: str) -> Stored:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusetui.commands.loading import load
+from fusetui.commands.errors import say
+from fusetui.commands.loading import load, secret_notices
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
@@ -13,6 +14,8 @@ from fusetui.trace.aggregates import KernelTotal, OpTotal, kernel_totals, op_tot
 
 def summary(name: str, as_json: bool) -> int:
     loaded = load(name)
+    for sentence in secret_notices(loaded.trace):
+        say(sentence)
     figures = figures_of(loaded.trace)
     if as_json:
         emit_json(figures)
