@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fusetui.trace import open_trace
-from fusetui.trace.tally import Tallies, tallies
+from fusetui.trace.questions.tally import Tallies, tallies
 
 from . import check, compiler, expect, failure, recorder, step, timing
 from .device import Device, versions

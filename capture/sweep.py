@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from fusetui import kernels
-from fusetui.trace.format import printable
+from fusetui.trace.text.printable import printable
 
 from .claim import numbered
 from .command import Outcome, measure

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from fusetui.trace.errors import NotATrace
+from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.read.document import Document, Found
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split

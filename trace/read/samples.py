@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.elements import Elements, list_text

@@ -13,8 +13,8 @@ from json import dumps
 from typing import Any
 
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
+from fusetui.trace.read.callbacks import Progress, silent
 from fusetui.trace.read.source import Source
-from fusetui.trace.read.watch import Progress, silent
 from fusetui.trace.scrub.events import UNWRITABLE, Events
 from fusetui.trace.scrub.pieces import Cut, Piece
 from fusetui.trace.scrub.texts import Machine, Texts

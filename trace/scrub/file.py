@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import msgspec
 
-from fusetui.trace.errors import NotATrace
+from fusetui.trace.model.errors import NotATrace
+from fusetui.trace.read.callbacks import Progress, silent
 from fusetui.trace.read.source import open_source
-from fusetui.trace.read.watch import Progress, silent
 from fusetui.trace.scrub.document import Document
 from fusetui.trace.scrub.save import check_target, save
 from fusetui.trace.scrub.secrets import is_secret

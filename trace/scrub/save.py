@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from isal import igzip_threaded
 
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.errors import TraceError
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -9,7 +9,7 @@ from fusetui.commands.loading import load, secret_notices
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
-from fusetui.trace.aggregates import KernelTotal, OpTotal, kernel_totals, op_totals
+from fusetui.trace.questions.totals import KernelTotal, OpTotal, kernel_totals, op_totals
 
 
 def summary(name: str, as_json: bool) -> int:

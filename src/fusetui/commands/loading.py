@@ -11,9 +11,10 @@ from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.columns import Report
-from fusetui.trace.format import printable, several
+from fusetui.trace.model.columns import Report
 from fusetui.trace.read.chunks import CUT_SHORT
+from fusetui.trace.text.figures import several
+from fusetui.trace.text.printable import printable
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):

@@ -9,8 +9,9 @@ from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
 from fusetui.render.output import emit
 from fusetui.render.progress import Bar
-from fusetui.trace.format import plural, printable
 from fusetui.trace.scrub.file import Scrubbed, scrub_file
+from fusetui.trace.text.figures import plural
+from fusetui.trace.text.printable import printable
 
 KINDS = (
     ("variable", "environment variable"),

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import open_trace, summary
-from fusetui.trace.aggregates import kernel_totals, op_totals
+from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.file import scrub_file
 
-NEAR = Path(__file__).parents[3].parent / "shared" / "traces"
-FOLDER = Path(os.environ.get("FUSETUI_TRACES", NEAR))
 SMALL = 1_200_000  # bytes of JSON
 NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')
 ABSOLUTE = re.compile(r"(?<![\w./])/(?:[\w.@~-]+/)+")
@@ -30,15 +28,15 @@ CHANGING = ("file", "bytes")
 
 
 def files() -> list[str]:
-    if not (FOLDER / "INDEX.tsv").is_file():
+    if not (TRACES / "INDEX.tsv").is_file():
         return []
-    with (FOLDER / "INDEX.tsv").open() as index:
+    with (TRACES / "INDEX.tsv").open() as index:
         rows = list(csv.DictReader(index, delimiter="\t"))
     return [row["file"] for row in rows if int(row["bytes_json"]) < SMALL]
 
 
 FILES: list[Any] = list(files()) or [
-    pytest.param("none", marks=pytest.mark.skip(reason=f"there are no traces in {FOLDER}"))
+    pytest.param("none", marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"))
 ]
 
 
@@ -75,7 +73,7 @@ def figures(path: str) -> Any:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_figures_and_nothing_private(name: str, tmp_path: Path) -> None:
-    path, out = str(FOLDER / name), str(tmp_path / "out.json")
+    path, out = str(TRACES / name), str(tmp_path / "out.json")
     scrub_file(path, out)
     assert figures(out) == figures(path)
     assert open_trace(out).secrets == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import open_trace
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.file import scrub_file
 from fusetui.trace.scrub.save import save
