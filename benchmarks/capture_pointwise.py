@@ -22,7 +22,7 @@ from fusetui.capture.device import find_device
 from fusetui.capture.step import as_call, forward_step, rotation
 from fusetui.capture.table import align
 from fusetui.capture.timing import time_steps
-from fusetui.trace.format import duration
+from fusetui.trace.text.figures import duration
 
 SHAPES = ((8192, 3072), (512, 3072), (8192, 12288), (4096, 3000), (1, 3072))
 SECONDS = 1.0

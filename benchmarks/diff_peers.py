@@ -27,7 +27,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from fusetui.trace.format import microseconds
+from fusetui.trace.text.figures import microseconds
 
 RUNS = 3
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")

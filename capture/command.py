@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusetui import kernels
-from fusetui.trace.format import printable
+from fusetui.trace.text.printable import printable
 
 from .defaults import STEPS
 from .device import Device, find_device, load_torch, quiet_torch

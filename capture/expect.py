@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusetui.trace.kernel_kinds import KINDS
-from fusetui.trace.tally import Tallies
+from fusetui.trace.kernel_names.kinds import KINDS
+from fusetui.trace.questions.tally import Tallies
 
 from .errors import CaptureError
 

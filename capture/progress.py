@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TextIO
 
-from fusetui.trace.format import printable
+from fusetui.trace.text.printable import printable
 
 _REDRAW_SECONDS = 0.5
 

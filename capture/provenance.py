@@ -6,11 +6,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from .device import load_torch
-from .scrub import shorten_paths
+from .scrub import texts
 
 _FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 _SECONDS = 5
@@ -19,11 +20,11 @@ _SECONDS = 5
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
     """What run.json tells about its making; null for what cannot be read.
 
-    `where` is a folder of the user's code. With `scrubbed` the command line has no paths.
+    `where` is a folder of the user's code. With `scrubbed` the command line tells nothing private;
+    that of a program of the user's own is left out.
     """
-    command = command_line(sys.argv)
     return {
-        "command": shorten_paths(command) if scrubbed else command,
+        "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
         "gpu": gpu_state() if device_kind == "cuda" else None,
     }
@@ -32,6 +33,23 @@ def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
 def command_line(argv: Sequence[str]) -> str:
     """The command as it can be typed again; of the program, only its name."""
     return shlex.join([Path(argv[0]).name, *argv[1:]])
+
+
+def public_command(argv: Sequence[str]) -> str | None:
+    """The command of fusetui without folders and names; None for any other program."""
+    program = Path(argv[0])
+    if program.stem != "fusetui" and program.parts[-2:] != ("fusetui", "__main__.py"):
+        return None
+    public = texts()
+    words = ["fusetui"]
+    for before, word in pairwise(argv):
+        option, equals, value = word.partition("=")
+        if before == "--out":
+            word = public.path(word)
+        elif option == "--out" and equals:
+            word = f"--out={public.path(value)}"
+        words.append(public.scrub(word))
+    return shlex.join(words)
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from .guard import leave_if_forked
 from .options import Recording
-from .scrub import scrub, set_trace_name
+from .scrub import scrubbed, set_trace_name
 from .step import Step
 from .timing import synchronizer
 
@@ -58,13 +58,16 @@ def settings(recording: Recording, device_kind: str) -> dict[str, Any]:
     }
 
 
-def compress(plain: Path, path: Path, scrubbed: bool) -> None:
+def compress(plain: Path, path: Path, scrub: bool) -> None:
     """Moves a trace into its gzip file; the path in it becomes the file's name.
 
-    With `scrubbed` host names, user names and other paths go as well.
+    With `scrub` everything else that is private goes as well.
     """
-    text = plain.read_text(encoding="utf-8", errors="surrogateescape")
-    text = scrub(text, plain.name) if scrubbed else set_trace_name(text, plain.name)
+    if scrub:
+        text = scrubbed(plain, plain.name)
+    else:
+        text = plain.read_text(encoding="utf-8", errors="surrogateescape")
+        text = set_trace_name(text, plain.name)
     path.write_bytes(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
     plain.unlink()
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fusetui.trace import open_trace
-from fusetui.trace.tally import Tallies, tallies
+from fusetui.trace.questions.tally import Tallies, tallies
 
 from . import check, compiler, expect, failure, recorder, step, timing
 from .device import Device, versions
@@ -22,7 +22,7 @@ from .options import Options
 from .progress import Progress
 from .provenance import provenance
 from .record import FORMAT, Failed, Measured, RunRecord
-from .scrub import shorten_paths
+from .scrub import texts
 from .step import Answer, Step
 from .workload_job import SEED
 
@@ -43,6 +43,7 @@ class Runner:
         self._job, self._options, self._device = job, options, device
         self._progress = progress
         self._first_answer: Answer | None = None
+        self._texts = texts() if options.recording.scrub else None
         names = [trial.name for trial in job.trials]
         self._guesses = expect.parse_for(options.expect, names)
 
@@ -133,8 +134,8 @@ class Runner:
         return timed, torch.cuda.max_memory_allocated()
 
     def _public(self, text: str) -> str:
-        """The text, without paths if the run is to hold nothing private."""
-        return shorten_paths(text) if self._options.recording.scrub else text
+        """The text, scrubbed if the run is to hold nothing private."""
+        return self._texts.scrub(text) if self._texts else text
 
     def _record(self, outcomes: tuple[Measured | Failed, ...], where: Path) -> RunRecord:
         job, options, device = self._job, self._options, self._device
@@ -142,7 +143,7 @@ class Runner:
             format=FORMAT,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             workload=self._public(job.workload),
-            summary=job.summary,
+            summary=self._public(job.summary),
             shapes=job.shapes,
             shapes_shrunk=job.shapes_shrunk,
             dtype=job.dtype,

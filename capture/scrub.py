@@ -1,38 +1,31 @@
-"""Takes host names, user names and paths out of a trace, and touches nothing else.
-
-It works on the text, so that every number keeps the digits it was written with.
-"""
+"""What is private goes out of a trace and of the record; how is told in `fusetui.trace.scrub`."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-_PRIVATE_KEYS = r"host_name|username|user|hostname|PT_PROFILER_\w+|tw_\w+|mast_\w+"
-_PRIVATE = re.compile(rf'("(?:{_PRIVATE_KEYS})"\s*:\s*)("(?:[^"\\]|\\.)*"|\d+)')
+from fusetui.trace.read.source import open_source
+from fusetui.trace.scrub.document import Document
+from fusetui.trace.scrub.file import this_machine
+from fusetui.trace.scrub.texts import Texts
+
+from .errors import CaptureError
+
 _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-
-# An absolute path: a slash, perhaps behind a drive letter, that does not follow a word; then
-# folders, then a name. JSON may write a slash as \/ and writes a backslash as \\.
-_SEPARATOR = r"(?:\\?/|\\\\)"
-_PART = r"[\w.+@~=-]+"
-_START = r"(?:(?<![\w.)>\]])|(?<=\\[nrt]))(?<!http:/)(?<!https:/)(?:[A-Za-z]:)?"
-_PATH = re.compile(rf"{_START}{_SEPARATOR}(?:{_PART}(?: +{_PART})*{_SEPARATOR})*(?:{_PART})")
-_LIBRARY = re.compile(
-    rf"^.*{_SEPARATOR}(?:(?:site|dist)-packages|lib(?:64)?{_SEPARATOR}python\d[\d.]*){_SEPARATOR}"
-)
-_HOME = re.compile(rf"(?:{_SEPARATOR}(?:home|Users){_SEPARATOR}{_PART}|{_SEPARATOR}root)$")
 
 
-def scrub(text: str, trace_name: str) -> str:
-    """The trace's JSON without private data; `trace_name` replaces the path it was written to.
+def scrubbed(trace: Path, trace_name: str) -> str:
+    """The JSON text of a trace without what is private; `trace_name` replaces the path it tells.
 
-    Paths of installed packages keep what is inside the package (`torch/nn/modules/linear.py`),
-    other absolute paths their last part, and a home folder becomes `~`.
+    Raises CaptureError when some of it could not be read, and TraceError.
     """
-    text = _PRIVATE.sub(r'\1"scrubbed"', text)
-    text = _STRING.sub(lambda match: _PATH.sub(_shorten, match[0]), text)
-    return set_trace_name(text, trace_name)
+    document = Document(open_source(str(trace)), this_machine(), trace_name)
+    document.learn()
+    text = b"".join(document.text()).decode()
+    if document.lost or document.keys_lost or document.ends_early:
+        raise CaptureError("the profiler wrote a damaged trace, which cannot be scrubbed.")
+    return text
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
@@ -40,16 +33,8 @@ def set_trace_name(text: str, trace_name: str) -> str:
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
-def shorten_paths(text: str) -> str:
-    """A plain text in which absolute paths are shortened as in a trace."""
-    return _PATH.sub(_shorten, text)
-
-
-def _shorten(match: re.Match[str]) -> str:
-    path = match[0]
-    inside = _LIBRARY.sub("", path)
-    if inside != path:
-        return inside
-    if _HOME.search(path):
-        return "~"
-    return re.split(_SEPARATOR, path)[-1]
+def texts() -> Texts:
+    """For the texts of one record: names of this machine are private in them."""
+    found = Texts()
+    found.expect(this_machine())
+    return found

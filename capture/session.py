@@ -144,7 +144,7 @@ def _record(
     Raises CaptureError without a trace.
     """
     from fusetui.trace import open_trace
-    from fusetui.trace.tally import tallies
+    from fusetui.trace.questions.tally import tallies
 
     from . import expect, recorder
 

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from fusetui import kernels
-from fusetui.trace.format import printable
+from fusetui.trace.text.printable import printable
 
 from .claim import numbered
 from .command import Outcome, measure
@@ -32,6 +32,7 @@ from .options import Options, validate
 from .points import Point, as_arguments, describe_point, parse_sweep
 from .progress import Progress
 from .saved import SavedRun, SavedVariant, read_json, read_run
+from .scrub import texts
 from .shapes import describe_shapes
 from .sweep_table import Row, sweep_chart, sweep_csv, sweep_table
 from .table import heading
@@ -91,7 +92,8 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
 
 def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
     """What identifies a sweep: two with the same can share a folder."""
-    asked = {"workload": workload, "device": kind, **dataclasses.asdict(options)}
+    shown = texts().scrub(workload) if options.recording.scrub else workload
+    asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
     found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
     return found
 

@@ -7,7 +7,8 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusetui.trace.format import duration, printable
+from fusetui.trace.text.figures import duration
+from fusetui.trace.text.printable import printable
 
 from .table import align, speed_up
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.trace.format import duration, printable, size
+from fusetui.trace.text.figures import duration, size
+from fusetui.trace.text.printable import printable
 
 from .record import Failed, Measured, RunRecord
 from .shapes import describe_shapes

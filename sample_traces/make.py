@@ -15,7 +15,7 @@ from fusetui.capture.defaults import STEPS
 from fusetui.capture.options import Options
 from fusetui.capture.progress import Progress
 from fusetui.capture.record import Measured, RunRecord
-from fusetui.capture.scrub import scrub
+from fusetui.capture.scrub import scrubbed
 from fusetui.capture.shapes import describe_shapes
 
 HERE = Path(__file__).resolve().parent
@@ -62,7 +62,7 @@ def _make(workload: str) -> Iterator[str]:
 
 def _write_sample(trace: Path, name: str) -> None:
     """Scrubs a trace into its gzip file, which holds no time and no name of its own."""
-    text = scrub(gzip.decompress(trace.read_bytes()).decode(), f"{name}.json")
+    text = scrubbed(trace, f"{name}.json")
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     if len(packed) > LARGEST_BYTES:
         raise SystemExit(f"{name} has {len(packed)} bytes, more than {LARGEST_BYTES}.")

@@ -109,11 +109,11 @@ def shares(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, DOOR])
-def test_shares_are_written_by_trace_format(folder: str) -> None:
+def test_shares_are_written_in_one_file(folder: str) -> None:
     """It says 100 % only of all; other modules print only thresholds that were given."""
     given = {"CONFIDENCE", "percent"}
     for path in files_of(folder):
-        if path != ROOT / "trace" / "format.py":
+        if path != ROOT / "trace" / "text" / "figures.py":
             assert set(shares(path)) <= given, path
 
 

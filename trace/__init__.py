@@ -6,9 +6,9 @@
 Free of torch and textual; useful as a library.
 """
 
-from fusetui.trace.columns import Trace, Track
-from fusetui.trace.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.load import open_trace
-from fusetui.trace.summary import summary
+from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.questions.summary import summary
 
 __all__ = ["CannotRead", "NotATrace", "Trace", "TraceError", "Track", "open_trace", "summary"]

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from fusetui.trace.cache import entry_for
-from fusetui.trace.columns import Report, Trace, Track
-from fusetui.trace.enclosing import adopt_overlapping
-from fusetui.trace.link import enclosing_ops, gpu_ops, launch_calls
-from fusetui.trace.nest import nest_tracks
+from fusetui.trace.layout.enclosing import adopt_overlapping
+from fusetui.trace.layout.links import enclosing_ops, gpu_ops, launch_calls
+from fusetui.trace.layout.nesting import nest_tracks
+from fusetui.trace.layout.tracks import Lane, lay_out
+from fusetui.trace.model.columns import Report, Trace, Track
+from fusetui.trace.model.pool import each
 from fusetui.trace.read import Raw, Watch, read
-from fusetui.trace.read.watch import Progress, Stop, never, silent
-from fusetui.trace.threads import each
-from fusetui.trace.tracks import Lane, lay_out
+from fusetui.trace.read.callbacks import Progress, Stop, never, silent
 
 Preview = Callable[[Trace], None]
 """Called with the trace that the beginning of a file gives."""

@@ -13,8 +13,10 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.trace.format import count, joined, printable
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
+from fusetui.trace.text.cutting import joined
+from fusetui.trace.text.figures import count
+from fusetui.trace.text.printable import printable
 from fusetui.tui.command_box import CommandBox
 from fusetui.tui.commanding import Commanding
 from fusetui.tui.commands import COMMANDS, HINTS, STOP_HINT, commands_of

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusetui.trace.columns import Trace
-from fusetui.trace.search import find
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.search import find
 from fusetui.tui.session import Hits, Session
 from fusetui.tui.sides import Views
 from fusetui.tui.view import Side, View, first_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fusetui.trace.format import clip
+from fusetui.trace.text.cutting import clip
 
 
 @dataclass(frozen=True, slots=True)

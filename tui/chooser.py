@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.worker import get_current_worker
 
-from fusetui.trace.columns import Trace
-from fusetui.trace.errors import TraceError
-from fusetui.trace.format import printable
 from fusetui.trace.load import open_trace
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.text.printable import printable
 from fusetui.tui import palette
 from fusetui.tui.headings import facts, warnings
 from fusetui.tui.kinds import narrow

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fusetui.trace.format import UNITS, clip, printable
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import UNITS
+from fusetui.trace.text.printable import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fusetui.trace.format import printable, tick
-from fusetui.trace.steps import steps
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.text.figures import tick
+from fusetui.trace.text.printable import printable
 from fusetui.tui.command_box import CommandBox
 from fusetui.tui.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.marking import Marking

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from fusetui.trace.format import clip, count, plural, printable
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import count, plural
+from fusetui.trace.text.printable import printable
 from fusetui.tui.kinds import narrow
 from fusetui.tui.view import Side
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.counter_cells import Curve, values
-from fusetui.trace.format import quantity
-from fusetui.trace.raster import edges
+from fusetui.trace.cells.counters import Curve, values
+from fusetui.trace.cells.raster import edges
+from fusetui.trace.text.figures import quantity
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.view import Side, View
 

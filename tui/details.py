@@ -8,19 +8,21 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from fusetui.trace.annotate import Annotated, annotate
-from fusetui.trace.categories import Role
-from fusetui.trace.chain import (
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names.annotate import Annotated, annotate
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.chain import (
     is_gpu,
     launch_chain,
     launch_latency_ns,
     launched_under,
     queue_delay_ns,
 )
-from fusetui.trace.columns import Trace
-from fusetui.trace.format import clip, count, duration, plural, printable
-from fusetui.trace.kernel_names import decode
-from fusetui.trace.work import describe, remarks
+from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import count, duration, plural
+from fusetui.trace.text.printable import printable
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import label_of, narrow
 from fusetui.tui.values import value_text

@@ -15,7 +15,7 @@ from fusetui.trace.diff.lines import Line, by_effect, closing, lines
 from fusetui.trace.diff.marks import differing
 from fusetui.trace.diff.model import Answer, Diff, Kind
 from fusetui.trace.diff.text import answer, totals
-from fusetui.trace.format import duration, microseconds
+from fusetui.trace.text.figures import duration, microseconds
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit, heading
 from fusetui.tui.copying import names_text

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from fusetui.trace.format import clip
-from fusetui.trace.raster import Cells
+from fusetui.trace.cells.raster import Cells
+from fusetui.trace.text.cutting import clip
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import Kind
 

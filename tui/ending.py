@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from textual.app import App
 from textual.worker import WorkerFailed
 
-from fusetui.trace.errors import CannotRead
+from fusetui.trace.model.errors import CannotRead
 
 ENDED = 128  # and the number of a signal: the exit code of what it ended
 LOOK = 1.0  # seconds between two looks whether the terminal is still there

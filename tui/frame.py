@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fusetui.trace.categories import GPU_ROLES, Role
-from fusetui.trace.intervals import covered_until, union
-from fusetui.trace.raster import cells, edges
+from fusetui.trace.cells.raster import cells, edges
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.intervals import covered_until, union
 from fusetui.tui.draw import Names, Span, draw
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.kinds import kind_of, label_of

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fusetui.trace.busy import gpu_times
-from fusetui.trace.columns import Trace
-from fusetui.trace.devices import device_names
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, printable, size
-from fusetui.trace.steps import steps
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.text.cutting import clip, joined
+from fusetui.trace.text.figures import count, duration, percent, plural, several, size
+from fusetui.trace.text.printable import printable
 from fusetui.tui.glyphs import Glyphs
 from fusetui.tui.view import Side
 
@@ -56,6 +58,8 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
+    if trace.secrets:
+        found.append(f"looks like a secret: {printable(several(trace.secrets, 2))}")
     return found
 
 

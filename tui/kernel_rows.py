@@ -9,11 +9,11 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.aggregates import KernelTotal, OpTotal, by_name, kernel_totals, op_totals
-from fusetui.trace.categories import Role
-from fusetui.trace.columns import Trace
-from fusetui.trace.format import count, duration, percent
 from fusetui.trace.kernel_names import decode
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.totals import KernelTotal, OpTotal, by_name, kernel_totals, op_totals
+from fusetui.trace.text.figures import count, duration, percent
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit
 from fusetui.tui.kinds import kind_of, label_of

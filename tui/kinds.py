@@ -6,9 +6,9 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
-from fusetui.trace.categories import Role
-from fusetui.trace.format import is_printable
 from fusetui.trace.kernel_names import decode, short_name
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.printable import is_printable
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
 LONGEST = 1000  # characters of a name that a label is made of; no screen is wider

@@ -8,10 +8,10 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 
-from fusetui.trace.categories import CPU_LAYERS, GPU_LAYERS, Layer
-from fusetui.trace.columns import Id, Trace, Track
-from fusetui.trace.format import plural
-from fusetui.trace.raster import Lines
+from fusetui.trace.cells.raster import Lines
+from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
+from fusetui.trace.model.columns import Id, Trace, Track
+from fusetui.trace.text.figures import plural
 from fusetui.tui.kinds import narrow
 
 LAYER_LABELS = {

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
-from fusetui.trace.columns import Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.cells import heading
 from fusetui.tui.copying import names_text
 from fusetui.tui.details import Said, details, details_height

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fusetui.trace.categories import GPU_LAYERS
-from fusetui.trace.chain import host_of, is_gpu, launched_under
-from fusetui.trace.raster import slice_near
+from fusetui.trace.cells.raster import slice_near
+from fusetui.trace.model.categories import GPU_LAYERS
+from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
 from fusetui.tui.lanes import Fold, Lane
 from fusetui.tui.view import (
     MIN_SPAN_NS,

@@ -9,7 +9,7 @@ from threading import Event
 from textual import work
 from textual.worker import get_current_worker
 
-from fusetui.trace.format import printable
+from fusetui.trace.text.printable import printable
 from fusetui.tui.carry import carried
 from fusetui.tui.chooser import Choice, Chooser
 from fusetui.tui.diff_page import DiffPage

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fusetui.trace.columns import Trace
-from fusetui.trace.format import clip, count, duration, joined, percent, plural, tick
-from fusetui.trace.window_figures import WindowFigures, window_figures
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.windows import WindowFigures, window_figures
+from fusetui.trace.text.cutting import clip, joined
+from fusetui.trace.text.figures import count, duration, percent, plural, tick
 from fusetui.tui.cells import Column, fit, heading
 from fusetui.tui.details import Said
 from fusetui.tui.glyphs import Glyphs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusetui.trace.format import tick
+from fusetui.trace.text.figures import tick
 
 ROUND = (1, 2, 5)
 

@@ -15,7 +15,7 @@ from textual.color import Color
 from textual.filter import LineFilter
 from textual.strip import Strip
 
-from fusetui.trace.format import is_printable, printable
+from fusetui.trace.text.printable import is_printable, printable
 from fusetui.tui import palette
 
 INSTEAD = "·"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.columns import Trace
-from fusetui.trace.counter_cells import Curve
+from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
+from fusetui.trace.model.columns import Trace
 from fusetui.tui import bookmarks, ranges
 from fusetui.tui.bookmarks import Bookmarks
 from fusetui.tui.moves import deselect, select

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fusetui.trace.columns import Trace
 from fusetui.trace.diff.model import Diff, Row
-from fusetui.trace.steps import steps
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.lanes import lanes_of
 from fusetui.tui.view import Side, View, first_view
 

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fusetui.trace.counter_cells import Curve
+from fusetui.trace.cells.counters import Curve
 from fusetui.tui.commands import commands_of
 from fusetui.tui.counter_line import counter_line
 from fusetui.tui.frame import (

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.aggregates import gpu_under, self_ns
-from fusetui.trace.categories import Layer
-from fusetui.trace.columns import Trace
-from fusetui.trace.format import count, duration
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.trace.text.figures import count, duration
 from fusetui.tui import palette
 from fusetui.tui.cells import Column, fit
 from fusetui.tui.glyphs import Glyphs

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fusetui.trace.format import clip, printable
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.printable import printable
 from fusetui.tui.kinds import narrow
 
 DEEPEST = 16  # lists and objects within each other

@@ -13,10 +13,10 @@ from itertools import groupby
 
 import numpy as np
 
-from fusetui.trace.categories import Layer
-from fusetui.trace.columns import Trace
-from fusetui.trace.counter_cells import Curve
-from fusetui.trace.raster import Line
+from fusetui.trace.cells.counters import Curve
+from fusetui.trace.cells.raster import Line
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.kinds import narrow
 from fusetui.tui.lanes import Fold, Lane, groups
 

@@ -114,7 +114,7 @@ def _capture(parser: Parser) -> None:
     add("--stack", action="store_true", help="Record Python frames.")
     add("--shapes", action=BooleanOptionalAction, help="Record the shapes of inputs, or not.")
     add("--memory", action="store_true", help="Record allocations.")
-    add("--scrub", action="store_true", help="Take out host names, user names and paths.")
+    add("--scrub", action="store_true", help="Take out what is private, as scrub does.")
     add("--expect", metavar="GUESS", action="append", help='"kernels=5 gemm=3"; else exit 1.')
     add("--sweep", metavar="AXIS", action="append", help="A run per value: batch=1,2,4.")
     add("--open", action="store_true", help="Open the result.")
@@ -151,6 +151,12 @@ def _diff(parser: Parser) -> None:
     text = "Exit 1 if B's step is slower by more, beyond noise; 3 if that cannot be told."
     add("--fail-over", metavar="PERCENT", type=_at_least_zero(float), help=text)
     _no_cache(parser)
+
+
+def _scrub(parser: Parser) -> None:
+    add = parser.add_argument
+    add("trace", metavar="TRACE", help=TRACE)
+    add("out", metavar="OUT", help="The new file: .json, .json.gz or .json.zst by its name.")
 
 
 def _decode(parser: Parser) -> None:
@@ -204,6 +210,12 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
         "Two folders are compared by the names of their files; of one run folder, every variant "
         "with the first.",
         _diff,
+    ),
+    "scrub": (
+        "Write a trace anew without what is private, to share it.\n\n"
+        "Environment variables, tokens, the names of hosts and users, command lines and folders "
+        "go; figures stay exactly as they are.",
+        _scrub,
     ),
     "decode": ("Explain kernel names, part by part.", _decode),
     "check": ("Guess first, then look: exit 1 when the trace's kernels differ.", _check),

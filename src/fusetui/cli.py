@@ -66,6 +66,12 @@ def _diff(args: Namespace) -> int:
     return compare(args.a, args.b, args.json, args.markdown, args.fail_over, args.baseline)
 
 
+def _scrub(args: Namespace) -> int:
+    from fusetui.commands.scrub import scrub
+
+    return scrub(args.trace, args.out)
+
+
 def _decode(args: Namespace) -> int:
     from fusetui.commands.explain import explain
 
@@ -91,6 +97,7 @@ RUNS: dict[str, Callable[[Namespace], int]] = {
     "kernels": _kernels,
     "ops": _ops,
     "diff": _diff,
+    "scrub": _scrub,
     "decode": _decode,
     "check": _check,
     "samples": _samples,

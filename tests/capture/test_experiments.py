@@ -2,15 +2,13 @@
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import ROOT
 
 pytest.importorskip("torch", reason="the script runs torch")
 pytestmark = pytest.mark.torch
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

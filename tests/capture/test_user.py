@@ -77,10 +77,12 @@ def test_a_compiled_function_has_a_compile_time(code: Path, tmp_path: Path) -> N
     assert only["recompilations"] == 0
 
 
-def test_a_scrubbed_record_names_no_folder(code: Path, tmp_path: Path) -> None:
-    variants(f"{code}:build", tmp_path / "a", scrub=True)
-    record = json.loads((tmp_path / "a" / "run.json").read_text())
-    assert record["workload"] == "ways.py:build"
+@pytest.mark.parametrize("target", ["build", "typed", "broken"])
+def test_a_scrubbed_record_names_no_folder(target: str, code: Path, tmp_path: Path) -> None:
+    variants(f"{code}:{target}", tmp_path / "a", scrub=True)
+    text = (tmp_path / "a" / "run.json").read_text()
+    assert json.loads(text)["workload"] == f"dir1/ways.py:{target}"
+    assert not any(part in text for part in code.parent.parts[1:])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,19 @@ def test_version(fusetui: Run) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["", "capture", "open", "summary", "kernels", "ops", "diff", "decode", "check", "samples"],
+    [
+        "",
+        "capture",
+        "open",
+        "summary",
+        "kernels",
+        "ops",
+        "diff",
+        "scrub",
+        "decode",
+        "check",
+        "samples",
+    ],
 )
 def test_help(fusetui: Run, command: str) -> None:
     found = fusetui(*command.split(), "--help")

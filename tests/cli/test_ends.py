@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.hostile import WORST, obeyed
+from tests.places import ROOT
 
 from fusetui import cli
 from fusetui.arguments import EXIT_CODES
@@ -146,7 +147,7 @@ def test_every_exit_code_is_documented(fusetui: Run) -> None:
     ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
     assert {*ours, errors.INTERRUPTED, errors.PIPE_CLOSED} <= set(EXIT_CODES)
     assert "141 the reader of a pipe left" in " ".join(fusetui("--help").out.split())
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
 
 

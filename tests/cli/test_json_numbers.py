@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import TRACES
 
 Run = Callable[..., Any]
 EPOCH = "17121954954067"  # and two digits more: microseconds since 1970
 LARGEST = 2**53 - 1
-ROOT = Path(__file__).parents[2]
-CORPUS = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
 COMMANDS = (
     ("summary", "TRACE"),
     ("kernels", "TRACE"),
@@ -64,9 +62,9 @@ def epoch(tmp_path: Path) -> Path:
 def test_no_number_is_beyond_a_double(
     fusetui: Run, epoch: Path, name: str, command: tuple[str, ...]
 ) -> None:
-    path = epoch if name == "epoch" else CORPUS / f"{name}.json.gz"
+    path = epoch if name == "epoch" else TRACES / f"{name}.json.gz"
     if not path.exists():
-        pytest.skip(f"{name} is not in {CORPUS}; FUSETUI_TRACES names the corpus")
+        pytest.skip(f"{name} is not in {TRACES}; FUSETUI_TRACES names the corpus")
     found = fusetui(*(path if word == "TRACE" else word for word in command), "--json")
     assert found.code in (0, 1)
     assert {(where, n) for where, n in numbers(found.json) if abs(n) > LARGEST} == set()

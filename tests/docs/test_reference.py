@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.places import ROOT
+
+DOCS = ROOT / "docs"
 
 
 def script(name: str) -> ModuleType:

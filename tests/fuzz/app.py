@@ -18,7 +18,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import OutOfBounds, Pilot
 
 from fusetui.trace import TraceError
-from fusetui.trace.format import printable_lines
+from fusetui.trace.text.printable import printable_lines
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.commands import COMMANDS
 from tests.fuzz import words

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fusetui.trace import Trace
-from fusetui.trace.aggregates import gpu_under, self_ns
-from fusetui.trace.busy import gpu_times
-from fusetui.trace.categories import GPU_ROLES, Layer, Role
-from fusetui.trace.window_figures import window_figures
+from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
+from fusetui.trace.questions.windows import window_figures
 
 LARGEST = 2**53 - 1  # integers beyond it are damaged by jq and JavaScript
 MOST = 300  # rows that are looked at one by one

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from fusetui.trace import Trace
-from fusetui.trace.counters import MOST, counters
+from fusetui.trace.questions.counters import MOST, counters
 from fusetui.trace.read.elements import TOO_DEEP
 from tests.fuzz.checks import check
 from tests.fuzz.oracle import Expected, Slice, expected, good_lines

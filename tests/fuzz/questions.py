@@ -21,21 +21,21 @@ from fusetui.render.output import _json
 from fusetui.render.summary import summary_text
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace import Trace, summary
-from fusetui.trace.aggregates import kernel_totals, op_totals
-from fusetui.trace.annotate import annotate
-from fusetui.trace.categories import Role
-from fusetui.trace.chain import launch_chain, launch_latency_ns, launched_under, queue_delay_ns
-from fusetui.trace.counter_cells import curve_of, values
-from fusetui.trace.counters import counters
+from fusetui.trace.questions.totals import kernel_totals, op_totals
+from fusetui.trace.kernel_names.annotate import annotate
+from fusetui.trace.model.categories import Role
+from fusetui.trace.questions.chain import launch_chain, launch_latency_ns, launched_under, queue_delay_ns
+from fusetui.trace.cells.counters import curve_of, values
+from fusetui.trace.questions.counters import counters
 from fusetui.trace.diff import Diff, Kind, diff, to_markdown, to_text
-from fusetui.trace.format import json_lines, printable_lines
-from fusetui.trace.kernel_kinds import KINDS
+from fusetui.trace.text.printable import json_lines, printable_lines
+from fusetui.trace.kernel_names.kinds import KINDS
 from fusetui.trace.kernel_names import decode, short_name
-from fusetui.trace.raster import Lines, cells, edges
-from fusetui.trace.search import find
-from fusetui.trace.tally import tallies
-from fusetui.trace.window_figures import window_figures
-from fusetui.trace.work import describe, remarks
+from fusetui.trace.cells.raster import Lines, cells, edges
+from fusetui.trace.questions.search import find
+from fusetui.trace.questions.tally import tallies
+from fusetui.trace.questions.windows import window_figures
+from fusetui.trace.roofline import describe, remarks
 from tests.fuzz.checks import check, check_json
 
 Asked = Callable[[], None]

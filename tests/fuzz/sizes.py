@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 SMALL = {
-    "read.read.CELL": 1000,
-    "read.read.LARGE": 2000,
+    "read.reading.CELL": 1000,
+    "read.reading.LARGE": 2000,
     "read.source.LARGE": 2000,
     "read.chunks.MARGIN": 100,
     "read.document.WINDOW": 1 << 12,
@@ -25,7 +25,7 @@ SMALL = {
 }
 TINY = {
     **SMALL,
-    "read.read.CELL": 200,
+    "read.reading.CELL": 200,
     "read.source.LARGE": 0,
     "read.chunks.MARGIN": 20,
     "read.chunks.FARTHEST": 1 << 10,
@@ -33,15 +33,15 @@ TINY = {
     "read.mend.WINDOW": 64,
     "read.mend.AFTER_DAMAGE": 32,
     "read.resync.WINDOW": 1 << 11,
-    "small_tracks.MANY": 0,
-    "intervals.MANY": 0,
-    "nest.DEEP": 2,
+    "model.short_lists.MANY": 0,
+    "model.intervals.MANY": 0,
+    "layout.nesting.DEEP": 2,
 }
 SIZES: dict[str, dict[str, Any]] = {
-    "usual": {"read.team._cores": lambda: 1},
-    "small": {**SMALL, "read.team._cores": lambda: 1},
-    "tiny": {**TINY, "read.team._cores": lambda: 1},
-    "team": {**SMALL, "read.team.FEWEST_FORKED": 0, "read.team._cores": lambda: 2},
+    "usual": {"read.workers._cores": lambda: 1},
+    "small": {**SMALL, "read.workers._cores": lambda: 1},
+    "tiny": {**TINY, "read.workers._cores": lambda: 1},
+    "team": {**SMALL, "read.workers.FEWEST_FORKED": 0, "read.workers._cores": lambda: 2},
 }
 """By the name that a report has: `team` decodes in two processes, the others in one."""
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from fusetui.trace import Trace, open_trace, summary
-from fusetui.trace.errors import NothingRead, TraceError
+from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.read.events import PHASES_OF_PAIRS
 from tests.fuzz.checks import check, check_trace
 
@@ -100,7 +100,7 @@ def scrubbed(trace: Trace, path: Path, rnd: Random) -> None:
 
 
 def _look_early(patch: pytest.MonkeyPatch) -> None:
-    reading = import_module("fusetui.trace.read.read")
+    reading = import_module("fusetui.trace.read.reading")
     for constant, size in (("FIRST_LOOK", 100), ("GROWTH", 2), ("WORTH_A_LOOK", 0), ("FAR", 0)):
         patch.setattr(reading, constant, size)
 

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from fusetui.trace.read import join, team
+from fusetui.trace.read import join
+from fusetui.trace.read import workers as team
 
 
 @pytest.fixture
@@ -20,4 +21,4 @@ def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
         ("WORTH_A_LOOK", 0),
         ("FAR", 0),
     ):
-        monkeypatch.setattr(sys.modules["fusetui.trace.read.read"], name, value)
+        monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], name, value)

@@ -8,23 +8,20 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace, summary
-from fusetui.trace.aggregates import kernel_totals, self_ns
-from fusetui.trace.busy import gpu_times
-from fusetui.trace.categories import Layer
-from fusetui.trace.counters import counters
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.questions.counters import counters
+from fusetui.trace.questions.totals import kernel_totals, self_ns
 
-NEAR = Path(__file__).parents[2].parent / "shared" / "traces"
-FOLDER = Path(os.environ.get("FUSETUI_TRACES", NEAR))
 COUNTS = {
     "events": "events",
     "slices": "slices",
@@ -43,15 +40,15 @@ class Case:
 
 
 def index() -> list[dict[str, str]]:
-    if not (FOLDER / "INDEX.tsv").is_file():
+    if not (TRACES / "INDEX.tsv").is_file():
         return []
-    with (FOLDER / "INDEX.tsv").open() as file:
+    with (TRACES / "INDEX.tsv").open() as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
 ROWS: list[Any] = list(index()) or [
     pytest.param(
-        {"file": "none"}, marks=pytest.mark.skip(reason=f"there are no traces in {FOLDER}")
+        {"file": "none"}, marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}")
     )
 ]
 
@@ -59,8 +56,8 @@ ROWS: list[Any] = list(index()) or [
 @pytest.fixture(scope="module", params=ROWS, ids=lambda row: row["file"])
 def case(request: pytest.FixtureRequest) -> Case:
     row = request.param
-    truth = json.loads((FOLDER / "truth.json").read_text())
-    return Case(row, truth[row["file"]], open_trace(str(FOLDER / row["file"])))
+    truth = json.loads((TRACES / "truth.json").read_text())
+    return Case(row, truth[row["file"]], open_trace(str(TRACES / row["file"])))
 
 
 def test_counts(case: Case) -> None:
@@ -130,7 +127,7 @@ def test_memory(case: Case) -> None:
     """Every total of a GPU that is in the file, with its time."""
     if int(case.index["bytes_json"]) > SMALL:
         pytest.skip("too large to read slowly")
-    text = gzip.decompress((FOLDER / case.index["file"]).read_bytes())
+    text = gzip.decompress((TRACES / case.index["file"]).read_bytes())
     wanted = [
         (int(Decimal(event["ts"]) * 1000), float(event["args"]["Total Allocated"]))
         for event in json.loads(text, parse_float=Decimal)["traceEvents"]
@@ -145,7 +142,7 @@ def test_every_time_is_exact(case: Case) -> None:
     """Against Python's own JSON reader with decimals."""
     if int(case.index["bytes_json"]) > SMALL:
         pytest.skip("too large to read slowly")
-    text = gzip.decompress((FOLDER / case.index["file"]).read_bytes())
+    text = gzip.decompress((TRACES / case.index["file"]).read_bytes())
     slices = {
         place: (int(Decimal(event["ts"]) * 1000), int(Decimal(event.get("dur", 0)) * 1000))
         for place, event in enumerate(json.loads(text, parse_float=Decimal)["traceEvents"])

@@ -14,8 +14,8 @@ from tests.tui.conftest import mlp_events
 from tests.tui.driving import SMALL, opened, screen
 
 from fusetui.trace import Trace
-from fusetui.trace.counter_cells import curve_of
-from fusetui.trace.counters import Counter
+from fusetui.trace.cells.counters import curve_of
+from fusetui.trace.questions.counters import Counter
 from fusetui.tui.counter_line import counter_line, levels
 from fusetui.tui.glyphs import ASCII, UNICODE
 from fusetui.tui.session import Session

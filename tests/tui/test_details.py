@@ -10,7 +10,7 @@ import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
 from fusetui.tui.details import all_details, details
 from fusetui.tui.glyphs import UNICODE
 

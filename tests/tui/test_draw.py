@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusetui.trace.raster import Cells
+from fusetui.trace.cells.raster import Cells
 from fusetui.tui.draw import Names, draw
 from fusetui.tui.glyphs import ASCII, UNICODE
 from fusetui.tui.kinds import Kind, label_of, narrow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.tui.driving import opened, screen, selected, settled
 
 from fusetui.trace import Trace
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
 from fusetui.tui.bookmarks import bookmark, recalled
 from fusetui.tui.moves import select, zoom_to
 from fusetui.tui.session import start

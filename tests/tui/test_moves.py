@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
 from fusetui.tui.lanes import Fold
 from fusetui.tui.moves import (
     centre,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.tui.driving import opened, screen, selected
 
 from fusetui.trace import Trace
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
 from fusetui.tui.frame import ruler
 from fusetui.tui.glyphs import ASCII, UNICODE
 from fusetui.tui.moves import select

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.trace import Trace
-from fusetui.trace.search import find
+from fusetui.trace.questions.search import find
 from fusetui.tui.glyphs import UNICODE
 from fusetui.tui.tree import format_node, node_of, op_tree, open_to, visible
 

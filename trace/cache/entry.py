@@ -13,11 +13,11 @@ from fusetui.trace.cache import pack
 from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
 from fusetui.trace.cache.own import open_own
-from fusetui.trace.columns import Trace
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.kept import Filed
 from fusetui.trace.read.source import likely_size, open_stored
-from fusetui.trace.read.text import Filed
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from fusetui.trace.cache.origin import Origin
 from fusetui.trace.cache.own import MAGIC
-from fusetui.trace.categories import Layer
-from fusetui.trace.columns import Id, Report, Trace, Track
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Id, Report, Trace, Track
 from fusetui.trace.read.chunks import Skipped
 from fusetui.trace.read.elements import Elements, Stretch
-from fusetui.trace.read.text import Text
+from fusetui.trace.read.kept import Text
 
 VERSION = 3
 """Goes up with every change of what a Trace or this format means."""

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.busy import any_busy_ns
-from fusetui.trace.categories import Layer
-from fusetui.trace.columns import Trace
-from fusetui.trace.devices import device_names
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
+from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median, ratio_interval
-from fusetui.trace.diff.work import Work
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.busy import any_busy_ns
 
 Int64s = NDArray[np.int64]
 

@@ -8,16 +8,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fusetui.trace.columns import Trace
 from fusetui.trace.diff import dispatch, explain
 from fusetui.trace.diff.account import accounting, side, step_change
 from fusetui.trace.diff.align import align
 from fusetui.trace.diff.items import Vocabulary, items
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
+from fusetui.trace.diff.pieces import work_of
 from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.verdict import other_devices, verdict
-from fusetui.trace.diff.work import work_of
+from fusetui.trace.model.columns import Trace
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 

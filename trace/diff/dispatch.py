@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.aggregates import self_ns
-from fusetui.trace.categories import Layer, Role
-from fusetui.trace.columns import Trace
-from fusetui.trace.computing import computing_ops, within
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import CPU, Kind, Row
 from fusetui.trace.diff.names import dispatch_name
+from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import beyond_noise, median
-from fusetui.trace.diff.work import Work
-from fusetui.trace.format import count
-from fusetui.trace.intervals import union_length
-from fusetui.trace.op_names import is_compiler
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import union_length
+from fusetui.trace.questions.computing import computing_ops, within
+from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.questions.totals import self_ns
+from fusetui.trace.text.figures import count
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

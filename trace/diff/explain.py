@@ -18,8 +18,9 @@ from fusetui.trace.diff.replaced import differences
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.diff.where import places
-from fusetui.trace.format import change, printable
-from fusetui.trace.op_names import stem
+from fusetui.trace.questions.op_names import stem
+from fusetui.trace.text.figures import change
+from fusetui.trace.text.printable import printable
 
 LOOKED_UP = 500
 """Of so many fusions at most the shapes are looked up: each is parsed anew."""

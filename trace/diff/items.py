@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.categories import Role
-from fusetui.trace.columns import Trace
 from fusetui.trace.diff.names import identity, work_class
+from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median
-from fusetui.trace.diff.work import Work
-from fusetui.trace.op_names import is_compiler, stem
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.op_names import is_compiler, stem
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

@@ -10,7 +10,9 @@ import msgspec
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
-from fusetui.trace.format import change, clip, printable
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import change
+from fusetui.trace.text.printable import printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.trace.columns import Trace
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
 from fusetui.trace.diff.statistics import FEW_STEPS
-from fusetui.trace.format import duration, plural, printable
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.text.printable import printable
 
 LOOKED_AT = 6
 """So many of the heaviest pairs are asked for their shapes and dtypes: each is parsed anew."""

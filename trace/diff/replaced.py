@@ -6,8 +6,9 @@ import re
 from functools import cache
 
 from fusetui.trace.diff.names import decoded, shared_start
-from fusetui.trace.format import clip, printable
 from fusetui.trace.kernel_names.model import KernelName
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.printable import printable
 
 _FIELDS = (
     ("layout", "layout"),

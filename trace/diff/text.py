@@ -7,16 +7,9 @@ from collections.abc import Iterator, Sequence
 from fusetui.trace.diff.lines import Line, closing, largest, lines
 from fusetui.trace.diff.model import Answer, Diff, Side, StepChange
 from fusetui.trace.diff.statistics import CONFIDENCE
-from fusetui.trace.format import (
-    change,
-    clip,
-    count,
-    duration,
-    microseconds,
-    percent,
-    plural,
-    printable,
-)
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import change, count, duration, microseconds, percent, plural
+from fusetui.trace.text.printable import printable
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.format import size
-from fusetui.trace.op_names import stem, words
+from fusetui.trace.questions.op_names import stem, words
+from fusetui.trace.text.figures import size
 
 _POINTWISE: Final = words(
     """abs add clamp clamp_min cos div erf exp gelu hardtanh leaky_relu log mish mul neg pow

@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.categories import GPU_ROLES, Role
-from fusetui.trace.columns import Trace
-from fusetui.trace.format import plural
-from fusetui.trace.op_names import is_compiler
-from fusetui.trace.steps import steps
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.text.figures import plural
 
 Rows = NDArray[np.intp]
 

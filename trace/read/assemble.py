@@ -12,20 +12,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.pool import each
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body
+from fusetui.trace.read.callbacks import Part
 from fusetui.trace.read.chunks import Chunk, Skipped
 from fusetui.trace.read.elements import Elements, Stretch
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
 from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
+from fusetui.trace.read.kept import text_of
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.tail import Tail, tail_of
-from fusetui.trace.read.text import text_of
-from fusetui.trace.read.watch import Part
-from fusetui.trace.threads import each
 
 BYTES_A_SLICE = 200  # of memory, beside what the chunks take
 MANY = 1_000_000  # slices; fewer always fit

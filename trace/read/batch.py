@@ -6,16 +6,22 @@ damaged, the elements are halved until the damage is alone, and repaired where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
-from fusetui.trace.read.events import ExactEvent, LooseEvent, coerced, decode_loose, loose
+from fusetui.trace.read.events import (
+    ExactEvent,
+    LooseEvent,
+    coerced,
+    decode_loose,
+    decode_raw,
+    loose,
+)
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.repair import loads, repaired
+from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
 FEW = 16  # elements that are not halved any more, but repaired
@@ -24,8 +30,6 @@ EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list wit
 NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements of which the place and the reason are kept; all of them are counted."""
-
-decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class GoOn(Exception):  # noqa: N818
@@ -47,9 +51,17 @@ class Batch:
     document. Blank ones do not count."""
 
     def __init__(
-        self, text: bytes, offset: int, begins: Places, ends: Places, mend: Mend, listed: int
+        self,
+        text: bytes,
+        offset: int,
+        begins: Places,
+        ends: Places,
+        mend: Mend,
+        listed: int,
+        others: bool = False,
     ) -> None:
-        """`listed`: how many unreadable elements may be listed."""
+        """`listed`: how many unreadable elements may be listed. With `others` the places of the
+        chunk tell also of elements that are JSON, but no events."""
         firsts = first_bytes(text, begins, ends)
         filled = firsts < ends
         self.begins, self.ends = firsts[filled], ends[filled]
@@ -61,6 +73,8 @@ class Batch:
         self._unreadable = 0
         self._skipped: list[Skipped] = []
         self._room = listed
+        self._others: list[int] = []  # those that are JSON, but no events
+        self._keeps_others = others
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -80,7 +94,9 @@ class Batch:
             if kind == OBJECT:
                 self._read_objects(first, last, doubtful)
             elif kind == OTHER:
-                self._skip_others(first, last)
+                self._read_others(first, last)
+            else:
+                self._keep(range(first, last))
 
     def add(self, number: int, event: ExactEvent) -> None:
         """Element `number` is this event."""
@@ -103,7 +119,6 @@ class Batch:
     ) -> Chunk:
         """What was read, as the chunk of the bytes [start, end) with the first `count` elements."""
         numbers = np.array(self._numbers, dtype=np.int64)
-        places = (numbers, self._offset + self.begins[numbers], self._offset + self.ends[numbers])
         return Chunk(
             start,
             end,
@@ -111,10 +126,14 @@ class Batch:
             gather(self._events, numbers),
             self._unreadable,
             tuple(self._skipped),
-            np.stack(places, axis=1),
+            self._places(np.union1d(numbers, np.array(self._others, dtype=np.int64))),
             after,
             too_damaged,
         )
+
+    def _places(self, numbers: Places) -> Places:
+        bounds = (self._offset + self.begins[numbers], self._offset + self.ends[numbers])
+        return np.stack((numbers, *bounds), axis=1)
 
     def _skip_all(self, first: int, last: int, reason: str) -> None:
         self._unreadable += last - first
@@ -122,17 +141,26 @@ class Batch:
         self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
         self._room -= len(listed)
 
-    def _skip_others(self, first: int, last: int) -> None:
+    def _read_others(self, first: int, last: int) -> None:
         """What is no object; but behind a quote too many, an event may be in what seems a string."""
         braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
         begins, ends = self.begins[first:last], self.ends[first:last]
         holding = np.searchsorted(braces, begins) < np.searchsorted(braces, ends)
         for number in (first + np.flatnonzero(holding)).tolist():
-            if not _is_json(self.text_of(number)):
-                self._skip_all(first, number, NO_OBJECT)
+            if not _is_loose_json(self.text_of(number)):
+                self._skip_others(first, number)
                 self._mend(self, number, NO_OBJECT)
                 first = number + 1
+        self._skip_others(first, last)
+
+    def _skip_others(self, first: int, last: int) -> None:
+        self._keep(range(first, last))
         self._skip_all(first, last, NO_OBJECT)
+
+    def _keep(self, numbers: Iterable[int]) -> None:
+        """Elements that are no events, as places of the chunk."""
+        if self._keeps_others:
+            self._others += [number for number in numbers if _is_json(self.text_of(number))]
 
     def _texts(self, first: int, last: int) -> list[bytes]:
         return [self.text_of(number) for number in range(first, last)]
@@ -167,13 +195,15 @@ class Batch:
             except (ValueError, RecursionError) as error:
                 if event.ph or self.text_of(number).translate(None, BLANKS) != b"{}":
                     self.skip(number, str(error))
+                if self._keeps_others:
+                    self._others.append(number)
 
     def _read_each(self, first: int, last: int) -> None:
         for number in range(first, last):
             if (found := _alone(self.text_of(number))) is not None:
                 self._settle_all(number, [found])
             else:
-                self._mend(self, number, "no JSON")
+                self._mend(self, number, problem_of(self.text_of(number)))
 
 
 def event_in(text: bytes) -> ExactEvent | None:
@@ -183,6 +213,24 @@ def event_in(text: bytes) -> ExactEvent | None:
         return coerced(found) if found else None
     except (ValueError, RecursionError):
         return None
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        return len(decode_raw(b"[%b]" % text)) == 1
+    except UNDECODABLE:
+        return False
+
+
+def _is_loose_json(text: bytes) -> bool:
+    """As Python reads it: NaN and control characters too."""
+    if _is_json(text):
+        return True
+    try:
+        loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _alone(text: bytes) -> LooseEvent | None:
@@ -196,17 +244,6 @@ def _alone(text: bytes) -> LooseEvent | None:
         return loose(element) if isinstance(element, dict) else None
     except (ValueError, RecursionError):
         return None
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        decode_raw(text)
-    except UNDECODABLE:
-        try:
-            loads(text)
-        except (ValueError, RecursionError):
-            return False
-    return True
 
 
 def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from fusetui.trace.errors import NotATrace
+from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.read.document import Document, Found
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
@@ -51,7 +51,7 @@ def find_body(source: Source) -> Body:
         place = found.end - len(found.match[1])
         raise NotATrace(f"{source.path}: traceEvents is no list (byte {place}).")
     head = document[first : found.end] if found.end - first <= MOST else b"{["
-    return Body(found.end, bare=False, head=_head(head + b"]}"))
+    return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 
 
 def _events_key(document: Document, start: int) -> Found | None:
@@ -100,7 +100,8 @@ def pieces(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _head(text: bytes) -> dict[str, Any]:
+def read_keys(text: bytes) -> dict[str, Any]:
+    """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
     found = keys_of(text)
     found = pieces(text) if found is None else found
     found.pop("traceEvents", None)

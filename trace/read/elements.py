@@ -12,12 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.kept import Text
 from fusetui.trace.read.repair import loads
-from fusetui.trace.read.text import Text
-
-decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
 
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"

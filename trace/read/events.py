@@ -95,6 +95,7 @@ PHASES_OF_SAMPLES = frozenset("CiI")
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
 decode_loose = msgspec.json.Decoder(list[LooseEvent]).decode
+decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 decode_args = msgspec.json.Decoder(LooseArgs).decode
 
 

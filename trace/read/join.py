@@ -23,7 +23,9 @@ May = Callable[[int, int], bool]
 class Joiner:
     """All chunks that are known of one document. What was read slowly is not read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, others: bool = False) -> None:
+        """`others` as in Batch, of what is read slowly."""
+        self._others = others
         self._known: dict[int, Chunk] = {}
         self._mender: Mender | None = None
         self._beyond: dict[int, int] = {}  # brackets that do not end the events, and what is next
@@ -66,7 +68,7 @@ class Joiner:
     def _mended(self, document: Document) -> Mender:
         """For the document as it is now: it grows while it is unpacked."""
         if self._mender is None or self._mender.size != len(document):
-            self._mender = Mender(document)
+            self._mender = Mender(document, self._others)
         return self._mender
 
     def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
@@ -81,6 +83,6 @@ class Joiner:
         return found
 
 
-def whole(document: Document, start: int) -> list[Chunk]:
-    """All chunks of a document, read by this process alone."""
-    return list(Joiner().ordered(document, start, lambda *_: True))
+def whole(document: Document, start: int, others: bool = False) -> Iterator[Chunk]:
+    """All chunks of a document, read by this process alone; `others` as in Batch."""
+    return Joiner(others).ordered(document, start, lambda *_: True)

@@ -62,12 +62,15 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 class Mender:
     """Reads stretches of one document, and remembers what it found out about its damage."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, others: bool = False) -> None:
+        """`others` as in Batch."""
         self._document = document
+        self._others = others
         self._starts = Starts(document)
         self._patience = patience_for(len(document))
         self._size = WINDOW
         self._listed = 0  # unreadable elements
+        self._closes = False  # the last element that nothing follows: do its brackets
 
     @property
     def size(self) -> int:
@@ -114,6 +117,7 @@ class Mender:
                 return Window(start, text, np.array([0]), np.array([end - start]), after)
             state, at = found.state, at + len(text)
         self._patience.ahead -= at - start
+        self._closes = state == INSIDE and at >= len(self._document)
         return None
 
     def _read_window(self, window: Window) -> Chunk:
@@ -129,7 +133,9 @@ class Mender:
         """What is no plain list: up to `end`, or to a place from where to go on behind damage."""
         start, after = window.start, window.after
         room = max(MOST_LISTED - self._listed, 0)
-        batch = Batch(window.text, start, window.begins, window.ends, self._mend, room)
+        batch = Batch(
+            window.text, start, window.begins, window.ends, self._mend, room, self._others
+        )
         try:
             batch.read(doubtful=len(window.text) <= AFTER_DAMAGE)
         except TooDamaged as too_much:
@@ -164,16 +170,23 @@ class Mender:
         if self.has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
         self._size = AFTER_DAMAGE
+        last = len(self._document)
+        if self._closes and (event := event_in(self._text(start, last))):
+            return _event(start, last, event)
         following = self._starts.after(start)
-        end = len(self._document) if following is None else following
-        text = self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
+        text = self._text(start, last if following is None else following)
         if event := event_in(text):
-            return _event(start, end, event)
+            return _event(start, start + len(text), event)
         if event := _first_event(text):
             return _event(start, start + first_object(text), event)
-        reason = CUT_SHORT if following is None else "not closed"
-        after = self._after_list(start) if following is None else -1
-        return _unreadable(start, after - 1 if after != -1 else end, reason, after)
+        if following is not None:
+            return _unreadable(start, following, "not closed")
+        after = self._after_list(start)
+        return _unreadable(start, last if after == -1 else after - 1, CUT_SHORT, after)
+
+    def _text(self, start: int, end: int) -> bytes:
+        """Of one element, as far as it may be long."""
+        return self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
 
     def _after_list(self, start: int) -> int:
         """The byte after what looks like the bracket that closes the list, or -1."""

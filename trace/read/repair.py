@@ -48,6 +48,17 @@ def repaired(text: bytes) -> bytes:
         return text
 
 
+def problem_of(text: bytes) -> str:
+    """Why a text is no JSON, in a few words."""
+    try:
+        loads(text)
+    except RecursionError:
+        return "nested too deeply"
+    except ValueError as error:
+        return getattr(error, "msg", "") or str(error)
+    return "no JSON"
+
+
 def _loads(text: str) -> Any:
     return json.loads(text, strict=False, parse_float=_fraction, parse_constant=str)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from fusetui.trace.read.chunks import KEYS
 from fusetui.trace.read.document import Document
@@ -19,11 +20,17 @@ class Starts:
     """Finds the next start of an event; asked for ever later places, it searches no byte twice."""
 
     def __init__(self, document: Document) -> None:
-        self._kinds = [_Kind(document, EVENT_START), _Kind(document, ANY_START)]
+        self._document = document
 
     def after(self, place: int) -> int | None:
-        """The next start behind a place: of one with a key that events have, else of any object."""
-        return next((at for kind in self._kinds if (at := kind.after(place)) is not None), None)
+        """The next start behind a place: of an object whose first key is one that events have; or
+        of any object, where no event of the document begins with such a key."""
+        return self._kind.after(place)
+
+    @cached_property
+    def _kind(self) -> _Kind:
+        usual = _Kind(self._document, EVENT_START)
+        return usual if usual.after(-1) is not None else _Kind(self._document, ANY_START)
 
 
 class _Kind:
@@ -34,7 +41,7 @@ class _Kind:
         self._pattern = pattern
         self._first = 0  # byte of the document where the text begins
         self._text = b""
-        self._asked = 0
+        self._asked = -2
         self._answer: int | None = -1
 
     def after(self, place: int) -> int | None:

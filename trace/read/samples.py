@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fusetui.trace.errors import TraceError
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.elements import Elements, decode_raw, list_text
-from fusetui.trace.read.events import ExactEvent, Id
+from fusetui.trace.read.elements import Elements, list_text
+from fusetui.trace.read.events import ExactEvent, Id, decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 

@@ -18,7 +18,8 @@ from typing import IO
 
 import msgspec
 
-from fusetui.trace.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.read.callbacks import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import (
@@ -31,7 +32,6 @@ from fusetui.trace.read.unpack import (
     packing_of,
     unpack,
 )
-from fusetui.trace.read.watch import Stop, never, silent
 
 LARGE = 64 << 20  # bytes of an unpacked document that is not kept, but unpacked again
 SHARE = 4  # a document that takes a larger part of the memory is unpacked onto the disk
@@ -76,7 +76,7 @@ def open_source(path: str) -> Source:
     stored = open_stored(path)
     room = room_for(stored)
     with closing(stored.file), closing(room):
-        return unpacked(stored, room)
+        return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
 def open_stored(path: str) -> Stored:

@@ -42,7 +42,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 def say(sentence: str) -> None:
     """Talk goes to stderr, on one line; it is no failure when nobody can hear it."""
-    from fusetui.trace.format import printable  # only after a failure, for its imports
+    from fusetui.trace.text.printable import printable  # only after a failure, for its imports
 
     with suppress(OSError):
         print(printable(sentence), file=sys.stderr, flush=True)
@@ -51,7 +51,7 @@ def say(sentence: str) -> None:
 def is_for_user(error: Exception) -> bool:
     """Is the message a sentence for the user; asked only after a failure, for its imports."""
     from fusetui.capture.errors import CaptureError
-    from fusetui.trace.errors import TraceError
+    from fusetui.trace.model.errors import TraceError
 
     return isinstance(error, OUR_SENTENCES | CaptureError | TraceError)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from fusetui.commands.errors import CommandError
 from fusetui.render.output import emit, emit_json, speaks_unicode, width
-from fusetui.trace.annotate import UNDERLINE, annotate
-from fusetui.trace.format import printable
 from fusetui.trace.kernel_names import decode, short_name
+from fusetui.trace.kernel_names.annotate import UNDERLINE, annotate
+from fusetui.trace.text.printable import printable
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fusetui.commands.loading import load
+from fusetui.commands.errors import say
+from fusetui.commands.loading import load, secret_notices
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
-from fusetui.trace.aggregates import KernelTotal, OpTotal, kernel_totals, op_totals
+from fusetui.trace.questions.totals import KernelTotal, OpTotal, kernel_totals, op_totals
 
 
 def summary(name: str, as_json: bool) -> int:
     loaded = load(name)
+    for sentence in secret_notices(loaded.trace):
+        say(sentence)
     figures = figures_of(loaded.trace)
     if as_json:
         emit_json(figures)

@@ -8,8 +8,8 @@ from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
 from fusetui.render.output import emit, emit_json
-from fusetui.trace.format import plural
-from fusetui.trace.tally import Tallies, tallies
+from fusetui.trace.questions.tally import Tallies, tallies
+from fusetui.trace.text.figures import plural
 
 
 def check(name: str, guess: str, as_json: bool) -> int:

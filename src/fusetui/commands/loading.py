@@ -11,8 +11,10 @@ from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.columns import Report
+from fusetui.trace.model.columns import Report
 from fusetui.trace.read.chunks import CUT_SHORT
+from fusetui.trace.text.figures import several
+from fusetui.trace.text.printable import printable
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):
@@ -59,6 +61,16 @@ def notices(report: Report) -> Iterator[str]:
         yield (
             f"{report.path}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
+        )
+
+
+def secret_notices(trace: Trace) -> Iterator[str]:
+    """A sentence when the trace holds what looks like a secret; its value is not in it."""
+    if trace.secrets:
+        named = printable(several(trace.secrets, 4))
+        yield (
+            f"{trace.report.path} holds what looks like a secret ({named}): before you share it, "
+            "fusetui scrub takes it out."
         )
 
 

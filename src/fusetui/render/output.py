@@ -9,7 +9,7 @@ import sys
 import orjson
 
 from fusetui.commands.streams import write
-from fusetui.trace.format import json_lines, printable_lines
+from fusetui.trace.text.printable import json_lines, printable_lines
 
 NARROWEST = 40
 UNKNOWN_WIDTH = 100

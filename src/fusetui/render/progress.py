@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Self, TextIO
 
 from fusetui.render.text import fit
-from fusetui.trace.format import percent, printable
+from fusetui.trace.text.figures import percent
+from fusetui.trace.text.printable import printable
 
 PATIENCE_S = 1.0
 REFRESH_S = 0.1

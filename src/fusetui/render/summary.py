@@ -8,8 +8,9 @@ from typing import Any
 from fusetui.render.table import Column, table
 from fusetui.render.text import fit
 from fusetui.render.totals import kernels_text, ops_text
-from fusetui.trace.aggregates import KernelTotal, OpTotal
-from fusetui.trace.format import count, duration, percent, plural, printable, size
+from fusetui.trace.questions.totals import KernelTotal, OpTotal
+from fusetui.trace.text.figures import count, duration, percent, plural, size
+from fusetui.trace.text.printable import printable
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import open_trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
-
-ROOT = Path(__file__).parents[3]
-CORPUS = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
 
 Event = dict[str, Any]
 Work = Callable[[Diff], list[Row]]
@@ -35,7 +32,7 @@ class Plan:
 
     @property
     def path(self) -> Path:
-        return CORPUS / f"{self.trace}.json.gz"
+        return TRACES / f"{self.trace}.json.gz"
 
 
 PLANS = (

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.places import TRACES
 
 from fusetui import sample_traces
 from fusetui.trace import open_trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
 
 SAMPLES = Path(str(sample_traces.__file__)).parent
-ROOT = Path(__file__).parents[3]
-CORPUS = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
 
 Work = Callable[[Diff], list[Row]]
 
@@ -63,19 +61,19 @@ def test_linear_compiled_loses_only_its_transpose(work: Work) -> None:
 
 def test_attention_in_one_kernel_and_in_three(work: Work) -> None:
     names = "pair_attention_unfused_h100", "pair_attention_fused_mi300"
-    (row,) = work(compared(CORPUS, *names))
+    (row,) = work(compared(TRACES, *names))
     assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 3, 1)
-    (row,) = work(compared(CORPUS, *names[::-1]))
+    (row,) = work(compared(TRACES, *names[::-1]))
     assert (row.kind, row.a_count, row.b_count) == (Kind.SPLIT, 1, 3)
 
 
 def test_a_mixture_of_experts_in_four_kernels_and_in_one(work: Work) -> None:
-    (row,) = work(compared(CORPUS, "pair_moe_unfused_mi300", "pair_moe_fused_h100"))
+    (row,) = work(compared(TRACES, "pair_moe_unfused_mi300", "pair_moe_fused_h100"))
     assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 4, 1)
 
 
 def test_one_model_on_two_makers_gpus(work: Work) -> None:
-    found = compared(CORPUS, "h100_bert-small", "mi300_bert-small")
+    found = compared(TRACES, "h100_bert-small", "mi300_bert-small")
     kinds = Counter(row.kind for row in work(found))
     assert not kinds.keys() & {Kind.ADDED, Kind.REMOVED, Kind.FUSED, Kind.SPLIT}
     assert op_kinds(work(found), "aten::addmm") == {Kind.REPLACED}
@@ -83,7 +81,7 @@ def test_one_model_on_two_makers_gpus(work: Work) -> None:
 
 
 def test_two_training_runs_take_that_much_more_time() -> None:
-    sums = compared(CORPUS, "a100_train_diff_control", "v100_train_diff_test").accounting
+    sums = compared(TRACES, "a100_train_diff_control", "v100_train_diff_test").accounting
     assert sums.step_ns == 37_856_000
 
 
@@ -102,7 +100,7 @@ PAIRS = (
 def test_the_sum_closes_and_every_piece_is_in_one_row(
     pair: tuple[str, str], turned: bool, work: Work
 ) -> None:
-    found = compared(CORPUS, *(pair[::-1] if turned else pair))
+    found = compared(TRACES, *(pair[::-1] if turned else pair))
     sums, rows = found.accounting, work(found)
     assert sums.rows_ns == sum(row.change_ns for row in found.rows if row.counts)
     assert sums.step_ns == sums.rows_ns + sums.idle_ns + sums.not_explained_ns

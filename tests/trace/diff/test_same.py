@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.diff import Diff, Kind, diff
 
-ROOT = Path(__file__).parents[3]
-CORPUS = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
 FILES = (
     "cpu_only_small.json.gz",
     "cupti_counters.json.gz",
@@ -60,9 +57,9 @@ def test_numbers_of_compiled_kernels_are_no_difference(build: Callable[..., Trac
 
 @pytest.mark.parametrize("name", FILES)
 def test_of_a_real_trace(name: str) -> None:
-    if not (CORPUS / name).exists():
+    if not (TRACES / name).exists():
         pytest.skip("the corpus of real traces is not here; FUSETUI_TRACES names its folder")
-    trace = open_trace(str(CORPUS / name))
+    trace = open_trace(str(TRACES / name))
     found = diff(trace, trace)
     assert is_all_same(found)
     assert found.accounting.not_explained_ns == 0

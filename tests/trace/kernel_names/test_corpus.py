@@ -5,17 +5,14 @@ repository; FUSETUI_TRACES points at the folder of traces beside it.
 """
 
 import json
-import os
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace.kernel_names import decode
 
-ROOT = Path(__file__).resolve().parents[3]
-TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
 CORPUS = TRACES.parent / "kernel_names.jsonl"
 
 

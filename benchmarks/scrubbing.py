@@ -1,0 +1,94 @@
+"""Scrubs real traces: how fast, with how much memory, and whether every figure stays.
+
+    python -P benchmarks/scrubbing.py trace.json.gz more.json --megabytes 1000
+
+Of each trace the figures (`summary`, `kernels` and `ops --json`) of the scrubbed one are compared
+with those of the original, and so is every number of its events, digit for digit. With --megabytes
+the first trace is also made that large (see generate.py). Exit code 1 when anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fusetui.trace.read.source import open_source
+
+FUSETUI = [sys.executable, "-P", "-m", "fusetui"]
+NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')
+CHANGING = ("file", "bytes")
+KB = 1024
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("traces", metavar="TRACE", type=Path, nargs="+")
+    parser.add_argument("--megabytes", metavar="MB", type=int)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        traces = list(given.traces)
+        if given.megabytes:
+            large = Path(folder) / "large.json"
+            script = str(Path(__file__).with_name("generate.py"))
+            made = [script, str(traces[0]), str(large), "--megabytes", str(given.megabytes)]
+            subprocess.run([sys.executable, "-P", *made], check=True, stdout=subprocess.DEVNULL)
+            traces.append(large)
+        same = [measure(trace, Path(folder) / f"{n}.json.gz") for n, trace in enumerate(traces)]
+    return 0 if all(same) else 1
+
+
+def measure(trace: Path, out: Path) -> bool:
+    """Scrub one trace, print a line about it, and tell whether its figures stayed."""
+    before = time.perf_counter()
+    done = subprocess.run([*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True)
+    seconds = time.perf_counter() - before
+    if done.returncode:
+        print(f"{trace.name}: {done.stderr.strip()}")
+        return False
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KB
+    size = len(open_source(str(trace)).data)
+    differs = list(differences(trace, out))
+    print(
+        f"{trace.name}: {size / 1e6:.1f} MB in {seconds:.2f} s ({size / 1e6 / seconds:.0f} MB/s, "
+        f"at most {most / 1e6:.0f} MB so far), {done.stdout.strip().partition(': ')[2]} "
+        f"{'the same figures' if not differs else 'DIFFERENT: ' + ', '.join(differs)}",
+        flush=True,
+    )
+    return not differs
+
+
+def differences(trace: Path, out: Path) -> Iterator[str]:
+    for command in ("summary", "kernels", "ops"):
+        if figures(command, trace) != figures(command, out):
+            yield command
+    if numbers(trace) != numbers(out):
+        yield "numbers"
+
+
+def figures(command: str, path: Path) -> dict[str, Any]:
+    told = subprocess.run(
+        [*FUSETUI, command, "--no-cache", "--json", str(path)], capture_output=True, check=True
+    )
+    found: dict[str, Any] = json.loads(told.stdout)
+    return {key: value for key, value in found.items() if key not in CHANGING}
+
+
+def numbers(path: Path) -> int:
+    """A hash of all numbers from the events on."""
+    data = bytes(open_source(str(path)).data)
+    begin = max(data.find(b'"traceEvents"'), 0)
+    found = (match[1] for match in NUMBER.finditer(data, begin) if match[1])
+    return hash(b" ".join(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

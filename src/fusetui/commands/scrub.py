@@ -1,0 +1,57 @@
+"""`scrub`: a trace that can be shared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from fusetui.commands.errors import DONE, UNUSABLE, say
+from fusetui.commands.sources import one_trace
+from fusetui.render.output import emit
+from fusetui.render.progress import Bar
+from fusetui.trace.scrub.file import Scrubbed, scrub_file
+from fusetui.trace.text.figures import plural
+from fusetui.trace.text.printable import printable
+
+KINDS = (
+    ("variable", "environment variable"),
+    ("secret", "secret"),
+    ("user", "user name"),
+    ("host", "host"),
+    ("mail", "e-mail account"),
+    ("command", "command line"),
+    ("dir", "folder"),
+)
+
+
+def scrub(name: str, out: str) -> int:
+    """Raises TraceError or CommandError, and then `out` was not written."""
+    with Bar(f"scrubbing {name}", sys.stderr) as bar:
+        scrubbed = scrub_file(one_trace(name), out, bar.update)
+    for sentence in notices(scrubbed):
+        say(sentence)
+    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; taken out: {taken_out(scrubbed)}.")
+    return UNUSABLE if scrubbed.cut else DONE
+
+
+def taken_out(scrubbed: Scrubbed) -> str:
+    found = [(scrubbed.counts.get(kind, 0), words) for kind, words in KINDS]
+    return ", ".join(plural(number, words) for number, words in found if number) or "nothing"
+
+
+def notices(scrubbed: Scrubbed) -> Iterator[str]:
+    """A sentence for each way in which the result is less than the trace."""
+    path = printable(scrubbed.path)
+    if scrubbed.cut:
+        yield f"{path}: {scrubbed.cut}, so it cannot be verified; written is what was unpacked."
+    elif scrubbed.ends_early:
+        yield f"{path} ends early: written is what could be read."
+    if scrubbed.lost:
+        byte, reason = scrubbed.lost[0]
+        yield (
+            f"{path}: {plural(scrubbed.lost_in_all, 'event')} could not be read and "
+            f"{'is' if scrubbed.lost_in_all == 1 else 'are'} left out; the first is at byte "
+            f"{byte} ({printable(reason)})."
+        )
+    if scrubbed.keys_lost:
+        yield f"{path}: some keys around its events could not be read and are left out."

@@ -1,0 +1,46 @@
+"""What the cells of a counter show, against looking at every value."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusetui.trace.cells.counters import AT_ONCE, Curve, curve_of, values
+from fusetui.trace.cells.raster import edges
+from fusetui.trace.questions.counters import Counter
+
+samples = st.lists(st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40)
+
+
+def curve(pairs: list[tuple[int, int]]) -> Curve:
+    pairs = sorted(pairs, key=lambda pair: pair[0])
+    time = np.array([t for t, _ in pairs], dtype=np.int64)
+    value = np.array([v for _, v in pairs], dtype=np.float64)
+    return curve_of(Counter("counters", "c", "", time, value))
+
+
+def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:
+    found = values(curve([(10, 1), (12, 7), (19, 3)]), edges(0, 40, 4))
+    assert np.isnan(found[0])
+    assert found[1:].tolist() == [7.0, 3.0, 3.0]
+
+
+@given(
+    samples,
+    st.integers(-5, 95),
+    st.integers(1, 80),
+    st.integers(1, 30),
+    st.sampled_from([0, 4, AT_ONCE]),
+)
+def test_cells(
+    pairs: list[tuple[int, int]], begin: int, dur: int, width: int, at_once: int
+) -> None:
+    shown = curve(pairs)
+    borders = edges(begin, begin + dur, width)
+    known = list(zip(shown.counter.time.tolist(), shown.counter.value.tolist(), strict=True))
+    for n, found in enumerate(values(shown, borders, at_once).tolist()):
+        inside = [v for t, v in known if borders[n] <= t < borders[n + 1]]
+        before = [v for t, v in known if t < borders[n]]
+        wanted = max(inside) if inside else before[-1] if before else None
+        assert (None if np.isnan(found) else found) == wanted

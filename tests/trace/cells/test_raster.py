@@ -1,0 +1,78 @@
+"""What the cells of a lane show, against looking at every slice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fusetui.trace import Trace
+from fusetui.trace.cells.raster import Lines, cells, edges, slice_near
+
+Make = Callable[..., Any]
+kernels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12)
+
+
+def stream(event: Make, gaps: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Kernels one after another; each pair is a gap before and a duration, in us."""
+    found: list[dict[str, Any]] = []
+    at = 0
+    for gap, dur in gaps:
+        found.append(event(f"k{len(found)}", at + gap, dur, cat="kernel", pid=0, tid=7))
+        at += gap + dur
+    return found
+
+
+def test_edges() -> None:
+    assert edges(10, 30, 4).tolist() == [10, 15, 20, 25, 30]
+    assert edges(0, 7, 2).tolist() == [0, 3, 7]
+    assert edges(2**60, 2**60 + 10, 5)[-1] == 2**60 + 10
+
+
+def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
+    trace = trace_of([event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)])
+    lines = Lines(trace, trace.tracks[:1])
+    assert [[trace.name_of(row) for row in line.rows] for line in lines] == [
+        ["a", "d"],
+        ["b", "c"],
+    ]
+
+
+def test_the_longest_slice_is_shown(trace_of: Make, event: Make) -> None:
+    trace = trace_of(stream(event, [(0, 1), (0, 5), (0, 2), (2, 10)]))
+    (line,) = Lines(trace, trace.tracks[:1])
+    found = cells(line, edges(0, 20_000, 2))
+    assert [trace.name_of(row) for row in found.row] == ["k1", "k3"]
+    assert found.count.tolist() == [3, 1]
+    assert found.covered.tolist() == [8_000, 10_000]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kernels, st.integers(-5, 60), st.integers(1, 80), st.integers(1, 30))
+def test_cells(
+    trace_of: Make, event: Make, gaps: list[tuple[int, int]], begin: int, dur: int, width: int
+) -> None:
+    trace: Trace = trace_of(stream(event, gaps))
+    (line,) = Lines(trace, trace.tracks[:1])
+    borders = edges(begin * 1000, (begin + dur) * 1000, width)
+    found = cells(line, borders)
+    for cell in range(width):
+        first, last = int(borders[cell]), int(borders[cell + 1])
+        touching = [row for row in range(len(trace)) if trace.start[row] < last]
+        touching = [row for row in touching if trace.end[row] > first]
+        longest = max((int(trace.dur[row]) for row in touching), default=None)
+        overlap = [min(int(trace.end[row]), last) - max(int(trace.start[row]), first)
+                   for row in touching]  # fmt: skip
+        assert found.count[cell] == len(touching)
+        assert found.covered[cell] == sum(overlap)
+        assert (found.row[cell] == -1) == (not touching)
+        if touching:
+            assert trace.dur[found.row[cell]] == longest
+
+
+def test_slice_near(trace_of: Make, event: Make) -> None:
+    trace = trace_of(stream(event, [(10, 5), (5, 5)]))
+    (line,) = Lines(trace, trace.tracks[:1])
+    assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [0, 0, 0, 1, 1, 1]

@@ -1,0 +1,118 @@
+"""Nesting and sub-rows, against a slow reference that looks at every pair."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.nesting import arrange, nest
+
+Span = tuple[int, int]  # start, end
+
+spans = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14).map(
+    lambda rows: sorted(((s, s + d) for s, d in rows), key=lambda row: (row[0], -row[1]))
+)
+
+
+def columns(rows: list[Span]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    table = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def subrows(rows: list[Span], calls: list[bool] | None = None, flat: bool = False) -> list[int]:
+    call = np.array(calls if calls is not None else [False] * len(rows), dtype=np.bool_)
+    return [int(place) for place in arrange(*columns(rows), call, flat)[0]]
+
+
+def contains(outer: Span, inner: Span) -> bool:
+    """The rule of nest.py; `outer` is the earlier row."""
+    return outer[0] <= inner[0] and inner[1] <= outer[1] and inner[0] < outer[1]
+
+
+def crosses(first: Span, second: Span) -> bool:
+    """Neither apart nor one in the other; `first` is the earlier row."""
+    return second[0] < first[1] and not contains(first, second)
+
+
+def slow_parents(rows: list[Span]) -> list[int]:
+    return [
+        max((j for j in range(i) if contains(rows[j], rows[i])), default=-1)
+        for i in range(len(rows))
+    ]
+
+
+def test_a_tree() -> None:
+    nesting = nest(*columns([(0, 10), (1, 4), (2, 3), (4, 9), (12, 15)]))
+    assert nesting.parent.tolist() == [-1, 0, 1, 0, -1]
+    assert nesting.depth.tolist() == [0, 1, 2, 1, 0]
+    assert nesting.end_row.tolist() == [4, 3, 3, 4, 5]
+
+
+def test_empty() -> None:
+    nesting = nest(*columns([]))
+    assert len(nesting.parent) == len(nesting.depth) == len(nesting.end_row) == 0
+    assert subrows([]) == []
+
+
+def test_equal_times_nest() -> None:
+    assert nest(*columns([(0, 5), (0, 5), (0, 5)])).parent.tolist() == [-1, 0, 1]
+
+
+def test_nothing_lasts_at_the_end_of_another() -> None:
+    rows = [(0, 5), (5, 5), (5, 5), (5, 8), (8, 8)]
+    assert nest(*columns(sorted(rows, key=lambda r: (r[0], -r[1])))).parent.max() == 1
+
+
+def test_calls_of_equal_times_are_neighbours() -> None:
+    assert subrows([(0, 5), (0, 5)], [True, True]) == [0, 1]
+    assert subrows([(0, 5), (0, 5)], [False, True]) == [0, 0]
+
+
+def test_partial_overlap_opens_a_subrow() -> None:
+    assert subrows([(0, 5), (3, 8), (8, 9)]) == [0, 1, 0]
+
+
+def test_kernels_of_one_stream_do_not_nest() -> None:
+    assert subrows([(0, 9), (2, 4), (9, 12)]) == [0, 0, 0]
+    assert subrows([(0, 9), (2, 4), (9, 12)], flat=True) == [0, 1, 0]
+
+
+@given(spans, st.booleans())
+def test_subrows_nest_perfectly(rows: list[Span], flat: bool) -> None:
+    placed = subrows(rows, flat=flat)
+    for place in set(placed):
+        here = [row for row, at in zip(rows, placed, strict=True) if at == place]
+        pairs = [(a, b) for n, a in enumerate(here) for b in here[n + 1 :]]
+        assert not any(crosses(a, b) for a, b in pairs)
+        if flat:
+            assert not any(contains(a, b) for a, b in pairs)
+
+
+@given(spans)
+def test_parents(rows: list[Span]) -> None:
+    placed = subrows(rows)
+    for place in set(placed):
+        here = [row for row, at in zip(rows, placed, strict=True) if at == place]
+        nesting, parents = nest(*columns(here)), slow_parents(here)
+        assert nesting.parent.tolist() == parents
+        for row, parent in enumerate(parents):
+            assert nesting.depth[row] == (nesting.depth[parent] + 1 if parent >= 0 else 0)
+        for row, end in enumerate(nesting.end_row.tolist()):
+            inside = [n for n in range(len(here)) if row == n or row in chain(parents, n)]
+            assert inside == list(range(row, end))
+
+
+@given(spans)
+def test_what_nests_stays_on_one_row(rows: list[Span]) -> None:
+    if not any(crosses(a, b) for n, a in enumerate(rows) for b in rows[n + 1 :]):
+        assert not any(subrows(rows))
+
+
+def chain(parents: list[int], row: int) -> list[int]:
+    found = []
+    while parents[row] >= 0:
+        row = parents[row]
+        found.append(row)
+    return found

@@ -1,0 +1,119 @@
+"""A file that changes while it is read ends in figures and a warning, never in a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fusetui.commands.loading import load, notices
+from fusetui.trace import CannotRead, open_trace
+from fusetui.trace.read import workers as team
+from fusetui.trace.read.chunks import Chunk, decode_cell
+
+EVENTS = [
+    {"ph": "X", "cat": "cpu_op", "name": f"op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1}
+    for n in range(20_000)
+]
+TEXT = ("[" + ",\n".join(map(json.dumps, EVENTS)) + "]").encode()
+
+Change = Callable[[Path], None]
+
+
+def shrink(path: Path) -> None:
+    os.truncate(path, len(TEXT) // 3)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(TEXT.replace(b'"op', b'"xx'))
+    os.utime(path, (1, 1))
+
+
+def grow(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b" " * 100)
+
+
+@pytest.fixture
+def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change], None]:
+    """The file changes before its second cell is decoded."""
+
+    def prepare(path: Path, change: Change) -> None:
+        def decode(file: int, cell: int, size: int) -> Chunk | None:
+            if cell == 1:
+                change(path)
+            return decode_cell(file, cell, size)
+
+        monkeypatch.setattr(team, "decode_cell", decode)
+        monkeypatch.setattr(team, "_cores", lambda: 1)
+        monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "CELL", 1 << 16)
+
+    return prepare
+
+
+@pytest.mark.parametrize("change", [shrink, overwrite, grow])
+def test_it_is_told(
+    write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None], change: Change
+) -> None:
+    path = write(TEXT)
+    cells_read_late(path, change)
+    trace = open_trace(str(path))
+    assert trace.report.changed
+    assert "changed while it was read" in next(notices(trace.report))
+
+
+def test_its_exit_code_is_not_0(
+    write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None]
+) -> None:
+    path = write(TEXT)
+    cells_read_late(path, overwrite)
+    assert load(str(path)).code == 2
+
+
+def test_it_is_not_kept_in_the_cache(
+    write: Callable[[bytes], Path],
+    cells_read_late: Callable[[Path, Change], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    path = write(TEXT)
+    cells_read_late(path, overwrite)
+    assert open_trace(str(path)).report.changed
+    assert not open_trace(str(path)).report.changed
+
+
+def test_nothing_is_left_of_it(
+    write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None]
+) -> None:
+    path = write(TEXT)
+    cells_read_late(path, empty)
+    with pytest.raises(CannotRead, match="changed while it was read"):
+        open_trace(str(path))
+
+
+def test_args_of_a_file_that_shrinks_are_blank(write: Callable[[bytes], Path]) -> None:
+    path = write(TEXT)
+    trace = open_trace(str(path))
+    os.truncate(path, 10)
+    assert trace.args_of(len(trace) - 1) == {}
+
+
+def test_an_unreadable_disk_is_a_sentence(
+    write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    path = write(TEXT)
+    monkeypatch.setattr("fusetui.trace.read.document.read_at", fail)
+    with pytest.raises(CannotRead, match=r"cannot be read: input/output error\.$"):
+        open_trace(str(path))

@@ -1,0 +1,49 @@
+"""Args are looked up in the file when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.read.kept import Held
+
+Make = Callable[..., Any]
+
+
+def test_by_place() -> None:
+    data = b'[{"a": 1}, {"b": 2.50},\n{"c": "x"} ]'
+    elements = Elements(Held(data), [Stretch(1, 23, 2), Stretch(24, len(data) - 1, 1)])
+    assert [elements.element(n) for n in range(3)] == [{"a": 1}, {"b": 2.5}, {"c": "x"}]
+
+
+def test_places_of_their_own() -> None:
+    data = b'[{"a": 1} junk {"b": nan}]'
+    places = np.array([[0, 1, 9], [2, 15, 25]])
+    elements = Elements(Held(data), [Stretch(1, 25, 3, places=places)])
+    assert [elements.element(n) for n in range(3)] == [{"a": 1}, {}, {"b": "nan"}]
+
+
+def test_exponents_beyond_all_bounds() -> None:
+    huge, tiny = "-1.5e" + "9" * 30, "1.5e-" + "9" * 30
+    data = f'[{{"a": {huge}, "b": {tiny}, "c": 1.5}}]'.encode()
+    found = Elements(Held(data), [Stretch(1, len(data) - 1, 1)]).element(0)
+    assert found == {"a": float("-inf"), "b": 0.0, "c": 1.5}
+
+
+@pytest.mark.parametrize("place", [-1, 1, 99])
+def test_no_such_place(place: int) -> None:
+    with pytest.raises(IndexError):
+        Elements(Held(b"[{}]"), [Stretch(1, 3, 1)]).element(place)
+
+
+def test_args(trace_of: Make, event: Make) -> None:
+    args = {"Input Dims": [[2, 3], []], "big": 2**63 + 1, "text": 'a "quoted" \u202e name'}
+    metadata = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    trace = trace_of([metadata, event("late", 5, args=args), event("early", 1, args=[1])])
+    assert [trace.name_of(row) for row in range(2)] == ["early", "late"]
+    assert trace.args_of(0) == {}
+    assert trace.args_of(1) == args

@@ -1,0 +1,177 @@
+"""Decoding in several processes gives what one process gives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.read import workers as team
+from fusetui.trace.read.chunks import Chunk, decode_cell
+
+EVENTS = [
+    {"ph": "X", "cat": "cpu_op", "name": f"op{n % 97}", "pid": 1, "tid": n % 5, "ts": n, "dur": 1,
+     "args": {"correlation": n}}
+    for n in range(120_000)
+]  # fmt: skip
+TEXT = ("[" + ",\n".join(map(json.dumps, EVENTS)) + "]").encode()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("team") / "trace.json"
+    path.write_bytes(TEXT)
+    return path
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "_cores", lambda: 2)
+    monkeypatch.setattr(team, "FEWEST_FORKED", 0)
+    monkeypatch.setattr(team, "FEWEST_STARTED", 0)
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1 << 60)
+
+
+def whole(trace: Trace) -> None:
+    assert len(trace) == len(EVENTS)
+    starts = trace.start[trace.order.argsort()]
+    assert (starts == [1000 * n for n in range(len(EVENTS))]).all()
+    assert (trace.correlation.min(), trace.correlation.max()) == (0, len(EVENTS) - 1)
+    assert trace.elements.element(77_777) == EVENTS[77_777]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_forked(file: Path, two_cores: None, tmp_path: Path, packed: bool) -> None:
+    if packed:
+        file = tmp_path / "trace.json.gz"
+        file.write_bytes(gzip.compress(TEXT, 1))
+    whole(open_trace(str(file)))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_started_anew_beside_other_threads(file: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    traces: list[Trace] = []
+    thread = threading.Thread(
+        target=lambda: traces.append(open_trace(str(file), lambda *at: seen.append(at)))
+    )
+    thread.start()
+    thread.join()
+    whole(traces[0])
+    assert seen[-1] == (len(TEXT), len(TEXT))
+    assert len(seen) > 2
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_a_helper_that_dies(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = os.getpid()
+
+    def deadly(*place: int) -> Chunk | None:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return decode_cell(*place)
+
+    monkeypatch.setattr(team, "decode_cell", deadly)
+    whole(open_trace(str(file)))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_no_processes_to_be_had(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(team.Team, "_fork", fail)
+    whole(open_trace(str(file)))
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_no_helper_outlives_a_failure(write: Callable[[bytes], Path]) -> None:
+    path = write(TEXT[1:])  # no JSON of a trace
+
+    def fail(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    path.write_bytes(TEXT)
+    with pytest.raises(KeyboardInterrupt):
+        open_trace(str(path), fail)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path]) -> None:
+    path = write(TEXT)
+    with path.open("rb") as opened, team.Team(opened.fileno(), len(TEXT), cell=100) as crew:
+        crew.release(len(TEXT))
+        list(crew.turns())
+        chunks = crew.collect()
+    assert sum(chunk.events for chunk in chunks.values()) > len(EVENTS) * 0.8
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("beside_a_thread", [False, True], ids=["forked", "started anew"])
+def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
+    had_enough = threading.Event()
+
+    def stopped() -> Trace:
+        return open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
+
+    if beside_a_thread:
+        with ThreadPoolExecutor() as threads, suppress(NothingRead):
+            threads.submit(stopped).result()
+    else:
+        with suppress(NothingRead):
+            stopped()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("where", ["in a cell", "before its first"])
+def test_a_helper_that_is_stopped(file: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    parent, close = os.getpid(), os.close
+
+    def stop(*place: int) -> Chunk | None:
+        if os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return decode_cell(*place) if len(place) > 1 else close(*place)
+
+    monkeypatch.setattr(team, "STUCK", 0.2)
+    if where == "in a cell":
+        monkeypatch.setattr(team, "decode_cell", stop)
+    else:
+        monkeypatch.setattr(os, "close", stop)
+    whole(open_trace(str(file)))
+
+
+@pytest.mark.usefixtures("two_cores")
+@pytest.mark.parametrize("files", [4, 8, 12])
+def test_few_files_to_be_had(file: Path, files: int) -> None:
+    """Reading ends in a trace or in a sentence."""
+    script = (
+        "import resource, sys\n"
+        "from fusetui.trace import CannotRead, open_trace\n"
+        "import fusetui.trace.read.workers\n"
+        "fusetui.trace.read.workers._cores = lambda: 2\n"
+        "fusetui.trace.read.workers.FEWEST_FORKED = 0\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
+        "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"
+        "except CannotRead as error:\n    print(error)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", script, str(file)], capture_output=True, text=True
+    )
+    assert run.stdout.strip() == str(len(EVENTS)) or "too many open files" in run.stdout
+    assert not run.stderr

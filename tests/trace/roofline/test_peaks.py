@@ -1,0 +1,130 @@
+"""The table of peaks, and which of its figures a kernel is held against."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.roofline.bounds import arithmetic, roof
+from fusetui.trace.roofline.model import Amount
+from fusetui.trace.roofline.peaks import PEAKS, peak_of
+
+KINDS = {
+    *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16"),
+    *("bf16", "fp8", "int8"),
+}
+
+
+def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "numSms": sms, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "bf16", "bandwidth"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 108, 312.0, 1555),
+        ("NVIDIA A100-SXM4-80GB", 108, 312.0, 2039),
+        ("NVIDIA A100 80GB PCIe", 108, 312.0, 1935),
+        ("NVIDIA H100 80GB HBM3", 132, 989.4, 3352),
+        ("NVIDIA H100 PCIe", 114, 756.0, 2039),
+        ("NVIDIA H200", 132, 989.4, 4800),
+        ("NVIDIA B200", 148, 2250.0, 8000),
+        ("NVIDIA A10G", 80, 70.0, 600),
+        ("NVIDIA GeForce RTX 4090", 128, 165.2, 1008),
+        ("AMD Instinct MI300X", 304, 1307.4, 5325),
+        ("AMD Instinct MI300X VF", 304, 1307.4, 5325),
+        ("AMD Instinct MI210", 104, 181.0, 1638.4),
+    ],
+)
+def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
+    peak = peak_of(device(name, sms))
+    assert peak is not None
+    assert (peak.teraflops["bf16"], peak.gigabytes_per_s) == (bf16, bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "sms"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16),
+        ("AMD Instinct MI300X", 38),
+        ("NVIDIA GH200 480GB", 132),
+        ("NVIDIA GeForce RTX 4090 D", 114),
+        ("NVIDIA A100-PG509-200", 108),  # 40 or 80 GB: the memory decides
+        ("AMD Radeon Graphics", 104),
+        ("", 304),
+    ],
+)
+def test_unknown(name: str, sms: int) -> None:
+    assert peak_of(device(name, sms)) is None
+    assert peak_of({}) is None
+
+
+def test_memory_settles_what_the_name_does_not() -> None:
+    size = 42_505_273_344
+    assert peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None
+
+
+def test_the_table_is_sound() -> None:
+    assert len({peak.pattern for peak in PEAKS}) == len(PEAKS)
+    for peak in PEAKS:
+        re.compile(peak.pattern)
+        assert peak.teraflops.keys() <= KINDS
+        assert peak.sms > 0
+        assert 100 < peak.gigabytes_per_s < 10_000
+        rates = peak.teraflops
+        wide = [rates.get(kind, 0) for kind in ("fp64", "fp32", "tf32", "fp16", "fp8")]
+        assert [w for w in wide if w] == sorted(w for w in wide if w)
+
+
+A100 = PEAKS[[p.pattern for p in PEAKS].index(r"\bA100-SXM4-80GB\b")]
+RTX = PEAKS[[p.pattern for p in PEAKS].index(r"\bRTX 3090$")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "kind"),
+    [
+        ("fp32", "ampere_sgemm_128x64_tn", "fp32"),
+        ("fp32", "cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4", "tf32"),
+        ("fp32", "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(p)", None),
+        ("bf16", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "bf16"),
+        ("fp8_e4m3", "nvjet_qst_128x256_64x4_2x1_v_bz_TNT", "fp8"),
+        ("bf16", "some_kernel", None),
+        (None, "ampere_sgemm_128x64_tn", None),
+    ],
+)
+def test_arithmetic(dtype: str | None, name: str, kind: str | None) -> None:
+    assert arithmetic(dtype, decode(name), A100) == kind
+
+
+def test_sums_in_fp16_are_another_peak_on_some_devices() -> None:
+    name = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
+    half = name.replace("fp16_s16816gemm_fp16", "h16816gemm")
+    assert arithmetic("fp16", decode(name), RTX) == "fp16"
+    assert arithmetic("fp16", decode(half), RTX) == "fp16_acc16"
+    assert arithmetic("fp16", decode(half), A100) == "fp16"
+
+
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+def shares(flop: int, size: int, ns: int) -> Any:
+    amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
+    return roof(amount, decode(SGEMM), SGEMM, ns, A100)
+
+
+def test_which_limit_binds() -> None:
+    half = shares(flop=9_750 * 10**9, size=10**9, ns=10**9)
+    assert (half.bound, half.share_of_compute) == ("compute", pytest.approx(0.5))
+    half = shares(flop=10**9, size=1_019_500_000_000, ns=10**9)
+    assert (half.bound, half.share_of_bandwidth) == ("memory", pytest.approx(0.5))
+    assert shares(1, 1, 0).bound is None
+
+
+def test_what_may_come_from_the_cache_has_no_share_of_bandwidth() -> None:
+    small = shares(flop=1000, size=40 * 2**20, ns=10**6)
+    assert (small.bound, small.share_of_bandwidth) == ("memory", None)
+    fast = shares(flop=1000, size=10**9, ns=400_000)
+    assert fast.share_of_bandwidth is None

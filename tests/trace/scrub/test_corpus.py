@@ -1,0 +1,84 @@
+"""Real traces, where they are at hand: the same figures, and nothing private that was in them.
+
+benchmarks/scrubbing.py does the same with the large ones.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.trace import open_trace, summary
+from fusetui.trace.questions.totals import kernel_totals, op_totals
+from fusetui.trace.read.source import open_source
+from fusetui.trace.scrub.file import scrub_file
+
+SMALL = 1_200_000  # bytes of JSON
+NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')
+ABSOLUTE = re.compile(r"(?<![\w./])/(?:[\w.@~-]+/)+")
+NAMES = ("username", "host_name", "node", "started_by", "HOSTNAME")
+CHANGING = ("file", "bytes")
+
+
+def files() -> list[str]:
+    if not (TRACES / "INDEX.tsv").is_file():
+        return []
+    with (TRACES / "INDEX.tsv").open() as index:
+        rows = list(csv.DictReader(index, delimiter="\t"))
+    return [row["file"] for row in rows if int(row["bytes_json"]) < SMALL]
+
+
+FILES: list[Any] = list(files()) or [
+    pytest.param("none", marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"))
+]
+
+
+def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """All strings in a value, each with the key it stands behind."""
+    if isinstance(value, dict):
+        for inner, item in value.items():
+            yield from texts(item, inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item, key)
+    elif isinstance(value, str):
+        yield key, value
+
+
+def private(document: Any) -> set[str]:
+    """Names, folders up to site-packages, and values of tokens, found in the simplest way."""
+    found: set[str] = set()
+    for key, text in texts(document):
+        if (key in NAMES and text not in ("nobody", "")) or key.endswith("_TOKEN"):
+            found.add(text)
+        for folder in ABSOLUTE.findall(text.partition("://")[0]):
+            found.add(folder.partition("site-packages/")[0])
+    return found
+
+
+def figures(path: str) -> Any:
+    trace = open_trace(path)
+    whole = {key: value for key, value in summary(trace).items() if key not in CHANGING}
+    kernels = [(t.name, t.count, t.total_ns, t.min_ns, t.max_ns) for t in kernel_totals(trace)]
+    ops = [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
+    return whole, kernels, ops
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_same_figures_and_nothing_private(name: str, tmp_path: Path) -> None:
+    path, out = str(TRACES / name), str(tmp_path / "out.json")
+    scrub_file(path, out)
+    assert figures(out) == figures(path)
+    assert open_trace(out).secrets == ()
+    before, after = open_source(path).document[:], Path(out).read_bytes()
+    events = [text[text.index(b'"traceEvents"') :] for text in (before, after)]
+    assert NUMBER.findall(events[0]) == NUMBER.findall(events[1])
+    left = "\n".join(text for pair in texts(json.loads(after)) for text in pair)
+    assert [text for text in private(json.loads(before)) if text in left] == []

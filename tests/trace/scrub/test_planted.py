@@ -1,0 +1,152 @@
+"""Private texts of every form, planted in every place of a trace: none is left."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+TOKEN = "hf_" + "aB3dE5gH7jK9" * 3
+FORMS: dict[str, tuple[str, str]] = {
+    "folder": ("/home/ada.l/own-work/train.py(12): main", "ada.l own-work"),
+    "folder at the end": ("/mnt/own-nfs/hidden", "own-nfs hidden"),
+    "blanks": ("/home/adal/My Things/own stuff/x.py", "adal Things own stuff"),
+    "Windows": ("C:\\Users\\AdaL\\OwnWork\\train.py(3): f", "AdaL OwnWork"),
+    "drive": ("D:/OwnShare/models/x.pt", "OwnShare"),
+    "server": ("\\\\own-nas\\share\\adal\\x.txt", "own-nas share adal"),
+    "relative": ("own_models/encoder/net.py(3): forward", "own_models encoder"),
+    "parent": ("../own_lib/y.cpp", "own_lib"),
+    "home": ("~/owndir/x.py", "owndir"),
+    "another home": ("~adal/owndir/x.py", "adal owndir"),
+    "variable in a path": ("$HOME/owndir/data.csv", "owndir"),
+    "list of paths": ("/usr/lib:/opt/own/lib:/home/adal/lib", "own adal"),
+    "options": ("-I/home/adal/inc -L/opt/own/lib", "adal own"),
+    "call stack": (
+        "/home/adal/own/a.py(3): f;/opt/own/site-packages/torch/x.py(4): g;b.py(1): h",
+        "adal own",
+    ),
+    "traceback": ('File "/home/adal/own/x.py", line 3, in f', "adal own"),
+    "inductor": ("/tmp/torchinductor_adal/ab/cab.py", "adal torchinductor"),
+    "URL": (
+        "https://adal:hunter2@git.own-corp.com:8443/adal/x.git?token=abc123def",
+        "adal hunter2 own-corp abc123def",
+    ),
+    "bucket": ("s3://own-bucket/adal/model.pt", "own-bucket adal"),
+    "file URL": ("file:///home/adal/own/x.json", "adal own"),
+    "encoded URL": ("file%3A%2F%2F%2Fhome%2Fadal", "adal"),
+    "image": ("registry.own-corp.com/img:latest", "own-corp"),
+    "IPv4": ("connected to 10.23.45.67:29500", "10.23"),
+    "IPv6": ("peer [2001:db8:85a3::8a2e:370:7334]:29500", "85a3 7334"),
+    "short IPv6": ("fe80::1ff:fe23:4567:890a", "4567"),
+    "MAC": ("aa:bb:cc:dd:ee:0f", "dd:ee"),
+    "host": ("rank 3 on gpu-node-17.own-corp.com", "gpu-node-17 own-corp"),
+    "domain": ("see wiki at own-corp.io", "own-corp"),
+    "host in a cloud": ("ip-10-0-1-2.ec2.internal", "10-0-1-2"),
+    "NCCL": ("own-box7:1234:1300 [0] NCCL INFO Bootstrap", "own-box7"),
+    "mail": ("Ada <ada.lovelace@own-corp.com>", "ada.lovelace own-corp"),
+    "ssh": ("adal@gpu17:/data/x", "adal gpu17"),
+    "id": ("uid=1000(adal) gid=1000", "adal"),
+    "Hugging Face": (f"token is {TOKEN}", TOKEN),
+    "GitHub": ("ghp_" + "a1B2" * 9, "a1B2"),
+    "OpenAI": ("sk-proj-Ab12Cd34Ef56Gh78Ij90", "Ab12Cd"),
+    "AWS": ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN"),
+    "Slack": ("xoxb-123456789012-abcdefGHIJ", "abcdefGHIJ"),
+    "Google": ("AIza" + "Sy12345678" * 3 + "abcde", "Sy123"),
+    "GitLab": ("glpat-AbCdEf123456789_xyz0", "AbCdEf"),
+    "JWT": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjMifQ.dozjgNryP4J3", "dozjg zdWI"),
+    "private key": (
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEpA\nqrst\n-----END RSA PRIVATE KEY-----",
+        "MIIE qrst",
+    ),
+    "bearer": ("Authorization: Bearer abcDEF123456789xyz", "abcDEF"),
+    "assignment": ("HF_TOKEN=qwertyuiop", "qwertyuiop"),
+    "quoted": ("export DB_PASSWORD='hun ter2!'", "hun ter2"),
+    "option": ("run --api-key 0123abcd4567 --password hunter2", "0123abcd4567 hunter2"),
+    "environment": ("A=1\nHOME=/root\nOWN_FLAG=qwerty\nB=2", "qwerty"),
+    "environment in a line": ("PATH=/bin HOME=/root OWN_FLAG=qwerty", "qwerty"),
+    "environment as JSON": ('{"PATH": "/bin", "HOME": "/root", "OWN": "qwerty"}', "qwerty"),
+    "redirected": ("cmd >/home/adal/own/log.txt", "adal own"),
+    "unnamed machine": ("ip-10-23-45-67 and DESKTOP-AB12CD3", "10-23 AB12CD3"),
+    "Python": ("python3 -m own.train --data owndata --lr 0.1", "own"),
+    "script": ("/srv/own/train.sh --data owndata", "own"),
+    "torchrun": ("torchrun --nproc 8 own_train.py exp=ownexp", "own"),
+    "JSON in a text": (
+        json.dumps({"user": "adal", "password": "hunter2", "host": "gpu17"}),
+        "adal hunter2 gpu17",
+    ),
+    "dict in a text": (repr({"username": "adal", "api_key": "k3yk3yk3y"}), "adal k3yk3yk3y"),
+    "settings": ("user=adal host=gpu17x", "adal gpu17x"),
+}
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}
+FIELDS = ("name", "cat", "pid", "tid", "id", "bp", "s", "cname", "other")
+
+
+def everywhere(text: str) -> dict[str, Any]:
+    """A document with the text in every place."""
+    args = {
+        "value": text,
+        text: 3,
+        "Concrete Inputs": ["", text],
+        "deep": {"a": [{"b": text, text: {}}]},
+        "Call stack": text,
+    }
+    named = {"ph": "M", "pid": 1, "tid": 1, "ts": 0}
+    return {
+        "note": text,
+        text: [text],
+        "metadata": {"a": [{"b": text, text: None}]},
+        "traceEvents": [
+            *({**EVENT, field: text} for field in FIELDS),
+            {**EVENT, "args": args},
+            {**named, "name": "thread_name", "args": {"name": text}},
+            {**named, "name": "process_name", "args": {"name": text}},
+            {**named, "name": "process_labels", "args": {"labels": text}},
+            {**EVENT, "ph": "C", "args": {text: 1}},
+        ],
+        "INFO": [f"INFO: {text}"],
+        "stackFrames": {"1": {"name": text, "category": text}},
+    }
+
+
+def spelled(text: str) -> str:
+    """JSON with every character of its strings as \\u0041, but for the key that it begins with."""
+    string = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+    def spell(match: re.Match[str]) -> str:
+        if match[1] == "traceEvents":
+            return match[0]
+        return json.dumps("".join(f"\0{ord(c):04x}" for c in json.loads(match[0]))).replace(
+            "\\u0000", "\\u"
+        )
+
+    return string.sub(spell, text)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("write", [json.dumps, "slashes", "spelled"], ids=str)
+def test_nothing_private_is_left(form: str, write: Any, scrub: Callable[..., str]) -> None:
+    text, private = FORMS[form]
+    document = json.dumps(everywhere(text))
+    if write == "slashes":
+        document = document.replace("/", "\\/")
+    elif write == "spelled":
+        document = spelled(document)
+    assert json.loads(document) == everywhere(text)
+    left = json.dumps(json.loads(scrub(document)), ensure_ascii=False)
+    assert [word for word in private.split() if word.lower() in left.lower()] == []
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_scrubbing_twice_changes_nothing_more(form: str, scrub: Callable[..., str]) -> None:
+    once = scrub(everywhere(FORMS[form][0]))
+    assert scrub(once) == once
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_list_of_events_alone_is_scrubbed_too(form: str, scrub: Callable[..., str]) -> None:
+    text, private = FORMS[form]
+    left = scrub([{**EVENT, "name": text}])
+    assert [word for word in private.split() if word.lower() in left.lower()] == []

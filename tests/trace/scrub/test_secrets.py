@@ -1,0 +1,89 @@
+"""What looks like a secret, and what only sounds like one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusetui.trace.scrub.found import secrets_in
+from fusetui.trace.scrub.secrets import is_secret, is_secret_name, kinds_in
+
+TOKENS = {
+    "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,
+    "a GitHub token": "ghp_" + "a1B2" * 9,
+    "a GitLab token": "glpat-AbCdEf123456789_xyz0",
+    "an API key": "sk-proj-Ab12Cd34Ef56Gh78",
+    "an AWS key": "AKIA" + "ABCD1234" * 2,
+    "a Slack token": "xoxb-123456789012-abcdefGHIJ",
+    "a Google key": "AIza" + "Sy12345678" * 3 + "abcde",
+    "a JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjMifQ.dozjgNryP4J3",
+    "a private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
+    "a password in a URL": "postgres://ada:hunter2@db/x",
+    "a bearer token": "Authorization: Bearer abcDEF123456789",
+}
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_known_forms_of_tokens(kind: str) -> None:
+    assert list(kinds_in(f"x {TOKENS[kind]} y")) == [kind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["task-aware-scheduling-of-kernels-1", "hf_hub_download", "aten::sk-1", "http://a:80/b@c",
+     "eyJ.a.b", "ghp_short", "basic block of 12 warps", "postgres://ada:***@db"],
+)  # fmt: skip
+def test_what_only_looks_similar_is_no_token(text: str) -> None:
+    assert list(kinds_in(text)) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "DB_PASSWORD",
+     "SIGNING_KEY", "accessToken", "api_key", "apiKey", "client-secret", "db.passwd", "GH_TOKEN_2",
+     "DB_PWD", "Authorization"],
+)  # fmt: skip
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HF_TOKENIZERS_PARALLELISM", "TOKENIZERS_PARALLELISM", "cache_key", "CACHE_KEY", "primary_key",
+     "tokens_per_s", "max_tokens", "num_tokens", "eos_token", "next_token", "pad_token_id", "key",
+     "PWD", "OLDPWD", "HF_TOKEN_PATH", "dispatch_key", "monkey", "author", "keys"],
+)  # fmt: skip
+def test_names_that_only_sound_like_it(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HF_TOKEN", ""), ("HF_TOKEN", "***"), ("HF_TOKEN", "hf_****"), ("HF_TOKEN", "<unset>"),
+     ("HF_TOKEN", "None"), ("HF_TOKEN", "${HF_TOKEN}"), ("SSH_KEY", "/root/.ssh/id_rsa"),
+     ("MY_KEY", "12345"), ("token", "the"), ("token", "abcdefghijklmnopqrstuvw"), ("api_key", None),
+     ("PASSWORD", "xxxxxxxx"), ("api_key", 3)],
+)  # fmt: skip
+def test_a_value_that_is_none_is_no_alarm(name: str, value: Any) -> None:
+    assert not is_secret(name, value)
+
+
+def test_secrets_are_named_once_and_never_told() -> None:
+    token = TOKENS["a GitHub token"]
+    keys = {
+        "metadata": {"env": {"HF_TOKEN": "qwertyuiop", "HOME": "/root"}},
+        "more": [{"HF_TOKEN": "x1y2z3"}],
+        "note": f"cloned with {token}",
+    }
+    found = secrets_in(keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"])
+    assert found == ("a GitHub token", "HF_TOKEN", "WANDB_API_KEY")
+    assert not any(value in str(found) for value in (token, "qwertyuiop", "0123abcd"))
+
+
+def test_a_trace_without_secrets_has_none() -> None:
+    keys = {
+        "traceName": "t.json",
+        "metadata": {"cache_key": "abc1234567890abcdef", "tokens_per_s": 3},
+    }
+    assert secrets_in(keys, ["aten::mm", "[memory]", "a basic kernel"]) == ()

@@ -1,0 +1,73 @@
+"""What a counter shows in W cells for a window of time: O(W log n) for n samples."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.questions.counters import Counter
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+
+AT_ONCE = 1 << 14
+"""Samples that are looked at one by one: a few microseconds."""
+
+
+class Curve(msgspec.Struct, frozen=True, eq=False):
+    """A counter, and the largest of every two, four, eight ... neighbouring values."""
+
+    counter: Counter
+    levels: tuple[Float64s, ...]  # shapes [n], [n // 2], [n // 4], ...
+    largest: float  # of all values
+
+
+def curve_of(counter: Counter) -> Curve:
+    """Computed once per counter."""
+    levels = [counter.value]
+    while len(levels[-1]) > 1:
+        below = levels[-1][: len(levels[-1]) // 2 * 2]
+        levels.append(np.maximum(below[::2], below[1::2]))
+    return Curve(counter, tuple(levels), float(counter.value.max()))
+
+
+def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
+    """The largest value in each cell, else the last one before it; nan before the first.
+
+    `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has shape [W].
+    Samples are taken in halves of their number until no more than `at_once` are left.
+    """
+    time, value = curve.counter.time, curve.counter.value
+    at = np.searchsorted(time, borders, side="left")
+    first, last = at[:-1], at[1:]
+    held = np.where(first > 0, value[np.maximum(first - 1, 0)], np.nan)
+    return np.where(last > first, _largest(curve.levels, first, last, at_once), held)
+
+
+def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s, at_once: int) -> Float64s:
+    """The largest value in each [first, last); -inf where that is empty.
+
+    From the lower levels only what sticks out at both ends of a stretch is taken.
+    """
+    found = np.full(len(first), -np.inf)
+    for level in levels:
+        if last[-1] - first[0] <= at_once:
+            _take_all(found, level, first, last)
+            break
+        _take(found, level, np.flatnonzero((first < last) & (first % 2 == 1)), first)
+        _take(found, level, np.flatnonzero((first < last) & (last % 2 == 1)), last - 1)
+        first, last = (first + 1) // 2, last // 2
+    return found
+
+
+def _take(found: Float64s, level: Float64s, cells: NDArray[np.intp], at: Int64s) -> None:
+    found[cells] = np.maximum(found[cells], level[at[cells]])
+
+
+def _take_all(found: Float64s, level: Float64s, first: Int64s, last: Int64s) -> None:
+    cells = np.flatnonzero(first < last)
+    if len(cells):
+        cuts = np.stack([first[cells], last[cells]], axis=1).ravel()
+        largest = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
+        found[cells] = np.maximum(found[cells], largest)

@@ -1,0 +1,92 @@
+"""The work of a trace: GPU events by step, or CPU ops by step in traces without a GPU."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.diff.windows import Windows, windows, without_odd
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.computing import computing_ops
+from fusetui.trace.text.figures import count
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+class Work(msgspec.Struct, frozen=True, eq=False):
+    """Every piece of work in the windows used, sorted by (window, lane, start).
+
+    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces without a GPU.
+    """
+
+    trace: Trace
+    label: str
+    gpu: bool
+    windows: Windows
+    row: Rows
+    window: Rows
+    lane: Rows
+    op: Rows  # the row of the innermost CPU op, -1 for none
+    ns: Int64s  # its duration
+
+    def of_window(self, number: int) -> slice:
+        first, last = np.searchsorted(self.window, [number, number + 1])
+        return slice(int(first), int(last))
+
+
+def work_of(trace: Trace, label: str) -> Work:
+    """What a trace does in its steps; `label` is what notes call it."""
+    gpu = len(trace.gpu_rows) > 0
+    found = windows(trace, label)
+    rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
+    inside = found.index_of(times)
+    if found.whole:
+        inside = np.zeros(len(rows), dtype=np.intp)
+    found = _with_note(found, trace, gpu, label)
+    items = np.bincount(inside[inside >= 0], minlength=len(found))
+    used = without_odd(found, items, label)
+    kept = np.searchsorted(found.start, used.start)
+    renumbered = np.full(len(found) + 1, -1, dtype=np.intp)
+    renumbered[kept] = np.arange(len(used))
+    window = renumbered[inside]
+    rows, window = rows[window >= 0], window[window >= 0]
+    lane = _lanes(trace)[trace.track[rows]]
+    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
+    rows = rows[order]
+    op = trace.op[rows].astype(np.intp) if gpu else rows
+    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
+
+
+def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
+    """GPU rows and the time that places each in a window: that of its launch call."""
+    rows = trace.gpu_rows
+    if found.whole:
+        return rows, trace.start[rows]
+    rows = rows[trace.launch[rows] >= 0]
+    return rows, trace.start[trace.launch[rows]]
+
+
+def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
+    rows = computing_ops(trace)
+    return rows, trace.start[rows]
+
+
+def _with_note(found: Windows, trace: Trace, gpu: bool, label: str) -> Windows:
+    """Says how many GPU events belong to no step because their launch was not recorded."""
+    unlinked = int((trace.launch[trace.gpu_rows] < 0).sum()) if gpu and not found.whole else 0
+    if not unlinked:
+        return found
+    note = (
+        f"{label}: {count(unlinked)} of {count(len(trace.gpu_rows))} GPU events belong to no step,"
+        " because their launch was not recorded"
+    )
+    return found.only(np.arange(len(found)), note)
+
+
+def _lanes(trace: Trace) -> Rows:
+    """The number of the thread or stream of each track; sub-rows share that of their lane."""
+    numbers: dict[tuple[object, object], int] = {}
+    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
+    return np.array(found or [0], dtype=np.intp)

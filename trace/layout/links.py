@@ -1,0 +1,103 @@
+"""From a GPU event to the call that launched it, and to the CPU op around that call.
+
+A launch is found by correlation: one runtime, driver or graph call may launch many GPU events. The
+op is the innermost one around the call, else the one with the event's External id, unless the file
+writes the correlation there too (files before 2024-03), where it would name a wrong op.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.nesting import rows_by_depth
+from fusetui.trace.model.categories import GPU_ROLES, Role
+
+Rows = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+TELLTALE = 0.9
+"""From this share of GPU events on with External id == correlation, External id links nothing."""
+
+
+def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Rows:
+    """The launch call of every GPU row, -1 for all others; arrays and result of shape [slices].
+
+    When several calls share a correlation (merged ranks, wrapped counters), the last one that
+    starts before the GPU event is taken, else the first.
+    """
+    launch = np.full(len(role), -1, dtype=np.int32)
+    known = (correlation != 0) & (correlation != -1)  # it wraps at 32 bits: negative is possible
+    calls = np.flatnonzero((role == Role.CALL) & known)
+    events = np.flatnonzero(np.isin(role, GPU_ROLES) & known)
+    if not len(calls) or not len(events):
+        return launch
+    calls = calls[np.lexsort((start[calls], correlation[calls]))]
+    keys = correlation[calls]
+    first = np.searchsorted(keys, correlation[events], side="left")
+    last = np.searchsorted(keys, correlation[events], side="right") - 1
+    found = last >= first
+    several = np.flatnonzero(last > first)
+    last[several] = _last_before(
+        start[calls], first[several], last[several], start[events[several]]
+    )
+    launch[events[found]] = calls[last[found]]
+    return launch
+
+
+def _last_before(
+    begins: Int64s, low: NDArray[np.intp], high: NDArray[np.intp], until: Int64s
+) -> NDArray[np.intp]:
+    """The last place in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        early = begins[middle] <= until
+        low, high = np.where(early, middle, low), np.where(early, high, middle - 1)
+    return low
+
+
+def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Rows) -> Rows:
+    """The innermost CPU op that is, or is around, each row on its own track; -1 for none."""
+    is_op = role == Role.OP
+    op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
+    has_ops = np.bincount(track[is_op], minlength=int(track[-1]) + 1 if len(track) else 0) > 0
+    rest = np.flatnonzero(~is_op & (parent >= 0) & has_ops[track])
+    by_depth, bounds = rows_by_depth(depth[rest])
+    rest = rest[by_depth]
+    for first, last in pairwise(bounds):
+        here = rest[first:last]
+        op[here] = op[parent[here]]
+    return op
+
+
+def gpu_ops(
+    role: NDArray[np.uint8], launch: Rows, op: Rows, correlation: Int64s, external_id: Int64s
+) -> Rows:
+    """`op` with the GPU rows filled in: through the launch call, else through External id."""
+    filled = op.copy()
+    events = np.flatnonzero(np.isin(role, GPU_ROLES))
+    launched = events[launch[events] >= 0]
+    filled[launched] = op[launch[launched]]
+    rest = events[filled[events] < 0]
+    if len(rest) and not _external_is_correlation(correlation[events], external_id[events]):
+        filled[rest] = _ops_by_id(role, external_id, rest)
+    return filled
+
+
+def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: NDArray[np.intp]) -> Rows:
+    ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
+    if not len(ops):
+        return np.full(len(rows), -1, dtype=np.int32)
+    ops = ops[np.argsort(external_id[ops], kind="stable")]
+    keys = external_id[ops]
+    place = np.minimum(np.searchsorted(keys, external_id[rows]), len(ops) - 1)
+    same = (keys[place] == external_id[rows]) & (external_id[rows] > 0)
+    return np.where(same, ops[place], -1).astype(np.int32)
+
+
+def _external_is_correlation(correlation: Int64s, external_id: Int64s) -> bool:
+    known = external_id > 0
+    if not known.any():
+        return False
+    return float(np.mean(correlation[known] == external_id[known])) > TELLTALE

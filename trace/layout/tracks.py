@@ -1,0 +1,252 @@
+"""Slices in file order -> tracks: which lane each belongs to, what it is called, and its order.
+
+A CPU thread has up to three layers (annotations, Python frames, ops with runtime calls), because
+annotations cross Python frames; a GPU stream has its kernels and copies, its annotations and its
+synchronisations. Lanes come in the order: CPU threads by first start, GPUs by device and stream,
+the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.nesting import Nesting, arrange
+from fusetui.trace.model.categories import (
+    CPU_LAYERS,
+    GPU_LAYERS,
+    LAYER_ORDER,
+    LAYERS,
+    STEP_PREFIX,
+    Layer,
+    Role,
+    role,
+)
+from fusetui.trace.model.columns import Id
+from fusetui.trace.model.pool import each, in_threads
+from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.read import Raw
+from fusetui.trace.read.gather import Label, Thread
+
+THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
+RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """What one track is, before it is known which rows it gets."""
+
+    layer: Layer
+    pid: Id
+    tid: Id
+    label: str
+    subrow: int
+
+
+class Layout(msgspec.Struct, frozen=True, eq=False):
+    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `lanes` place them."""
+
+    order: NDArray[np.intp]
+    start: NDArray[np.int64]  # of the sorted rows, like all below
+    dur: NDArray[np.int64]
+    track: NDArray[np.int32]
+    role: NDArray[np.uint8]
+    lanes: tuple[Lane, ...]
+    trees: dict[int, Nesting]  # of the lanes where it is known already
+
+
+def lay_out(raw: Raw) -> Layout:
+    """Assign every slice to a lane and sort the rows."""
+    roles = _roles(raw)
+    lanes, group = _groups(raw, roles)
+    rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
+    order = _sorted(group.astype(np.int16) if len(lanes) < FEW else group, raw, rank)
+    sorted_ = each(
+        {
+            "group": lambda: group[order],
+            "role": lambda: roles[order],
+            "start": lambda: raw.start[order],
+            "dur": lambda: raw.dur[order],
+        },
+        len(order),
+    )
+    group, roles, start, dur = sorted_.values()
+    subrow, trees = _subrows(lanes, group, start, dur, roles)
+    if subrow.any():
+        again = np.lexsort((subrow, group))
+        order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
+        start, dur = start[again], dur[again]
+    split, track = _split(lanes, group, subrow)
+    numbers = {lane: n for n, lane in enumerate(split)} if trees else {}
+    known = {numbers[lanes[lane]]: tree for lane, tree in trees.items()}
+    return Layout(order, start, dur, track, roles, split, known)
+
+
+def _sorted(
+    group: NDArray[np.int16] | NDArray[np.int32], raw: Raw, rank: NDArray[np.int8]
+) -> NDArray[np.intp]:
+    """The raw rows by (group, start, -duration, rank, file order).
+
+    Files are nearly sorted by start, not by duration: so durations decide only among equal starts.
+    """
+    order = np.lexsort((raw.start, group))
+    start, lane = raw.start[order], group[order]
+    equal = (start[1:] == start[:-1]) & (lane[1:] == lane[:-1])
+    if not equal.any():
+        return order
+    run = np.cumsum(np.concatenate(([True], ~equal)))
+    among = np.flatnonzero(np.concatenate((equal, [False])) | np.concatenate(([False], equal)))
+    rows = order[among]
+    order[among] = rows[np.lexsort((rank[rows], -raw.dur[rows], run[among]))]
+    return order
+
+
+def _roles(raw: Raw) -> NDArray[np.uint8]:
+    """By category; but the steps of 2021 are written as operators."""
+    by_category = [role(category) for category in raw.categories]
+    roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
+    step = np.array([name.startswith(STEP_PREFIX) for name in raw.names] or [False])[raw.name]
+    roles[step & (roles == Role.OP)] = Role.ANNOTATION
+    return roles
+
+
+def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Lane], NDArray[np.int32]]:
+    """Lanes without sub-rows, in the order of the screen, and the lane of each raw row."""
+    layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
+    key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
+    present, group = small_unique(key)
+    first = np.full(len(present), np.iinfo(np.int64).max)
+    np.minimum.at(first, group, raw.start)
+    naming = Naming(raw.labels)
+    lanes: list[Lane] = []
+    for value in present.tolist():
+        layer = LAYER_ORDER[value % len(LAYER_ORDER)]
+        pid, tid = raw.threads[value // len(LAYER_ORDER)]
+        lanes.append(Lane(layer, pid, tid, naming.label(layer, pid, tid), 0))
+    begins = _thread_begins(raw.threads, present // len(LAYER_ORDER), first)
+    ranking = sorted(range(len(lanes)), key=lambda n: _place(lanes[n], begins[n]))
+    place = np.empty(len(lanes), dtype=np.int32)
+    place[ranking] = np.arange(len(lanes))
+    return [lanes[n] for n in ranking], place[group]
+
+
+def _thread_begins(
+    threads: Sequence[Thread], thread: NDArray[np.int64], first: NDArray[np.int64]
+) -> list[int]:
+    """The first start of the thread that each lane belongs to."""
+    begins = np.full(len(threads), np.iinfo(np.int64).max)
+    np.minimum.at(begins, thread, first)
+    return [int(b) for b in begins[thread]]
+
+
+def _place(lane: Lane, begins: int) -> tuple[object, ...]:
+    layer = LAYER_ORDER.index(lane.layer)
+    if lane.layer in CPU_LAYERS:
+        return (0, begins, str(lane.pid), str(lane.tid), layer)
+    if lane.layer in GPU_LAYERS:
+        return (1, _number(lane.pid), str(lane.pid), _number(lane.tid), str(lane.tid), layer)
+    return (2, begins, str(lane.pid), str(lane.tid), layer)
+
+
+def _number(value: Id) -> int:
+    digits = re.search(r"-?[0-9]{1,18}", str(value))
+    return int(digits[0]) if digits else -1
+
+
+def _subrows(
+    lanes: Sequence[Lane],
+    group: NDArray[np.int32],
+    start: NDArray[np.int64],
+    dur: NDArray[np.int64],
+    roles: NDArray[np.uint8],
+) -> tuple[NDArray[np.int32], dict[int, Nesting]]:
+    """The sub-row of each sorted row, and the trees of lanes without sub-rows, as far as known."""
+    call, end = roles == Role.CALL, start + dur
+    bounds = np.searchsorted(group, np.arange(len(lanes) + 1))
+    flat = np.array([lane.layer is Layer.STREAM for lane in lanes], dtype=np.bool_)
+    tangled = overlapping(bounds, start, end)
+    subrow = np.zeros(len(start), dtype=np.int32)
+    for kind in (True, False):
+        small = small_ones(bounds, tangled[flat[tangled] == kind])
+        if len(small):
+            rows, begins = rows_of(bounds, small)
+            numbers = as_one(begins, start[rows], end[rows])
+            subrow[rows] = arrange(*numbers, call[rows], kind)[0]
+            tangled = np.setdiff1d(tangled, small)
+    slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
+
+    def arranged(number: int) -> tuple[NDArray[np.int32], Nesting | None]:
+        here = slices[number]
+        return arrange(start[here], end[here], call[here], bool(flat[tangled[number]]))
+
+    found = in_threads(arranged, [here.stop - here.start for here in slices])
+    for here, (part, _) in zip(slices, found, strict=True):
+        if part.any():
+            subrow[here] = part
+    trees = zip(tangled.tolist(), found, strict=True)
+    return subrow, {lane: tree for lane, (_, tree) in trees if tree}
+
+
+def _split(
+    lanes: Sequence[Lane], group: NDArray[np.int32], subrow: NDArray[np.int32]
+) -> tuple[tuple[Lane, ...], NDArray[np.int32]]:
+    """One track per lane and sub-row."""
+    depth = int(subrow.max()) + 1 if len(subrow) else 1
+    key = group if depth == 1 else group.astype(np.int64) * depth + subrow
+    present, track = small_unique(key)
+    split: list[Lane] = []
+    for value in present.tolist():
+        lane = lanes[value // depth]
+        split.append(Lane(lane.layer, lane.pid, lane.tid, lane.label, value % depth))
+    return tuple(split), track
+
+
+def small_unique(
+    keys: NDArray[np.int64] | NDArray[np.int32],
+) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """The distinct keys, sorted, and the place of each key among them; for small keys from 0."""
+    present = np.flatnonzero(np.bincount(keys))
+    place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)
+    place[present] = np.arange(len(present), dtype=np.int32)
+    return present, place[keys]
+
+
+class Naming:
+    """The labels of a file, asked for one lane at a time."""
+
+    def __init__(self, labels: Sequence[Label]) -> None:
+        self._threads: dict[Thread, str] = {}
+        self._processes: dict[Id, str] = {}
+        for label in labels:
+            if label.kind == "thread_name" and label.value:
+                known = self._threads.get((label.pid, label.tid), "")
+                self._threads[label.pid, label.tid] = _more_specific(known, str(label.value))
+            elif label.kind == "process_labels" and label.value:
+                self._processes.setdefault(label.pid, str(label.value))
+
+    def label(self, layer: Layer, pid: Id, tid: Id) -> str:
+        name = self._threads.get((pid, tid), "").strip()
+        if layer in GPU_LAYERS:
+            return self._device(layer, pid, tid, name)
+        found = THREAD_NAME.match(name)
+        if found:
+            return f"{found[2]} {found[1]}"
+        return name or (f"thread {tid}" if isinstance(tid, int) else str(tid or "events"))
+
+    def _device(self, layer: Layer, pid: Id, tid: Id, name: str) -> str:
+        device = self._processes.get(pid) or (
+            f"GPU {pid}" if isinstance(pid, int) else str(pid or "")
+        )
+        stream = name or (f"stream {tid}" if isinstance(tid, int) else str(tid or "events"))
+        return f"{device} {stream}".strip()
+
+
+def _more_specific(known: str, new: str) -> str:
+    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`."""
+    generic = ("python", "python3", "pt_main_thread")
+    found = THREAD_NAME.match(known)
+    return new if not known or (found and found[2] in generic) else known

@@ -1,0 +1,159 @@
+"""The Trace: columns with one row per slice, and the tracks that divide the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
+from fusetui.trace.read.callbacks import Part
+from fusetui.trace.read.chunks import Skipped
+from fusetui.trace.read.elements import Elements
+from fusetui.trace.scrub.found import secrets_in
+
+Id = int | str | None
+
+
+class Track(msgspec.Struct, frozen=True):
+    """One lane of slices that nest perfectly: the rows [first_row, end_row) of the trace."""
+
+    layer: Layer
+    pid: Id
+    tid: Id
+    label: str
+    subrow: int  # more than 0: slices that overlap others of the same thread or stream partly
+    first_row: int
+    end_row: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.first_row, self.end_row)
+
+    def __len__(self) -> int:
+        return self.end_row - self.first_row
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What happened while reading: nothing is dropped silently."""
+
+    path: str
+    bytes: int  # of the file as stored
+    events: int  # elements of traceEvents, the unreadable ones included
+    phases: Counter[str]  # events by phase (ph)
+    unreadable: int  # elements
+    skipped: tuple[Skipped, ...]  # the first 10,000 of the unreadable ones
+    complete: bool  # false when the file was cut short, or not read to its end
+    cut: str | None  # how a compressed file ended too early
+    negative_durations: int  # shown as zero
+    negative_delays: int  # GPU events that start before their launch call does: clocks differ
+    unfinished: int  # begin events without an end: shown up to the end of the trace
+    unmatched_ends: int  # end events without a begin
+    part: Part | None = None  # what was read, when a person stopped it or it still goes on
+    too_damaged: int = -1  # the byte from which on nothing was read, because of too much damage
+    changed: bool = False  # while it was read, the file became another: figures may mix the two
+
+    @property
+    def missing(self) -> str:
+        """What of the file is not in the trace, in a few words; blank when it is whole."""
+        if self.changed:
+            return "the file changed while it was read"
+        if self.part:
+            return f"only {self.part} were read"
+        if self.too_damaged >= 0:
+            return f"too damaged to be read from byte {self.too_damaged} on"
+        return "" if self.complete else "the file was cut short"
+
+
+class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Arrays of shape [slices], rows sorted by (track, start, -duration, file order).
+
+    Times are int64 nanoseconds as in the file (some writers count from an epoch, others from a
+    start of their own). Every track is one contiguous range of rows, a parent comes before its
+    children, and a subtree is a contiguous range. -1 means none.
+    """
+
+    report: Report
+    keys: dict[str, Any]  # top-level keys of the file: deviceProperties, distributedInfo, ...
+    names: tuple[str, ...]
+    categories: tuple[str, ...]
+    tracks: tuple[Track, ...]
+    start: NDArray[np.int64]
+    dur: NDArray[np.int64]
+    name: NDArray[np.int32]
+    cat: NDArray[np.int32]
+    role: NDArray[np.uint8]  # a Role, from the category
+    track: NDArray[np.int32]
+    parent: NDArray[np.int32]
+    end_row: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    correlation: NDArray[np.int64]
+    external_id: NDArray[np.int64]
+    launch: NDArray[np.int32]  # of a GPU event: the row of its launch call
+    op: NDArray[np.int32]  # the innermost CPU op around a CPU row; of a GPU event: of its launch
+    order: NDArray[np.int64]  # place in traceEvents
+    elements: Elements
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def end(self) -> NDArray[np.int64]:
+        return self.start + self.dur
+
+    @cached_property
+    def gpu_rows(self) -> NDArray[np.intp]:
+        """Rows of kernels, copies and sets."""
+        return np.flatnonzero(np.isin(self.role, GPU_ROLES))
+
+    @cached_property
+    def gpu_hosts(self) -> NDArray[np.int32]:
+        """Of each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
+        rows = self.gpu_rows
+        hosts: NDArray[np.int32] = np.where(
+            self.launch[rows] >= 0, self.launch[rows], self.op[rows]
+        )
+        return hosts
+
+    @cached_property
+    def begin_ns(self) -> int:
+        """The first start of all slices; 0 in an empty trace."""
+        return int(self.start.min()) if len(self) else 0
+
+    @cached_property
+    def end_ns(self) -> int:
+        """The last end of all slices; 0 in an empty trace."""
+        return int(self.end.max()) if len(self) else 0
+
+    @cached_property
+    def process_of_track(self) -> NDArray[np.int32]:
+        """A number per track, the same for all of one process or device."""
+        numbers: dict[Id, int] = {}
+        found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
+        return np.array(found, dtype=np.int32)
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What looks like a secret in the keys and names: named, never its value."""
+        return secrets_in(self.keys, (*self.names, *(track.label for track in self.tracks)))
+
+    def rows_of(self, *roles: Role) -> NDArray[np.intp]:
+        return np.flatnonzero(np.isin(self.role, roles))
+
+    def name_of(self, row: int) -> str:
+        return self.names[int(self.name[row])]
+
+    def category_of(self, row: int) -> str:
+        return self.categories[int(self.cat[row])]
+
+    def args_of(self, row: int) -> dict[str, Any]:
+        """The args of a slice, decoded from the file now."""
+        args = self.elements.element(int(self.order[row])).get("args")
+        return args if isinstance(args, dict) else {}
+
+    def track_of(self, row: int) -> Track:
+        return self.tracks[int(self.track[row])]

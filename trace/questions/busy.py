@@ -1,0 +1,130 @@
+"""When a device is busy and when it is idle: every definition of it, each with a name of its own.
+
+Busy is always the length of a union: what overlaps, on one stream or on several, counts once. The
+definitions differ in the span that busy and idle fill, and in the work that counts:
+
+* `gpu_times`: all GPU events of a trace; the span of a device is its first start to its last end.
+* `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the window.
+* `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while any works.
+* `work_busy_ns`: the work that a step launched, whenever it ran; there is no idle beside it.
+
+Synchronisations and annotations on a GPU's lanes never count.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import covered_until, union, union_length_of_each
+
+Rows = NDArray[np.intp]
+Int64s = NDArray[np.int64]
+
+COLLECTIVE = re.compile(
+    r"nccl|rccl|cross_device_reduce|multimem_all|allreduce_fusion|deep_ep::|dpsk::ep::",
+    re.IGNORECASE,
+)
+"""Kernels of communication between devices."""
+
+BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
+"""Copies from one device to another, which communicate too."""
+
+LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
+
+
+class GpuTimes(msgspec.Struct, frozen=True):
+    """Nanoseconds, summed over devices. On each device busy + idle = its span, exactly."""
+
+    span_ns: int  # first start to last end over all devices
+    busy_ns: int
+    idle_ns: int
+    sum_ns: int  # of all durations
+    compute_ns: int  # union of the kernels that do not communicate
+    comm_ns: int  # union of communication: collectives, and copies between devices
+    copy_ns: int  # union of all other copies, and of sets
+
+    @property
+    def device_spans_ns(self) -> int:
+        """The whole that busy is a share of: the spans of all devices added up."""
+        return self.busy_ns + self.idle_ns
+
+
+def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
+    """Times of these GPU rows (default: all kernels, copies and sets), over each device's span."""
+    rows = trace.gpu_rows if rows is None else rows
+    comm = _communicates(trace, rows)[rows]
+    kernel = trace.role[rows] == Role.KERNEL
+    busy = work_busy_ns(trace, rows)
+    return GpuTimes(
+        span_ns=_span(trace, rows),
+        busy_ns=busy,
+        idle_ns=_device_spans(trace, rows) - busy,
+        sum_ns=int(trace.dur[rows].sum()),
+        compute_ns=work_busy_ns(trace, rows[kernel & ~comm]),
+        comm_ns=work_busy_ns(trace, rows[comm]),
+        copy_ns=work_busy_ns(trace, rows[~kernel & ~comm]),
+    )
+
+
+def work_busy_ns(trace: Trace, rows: Rows) -> int:
+    """The union of these rows on each device, summed over devices, whenever they ran."""
+    rows, begins = _sorted_by_device(trace, rows)
+    return union_length_of_each(begins, trace.start[rows], trace.end[rows])
+
+
+def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
+    """How long of the window [begin_ns, end_ns) each device runs any of these rows, summed over
+    devices; the idle time of the window is its length times the devices, less this."""
+    rows, begins = _sorted_by_device(trace, rows)
+    start, end = np.maximum(trace.start[rows], begin_ns), np.minimum(trace.end[rows], end_ns)
+    return union_length_of_each(begins, start, end)
+
+
+def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
+    """How long of each window [begin, end) (ns) any of these rows runs, on whatever device or
+    thread; the idle time of a window is its length less this."""
+    starts, untils = union(trace.start[rows], trace.end[rows])
+    until: Int64s = covered_until(starts, untils, ends)
+    return until - covered_until(starts, untils, begins)
+
+
+def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
+    """The rows of each device one after the other, and where those of each begin, and all end."""
+    device = trace.process_of_track[trace.track[rows]]
+    if not len(device) or device.min() == device.max():
+        return rows, np.array([0, len(rows)] if len(rows) else [0])
+    order = np.argsort(device, kind="stable")
+    cuts = np.flatnonzero(np.diff(device[order])) + 1
+    return rows[order], np.concatenate(([0], cuts, [len(rows)]))
+
+
+def _device_spans(trace: Trace, rows: Rows) -> int:
+    """First start to last end of each device, added up."""
+    if not len(rows):
+        return 0
+    rows, begins = _sorted_by_device(trace, rows)
+    first = np.minimum.reduceat(trace.start[rows], begins[:-1])
+    return int((np.maximum.reduceat(trace.end[rows], begins[:-1]) - first).sum())
+
+
+def _span(trace: Trace, rows: Rows) -> int:
+    if not len(rows):
+        return 0
+    return int(trace.end[rows].max() - trace.start[rows].min())
+
+
+def _communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
+    named = np.zeros((2, len(trace.names)), dtype=np.bool_)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        for copy, pattern in enumerate((COLLECTIVE, BETWEEN_DEVICES)):
+            named[copy, number] = pattern.search(trace.names[number], 0, LONGEST_NAME) is not None
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows] = named[(trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]]
+    return found

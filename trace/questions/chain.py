@@ -1,0 +1,133 @@
+"""From a kernel to the call that launched it, the ops around that, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.enclosing import enclosing_rows
+from fusetui.trace.model.categories import CPU_LAYERS, GPU_ROLES, Layer, Role
+from fusetui.trace.model.columns import Trace, Track
+
+
+def is_gpu(trace: Trace, row: int) -> bool:
+    """Is this row a kernel, a copy or a set."""
+    return int(trace.role[row]) in GPU_ROLES
+
+
+def ancestors(trace: Trace, row: int) -> list[int]:
+    """The slices around a row on its own track, the innermost first."""
+    found: list[int] = []
+    over = int(trace.parent[row])
+    while over >= 0:
+        found.append(over)
+        over = int(trace.parent[over])
+    return found
+
+
+def host_of(trace: Trace, row: int) -> int:
+    """Where a GPU row comes from: its launch call, else its op, else -1.
+
+    An annotation on a stream comes from the CPU annotation with its External id.
+    """
+    if trace.role[row] == Role.GPU_ANNOTATION:
+        return _cpu_twin(trace, row)
+    launch = int(trace.launch[row])
+    return launch if launch >= 0 else int(trace.op[row])
+
+
+def _cpu_twin(trace: Trace, row: int) -> int:
+    rows = trace.rows_of(Role.ANNOTATION)
+    same = trace.external_id[rows] == trace.external_id[row]
+    rows = rows[same & (trace.name[rows] == trace.name[row]) & (trace.external_id[rows] > 0)]
+    return int(rows[0]) if len(rows) else -1
+
+
+def launch_chain(trace: Trace, row: int) -> list[int]:
+    """For a GPU row: launch call, ops around it, then the annotations around those, inside out.
+
+    For a CPU row: what is around it, likewise. [] for a kernel whose launch was not recorded.
+    """
+    host = host_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
+    if host < 0 and is_gpu(trace, row):
+        return []
+    inner = [host, *ancestors(trace, host)] if host >= 0 else []
+    outer = around(trace, inner[-1] if inner else row, Layer.ANNOTATIONS)
+    return inner + outer
+
+
+def around(trace: Trace, row: int, layer: Layer) -> list[int]:
+    """Slices of another layer of the same thread that contain a row, the innermost first."""
+    own = trace.track_of(row)
+    if own.layer not in CPU_LAYERS or own.layer is layer:
+        return []
+    for track in trace.tracks:
+        if (track.layer, track.pid, track.tid, track.subrow) == (layer, own.pid, own.tid, 0):
+            over = _innermost(trace, track, row)
+            return [over, *ancestors(trace, over)] if over >= 0 else []
+    return []
+
+
+def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
+    """GPU rows launched by the calls under a CPU row, in order of time.
+
+    Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
+    thread, while it lasted.
+    """
+    gpu, host = trace.gpu_rows, trace.gpu_hosts
+    if trace.track_of(row).layer is Layer.OPS:
+        under = (host >= row) & (host < trace.end_row[row])
+    else:
+        called = trace.start[host]
+        under = (called >= trace.start[row]) & (called < trace.end[row])
+        under &= (host >= 0) & _on_thread_of(trace, row)[trace.track[host]]
+    found = gpu[under]
+    by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
+    return by_time
+
+
+def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
+    """Per track: does it belong to the thread of this row."""
+    own = trace.track_of(row)
+    return np.array([(t.pid, t.tid) == (own.pid, own.tid) for t in trace.tracks])
+
+
+def launch_latency_ns(trace: Trace, row: int) -> int | None:
+    """From the start of the launch call to the start of the GPU event; may be negative (clocks).
+
+    None when the launch was not recorded.
+    """
+    launch = int(trace.launch[row])
+    return int(trace.start[row] - trace.start[launch]) if launch >= 0 else None
+
+
+def queue_delay_ns(trace: Trace, row: int) -> int | None:
+    """How long a GPU event, once launched, waited for earlier work of its stream; else None.
+
+    The part of the time from the end of the launch call to the start of the event during which an
+    earlier event of the same stream still ran.
+    """
+    launch = int(trace.launch[row])
+    if launch < 0:
+        return None
+    start, own = int(trace.start[row]), trace.track_of(row)
+    ends = [_last_end(trace, t, start) for t in trace.tracks if _same_stream(t, own)]
+    return max(0, min(max(ends), start) - int(trace.end[launch]))
+
+
+def _last_end(trace: Trace, track: Track, start: int) -> int:
+    """The end of the last slice of a track that starts before a time; 0 when there is none."""
+    before = int(np.searchsorted(trace.start[track.rows], start, side="left"))
+    return int(trace.end[track.first_row + before - 1]) if before else 0
+
+
+def _same_stream(one: Track, other: Track) -> bool:
+    return (one.layer, one.pid, one.tid) == (other.layer, other.pid, other.tid)
+
+
+def _innermost(trace: Trace, track: Track, row: int) -> int:
+    span = slice(row, row + 1)
+    found = enclosing_rows(
+        track, trace.start, trace.end, trace.parent, trace.start[span], trace.end[span]
+    )
+    return int(found[0])

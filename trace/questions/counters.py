@@ -1,0 +1,161 @@
+"""Counters and the memory that torch used: values over time, read when somebody looks at them.
+
+A counter is an event of phase C, each of its args the value of one series (Trace Event Format,
+"Counter Events"; the only series of Kineto's hardware counters is called ""). Of memory, Kineto
+writes an instant called [memory] at each allocation, with the totals of one device after it.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.read.callbacks import Stop, never
+from fusetui.trace.read.events import Id
+from fusetui.trace.read.samples import Sample, samples
+
+MOST = 64
+"""Series of counters, and of memory, that are kept; the others are counted."""
+MOST_COUNTED = 10_000
+
+TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
+DEVICES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 19: "MTIA"}  # c10::DeviceType; 6 is HIP
+
+
+class Counter(msgspec.Struct, frozen=True, eq=False):
+    """One series: `value` holds from its time on, until the next. Arrays are [n], n > 0."""
+
+    group: str  # "memory" or "counters", and how many series of the group are left out
+    label: str
+    unit: str  # "bytes", or "" when the file does not say
+    time: NDArray[np.int64]  # ns as in the file, sorted
+    value: NDArray[np.float64]  # finite
+
+
+class Key(NamedTuple):
+    """What tells a series from the others."""
+
+    pid: Id
+    name: str
+    id: str
+    series: str
+
+
+class Series:
+    """The values of each key in the order of the file."""
+
+    def __init__(self) -> None:
+        self.columns: dict[Key, tuple[array[int], array[float]]] = {}
+        self._others: set[Key] = set()
+
+    def add(self, key: Key, time: int, value: object) -> None:
+        """Leaves out what is no finite number."""
+        number = _number(value)
+        if number is None:
+            return
+        if key not in self.columns:
+            if len(self.columns) == MOST:
+                if len(self._others) < MOST_COUNTED:
+                    self._others.add(key)
+                return
+            self.columns[key] = array("q"), array("d")
+        times, values = self.columns[key]
+        times.append(time)
+        values.append(number)
+
+    @property
+    def left_out(self) -> str:
+        """`, 12 more are not shown`; blank when all are."""
+        count = len(self._others)
+        more = f"{count:,}" if count < MOST_COUNTED else f"{count:,} or"
+        return f", {more} more not shown" if count else ""
+
+
+def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
+    """Every series of the trace: memory, GPUs first, then counters in the order of the file.
+
+    Reads the file again where it holds any; what cannot be read (any more) is left out. Ends early
+    with what it has once `stop` says True.
+    """
+    memory, plain = Series(), Series()
+    for number, stretch in enumerate(trace.elements.stretches):
+        if stop():
+            break
+        if stretch.samples:
+            for sample, time in samples(trace.elements, number):
+                if sample.is_memory:
+                    _add_memory(memory, sample, time)
+                else:
+                    _add_counter(plain, sample, time)
+    return (*_of_memory(memory), *_of_counters(plain))
+
+
+def _add_counter(series: Series, sample: Sample, time: int) -> None:
+    for name, value in sample.args.items():
+        series.add(Key(sample.pid, sample.name, sample.id, name), time, value)
+
+
+def _add_memory(series: Series, sample: Sample, time: int) -> None:
+    """Both totals of the device; traces of 2021 have none."""
+    kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
+    if type(kind) is not int or type(device) is not int:
+        return
+    name = DEVICES.get(kind, f"device type {kind}") + (f" {device}" if device >= 0 else "")
+    for arg, total in TOTALS.items():
+        series.add(Key(sample.pid, name, str(kind), total), time, sample.args.get(arg))
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _of_memory(series: Series) -> Iterator[Counter]:
+    """Without what is zero from begin to end: the CPU's allocator knows no reserved memory."""
+    used = [key for key, (_, values) in series.columns.items() if any(values)]
+    used.sort(key=lambda key: (key.id == "0", key.id, len(key.name), key.name))
+    labels = _distinct({key: f"{key.name} {key.series}" for key in used})
+    for key, label in labels.items():
+        yield _counter(series, key, f"memory{series.left_out}", label, "bytes")
+
+
+def _of_counters(series: Series) -> Iterator[Counter]:
+    several: dict[Key, int] = {}
+    for key in series.columns:
+        event = key._replace(series="")
+        several[event] = several.get(event, 0) + 1
+    labels: dict[Key, str] = {}
+    for key in series.columns:
+        plain = several[key._replace(series="")] == 1 or key.series == key.name
+        parts = (key.name, key.id, "" if plain else key.series)
+        labels[key] = " ".join(part for part in parts if part) or "counter"
+    for key, label in _distinct(labels).items():
+        yield _counter(series, key, f"counters{series.left_out}", label, "")
+
+
+def _distinct(labels: dict[Key, str]) -> dict[Key, str]:
+    """Where two have the same label, the process tells them apart."""
+    used = list(labels.values())
+    again = {label for label in used if used.count(label) > 1}
+    return {k: f"{label} of {k.pid}" if label in again else label for k, label in labels.items()}
+
+
+def _counter(series: Series, key: Key, group: str, label: str, unit: str) -> Counter:
+    times, values = series.columns[key]
+    time = np.frombuffer(times, dtype=np.int64)
+    value = np.frombuffer(values, dtype=np.float64)
+    order = np.argsort(time, kind="stable")
+    return Counter(group, label, unit, time[order], value[order])

@@ -1,0 +1,85 @@
+"""The figures of a whole trace: counts, times of the GPU, tracks, steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import exact_id
+from fusetui.trace.questions.busy import gpu_times, work_busy_ns
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """The `summary --json` contract.
+
+    Starts are ns after `base_ns`, the time in the file of its first slice, which is a string: times
+    since 1970 are beyond what a double holds.
+    """
+    gpu = trace.gpu_rows
+    times = gpu_times(trace)
+    report = trace.report
+    return {
+        "file": report.path,
+        "bytes": report.bytes,
+        "complete": report.complete,
+        "events": report.events,
+        "events_skipped": report.unreadable,
+        "skipped": [{"byte": s.byte, "reason": s.reason} for s in report.skipped],
+        "slices": len(trace),
+        "slices_unfinished": report.unfinished,
+        "ends_unmatched": report.unmatched_ends,
+        "counters": report.phases["C"],
+        "instants": report.phases["i"] + report.phases["I"],
+        "kernels": int((trace.role == Role.KERNEL).sum()),
+        "gpu_events": len(gpu),
+        "gpu_events_linked": int((trace.launch[gpu] >= 0).sum()),
+        "gpu_events_with_op": int((trace.op[gpu] >= 0).sum()),
+        "negative_launch_delays": report.negative_delays,
+        "negative_durations": report.negative_durations,
+        "base_ns": str(trace.begin_ns),
+        "span_ns": trace.end_ns - trace.begin_ns,
+        "gpu_span_ns": times.span_ns,
+        "gpu_busy_ns": times.busy_ns,
+        "gpu_idle_ns": times.idle_ns,
+        "gpu_sum_ns": times.sum_ns,
+        "gpu_compute_ns": times.compute_ns,
+        "gpu_comm_ns": times.comm_ns,
+        "gpu_copy_ns": times.copy_ns,
+        "devices": device_names(trace),
+        "tracks": _tracks(trace),
+        "steps": [_step(trace, step) for step in steps(trace)],
+    }
+
+
+def _tracks(trace: Trace) -> list[dict[str, Any]]:
+    """What lies inside another slice of its track adds nothing to the time that it is busy."""
+    outer = np.flatnonzero(trace.parent < 0)
+    busy = np.zeros(len(trace.tracks), dtype=np.int64)
+    np.add.at(busy, trace.track[outer], trace.dur[outer])
+    return [
+        {
+            "kind": str(track.layer),
+            "label": track.label,
+            "pid": exact_id(track.pid),
+            "tid": exact_id(track.tid),
+            "subrow": track.subrow,
+            "slices": len(track),
+            "busy_ns": busy_ns,
+        }
+        for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True)
+    ]
+
+
+def _step(trace: Trace, step: Step) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "start_ns": step.start_ns - trace.begin_ns,
+        "dur_ns": step.dur_ns,
+        "kernels": int((trace.role[step.gpu_rows] == Role.KERNEL).sum()),
+        "gpu_busy_ns": work_busy_ns(trace, step.gpu_rows),
+    }

@@ -1,0 +1,104 @@
+"""The bytes of a document, asked for long after it was read.
+
+The file stays open, so that it may be renamed or removed meanwhile. It is not mapped: to look into
+a mapped file that somebody shortens ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from functools import cached_property
+from threading import Lock
+from typing import Any, Protocol
+
+import msgspec
+
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.read.document import Document, OpenFile, read_at
+from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
+from fusetui.trace.read.unpack import packing_of
+
+
+class Text(Protocol):
+    """What is known of a document that was read."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Can any part be had at once."""
+
+    def problem(self) -> str:
+        """Why no part can be had any more, in one sentence; "" when it can."""
+
+    def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end). Raises TraceError or OSError."""
+
+
+class Held(msgspec.Struct, frozen=True, eq=False):
+    """A document in memory, or in a file that nobody else knows."""
+
+    data: Any
+
+    @property
+    def at_hand(self) -> bool:
+        return True
+
+    def problem(self) -> str:
+        return ""
+
+    def part(self, start: int, end: int) -> Any:
+        return self.data[start:end]
+
+
+class Filed:
+    """A document in a file, as long as that is as it was read."""
+
+    def __init__(self, path: str, file: OpenFile, state: State) -> None:
+        self._path = path
+        self._file = file
+        self._state = state
+        self._unpacked: Held | None = None
+        self._lock = Lock()
+
+    @property
+    def at_hand(self) -> bool:
+        """A packed file is unpacked again when its first part is asked for."""
+        return self._unpacked is not None or not self._is_packed
+
+    def problem(self) -> str:
+        same = self._unpacked is not None or state_of(self._file.number) == self._state
+        return "" if same else f"{self._path} has changed since it was read"
+
+    def part(self, start: int, end: int) -> Any:
+        self._check()
+        if self._is_packed:
+            return self._unpack().part(start, end)
+        found = read_at(self._file.number, start, end - start)
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        if problem := self.problem():
+            raise CannotRead(f"{problem}.")
+
+    @cached_property
+    def _is_packed(self) -> bool:
+        return packing_of(read_at(self._file.number, 0, 4)) is not None
+
+    def _unpack(self) -> Held:
+        """Once; who comes meanwhile waits."""
+        with self._lock:
+            if self._unpacked is None:
+                stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
+                with closing(stored.file), closing(room_for(stored)) as room:
+                    size = len(unpacked(stored, room).document)
+                    self._check()
+                    self._unpacked = Held(Document(OpenFile(room.fileno()), size))
+            return self._unpacked
+
+
+def text_of(source: Source) -> Text:
+    """Of a document that was just read; an unpacked one is held if it is small, or a part."""
+    if source.file is None:
+        return Held(source.document)
+    return Filed(source.path, source.file, source.state)

@@ -1,0 +1,239 @@
+"""A file -> its columns: several processes decode it; meanwhile a caller may look, or stop it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import IO
+
+import msgspec
+
+from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
+from fusetui.trace.read.assemble import Raw, assemble
+from fusetui.trace.read.body import Body, find_body
+from fusetui.trace.read.callbacks import Part, Progress, Stop, never, silent
+from fusetui.trace.read.chunks import CELL, Chunk
+from fusetui.trace.read.join import Joiner
+from fusetui.trace.read.source import (
+    LARGE,
+    Source,
+    Stored,
+    likely_size,
+    open_stored,
+    present,
+    reason,
+    room_for,
+    state_of,
+    unpacked,
+)
+from fusetui.trace.read.workers import Team
+
+FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
+GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
+WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
+FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """What a caller wants while a file is read."""
+
+    progress: Progress = silent
+    stop: Stop = never
+    preview: Callable[[Raw], None] | None = None  # called with ever longer parts of a large file
+
+
+def read(path: str, watch: Watch | None = None) -> Raw:
+    """Read a trace file. Raises CannotRead or NotATrace with one plain sentence.
+
+    When it is stopped, the result has a `part`; raises NothingRead when that would be empty.
+    """
+    watch = watch or Watch()
+    stored = open_stored(path)
+    try:
+        with without_collector(), closing(stored.file), _room(stored) as room:
+            return _read(stored, room, watch)
+    except OSError as error:
+        raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+
+
+def _read(stored: Stored, room: IO[bytes], watch: Watch) -> Raw:
+    try:
+        with Team(room.fileno(), likely_size(stored), CELL) as team:
+            raw = _Reading(stored, room, team, watch).run()
+    except TraceError:
+        if watch.stop():
+            raise NothingRead from None
+        if _has_changed(stored):
+            raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
+        raise
+    if raw.part and not len(raw.start):
+        raise NothingRead
+    return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
+
+
+def _has_changed(stored: Stored) -> bool:
+    return state_of(stored.file.fileno()) != stored.state
+
+
+@contextmanager
+def _room(stored: Stored) -> Iterator[IO[bytes]]:
+    """Where the document is; to free what was unpacked takes long, so that is done in a thread."""
+    room = room_for(stored)
+    try:
+        yield room
+    finally:
+        if stored.packing and os.fstat(room.fileno()).st_size >= LARGE:
+            threading.Thread(target=room.close, daemon=True).start()
+        else:
+            room.close()
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Millions of new objects without a cycle among them: looking for one is half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Reading:
+    """One file while it is read."""
+
+    def __init__(self, stored: Stored, room: IO[bytes], team: Team, watch: Watch) -> None:
+        self._stored = stored
+        self._room = room
+        self._team = team
+        self._watch = watch
+        self._joiner = Joiner()
+        self._likely = likely_size(stored)  # of the document; known once it is unpacked
+        self._taken = 0 if stored.packing else stored.size  # bytes of the file
+        self._decoded = 0.0  # share of the document
+        self._look = FIRST_LOOK  # bytes; the next preview shows at least so much
+        self._again = 0  # bytes that are decoded when it is tried again
+        self._slowly = 0  # bytes that no process could decode as a cell
+
+    def run(self) -> Raw:
+        watch = self._watch
+        source = unpacked(self._stored, self._room, self._grown, watch.stop)
+        body = find_body(source)
+        if source.taken is None:
+            self._team.release(len(source.document), whole=True)
+        tried = self._decode(source)
+        chunks = self._joined(source, body, tried)
+        part = None if _is_whole(source, body, chunks) else self._part(chunks)
+        if part is None:
+            watch.progress(source.size, source.size)
+        return assemble(source, body, chunks, part)
+
+    def _grown(self, length: int, taken: int) -> None:
+        """More of the document is there."""
+        self._taken = taken
+        self._likely = max(length * self._stored.size // max(taken, 1), length, 1)
+        self._team.release(length)
+        if taken < self._stored.size:
+            self._team.turn()
+            self._turned(None)
+
+    def _decode(self, source: Source) -> int:
+        """Decode all cells; the result is the byte up to which that was done."""
+        if not self._watch.stop():
+            for _ in self._team.turns():
+                self._turned(source)
+                if self._watch.stop():
+                    break
+            else:
+                return len(source.document)
+        self._team.halt()
+        return self._team.reached
+
+    def _turned(self, source: Source | None) -> None:
+        """A little more was decoded, or it was only waited for that."""
+        decoded = min(self._team.done * CELL / self._likely, 1.0)
+        self._decoded = max(self._decoded, decoded)  # the likely size changes, the bar only grows
+        self._report(self._taken / self._stored.size, self._decoded)
+        if self._team.reached >= self._again and self._is_due(self._team.reached):
+            self._preview(source or self._so_far())
+
+    def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
+        joiner, stop = self._joiner, self._watch.stop
+        joiner.add(self._team.collect().values())
+        chunks: list[Chunk] = []
+        if not stop():
+            for chunk in joiner.ordered(source.document, body.start, lambda *_: True):
+                chunks.append(chunk)
+                if not joiner.knows(chunk):
+                    self._read_slowly(source, body, chunks)
+                    if stop():
+                        break
+            else:
+                return chunks
+        joiner.add(chunks)
+        return joiner.prefix(source.document, body.start, tried)
+
+    def _read_slowly(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+        """The last chunk was; where that goes on for long, the bar starts anew from its place."""
+        end = chunks[-1].end
+        self._slowly += end - chunks[-1].start
+        if self._slowly > FAR:
+            self._report(1.0, end / len(source.document))
+            if self._is_due(end):
+                self._show(source, body, chunks)
+
+    def _is_due(self, reached: int) -> bool:
+        """Is it time for a preview: the next one is due, and the whole is still far."""
+        watch = self._watch
+        if not watch.preview or self._likely < WORTH_A_LOOK or watch.stop():
+            return False
+        return self._look <= reached <= self._likely // 2
+
+    def _preview(self, source: Source) -> None:
+        """Show what all processes decoded up to the first gap; nothing when that is no trace."""
+        reached = self._team.reached
+        self._again = reached + reached // GROWTH
+        try:
+            body = find_body(source)
+        except NotATrace:
+            return
+        self._joiner.add(self._team.collect().values())
+        chunks = self._joiner.prefix(source.document, body.start, reached)
+        if chunks and chunks[-1].end >= self._look:  # there may be a gap
+            self._show(source, body, chunks)
+
+    def _show(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
+        assert self._watch.preview
+        self._look = chunks[-1].end * GROWTH
+        try:
+            raw = assemble(source, body, chunks, self._part(chunks))
+        except NotATrace:
+            return
+        if len(raw.start):
+            self._watch.preview(raw)
+
+    def _so_far(self) -> Source:
+        """The document while it is unpacked."""
+        stored = self._stored
+        return Source(stored.path, stored.size, present(self._room), taken=self._taken)
+
+    def _part(self, chunks: Sequence[Chunk]) -> Part:
+        read = chunks[-1].end if chunks else 0
+        return Part(read, self._likely, exact=self._taken == self._stored.size)
+
+    def _report(self, unpacked: float, decoded: float) -> None:
+        """Of a packed file, unpacking counts as half of the work."""
+        share = (unpacked + decoded) / 2 if self._stored.packing else decoded
+        self._watch.progress(int(self._stored.size * share), self._stored.size)
+
+
+def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
+    """Was the array read up to its end, or that of the file."""
+    if source.taken is not None:
+        return False
+    end = chunks[-1].end if chunks else body.start
+    return end >= len(source.document) or bool(chunks and chunks[-1].after != -1)

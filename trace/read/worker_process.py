@@ -1,0 +1,12 @@
+"""A helper of a Team that runs in a process of its own: see team.py."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+from fusetui.trace.read.workers import work
+
+if __name__ == "__main__":
+    gc.disable()
+    work(*map(int, sys.argv[1:]))

@@ -1,0 +1,104 @@
+"""From a row of the trace to the work of its kernel."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names.model import KernelName
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.roofline.attention import attention
+from fusetui.trace.roofline.bounds import Roof, roof
+from fusetui.trace.roofline.conv import conv
+from fusetui.trace.roofline.inputs import Inputs, inputs_of
+from fusetui.trace.roofline.kernels import did_the_work, kernels_of
+from fusetui.trace.roofline.matmul import matmul
+from fusetui.trace.roofline.model import Amount, Work
+from fusetui.trace.roofline.peaks import peak_of
+from fusetui.trace.roofline.pointwise import pointwise
+from fusetui.trace.roofline.tiles import Tiles, tiles
+
+_IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
+
+
+@lru_cache(maxsize=64)
+def work_of(trace: Trace, row: int) -> Work | None:
+    """What the op that launched a kernel computed, and how well the kernel did it.
+
+    None when the op is not known, its shapes were not recorded, or the work cannot be attributed
+    to this kernel alone.
+    """
+    op = int(trace.op[row])
+    if trace.role[row] != Role.KERNEL or op < 0:
+        return None
+    inputs = inputs_of(trace.name_of(op), trace.args_of(op))
+    kernel = decode(trace.name_of(row))
+    amount = amount_of(inputs, kernel) if inputs else None
+    if amount is None or not did_the_work(trace, row, amount.kind):
+        return None
+    found = _tiles(trace, row, amount, kernel)
+    limits = _roof(trace, row, amount, kernel)
+    return Work(
+        op=trace.name_of(op),
+        kind=amount.kind,
+        shapes=amount.shapes,
+        ns=int(trace.dur[row]),
+        dtype=amount.dtype,
+        m=amount.m,
+        n=amount.n,
+        k=amount.k,
+        batch=amount.batch,
+        flop=amount.flop,
+        bytes=amount.bytes,
+        tiles=found.tiles if found else None,
+        sms=found.sms if found else None,
+        waves=found.waves if found else None,
+        last_wave_empty=found.last_wave_empty if found else None,
+        share_of_compute=limits.share_of_compute,
+        share_of_bandwidth=limits.share_of_bandwidth,
+        bound=limits.bound,
+    )
+
+
+def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
+    """What an op computes, from its inputs and what the kernel's name says about its part."""
+    return (
+        matmul(inputs)
+        or pointwise(inputs, kernel is not None and kernel.vec is not None)
+        or conv(inputs, kernel.pass_ if kernel else None)
+        or attention(inputs, kernel.causal if kernel else None)
+    )
+
+
+def properties_of(trace: Trace, row: int) -> dict[str, Any]:
+    """The properties of the device that ran a GPU row; {} when unknown."""
+    return _devices(trace).get(trace.track_of(row).pid, {})
+
+
+@lru_cache(maxsize=2)
+def _devices(trace: Trace) -> dict[Id, dict[str, Any]]:
+    return device_properties(trace)
+
+
+def _roof(trace: Trace, row: int, amount: Amount, kernel: KernelName | None) -> Roof:
+    peak = peak_of(properties_of(trace, row))
+    if peak is None:
+        return Roof()
+    return roof(amount, kernel, trace.name_of(row), int(trace.dur[row]), peak)
+
+
+def _tiles(trace: Trace, row: int, amount: Amount, kernel: KernelName | None) -> Tiles | None:
+    if amount.kind != "matmul" or kernel is None or _splits_k(trace, row):
+        return None
+    launch = int(trace.launch[row])
+    in_threads = launch >= 0 and trace.name_of(launch) in _IN_THREADS
+    return tiles(amount, kernel, trace.args_of(row), properties_of(trace, row), in_threads)
+
+
+def _splits_k(trace: Trace, row: int) -> bool:
+    """Does a second kernel of the op add up parts of the sums."""
+    names = [decode(trace.name_of(k)) for k in kernels_of(trace, int(trace.op[row]))]
+    return any(name is not None and name.role == "splitk_reduce" for name in names)

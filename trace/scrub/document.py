@@ -1,0 +1,157 @@
+"""A whole document -> the same without anything private.
+
+It goes three times over the text: to divide it, to learn names, which may stand anywhere, and to
+take them out. A string is looked at once, however often it occurs. Its key matters only where the
+key tells that something private follows, and only such events are taken apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import dumps
+from typing import Any
+
+from fusetui.trace.read.body import BLANKS, find_body, read_keys
+from fusetui.trace.read.callbacks import Progress, silent
+from fusetui.trace.read.source import Source
+from fusetui.trace.scrub.events import UNWRITABLE, Events
+from fusetui.trace.scrub.pieces import Cut, Piece
+from fusetui.trace.scrub.texts import Machine, Texts
+from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
+
+FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
+OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
+LARGEST_TAIL = 64 << 20  # bytes; only so much of a damaged tail is searched
+
+
+class Document:
+    """One trace: `learn` goes over it, then `text` gives it scrubbed."""
+
+    def __init__(
+        self, source: Source, known: Machine | None = None, trace_name: str = TRACE_NAME
+    ) -> None:
+        """Raises NotATrace."""
+        self._document = source.document
+        self._body = find_body(source)
+        self._texts = Texts()
+        self._values = Values(self._texts, trace_name)
+        self._events = Events(source.document, self._texts, self._values)
+        self._known = known or Machine()
+        self._pieces: list[Piece] = []
+        self._head, self._tail = Pairs(), Pairs()
+        self._unread: list[tuple[int, str]] = []
+        self._unread_in_all = 0
+        self.keys_lost = False  # around the events
+        self.ends_early = False
+
+    @property
+    def lost(self) -> list[tuple[int, str]]:
+        """Byte and reason of each event that is not in the result, once all of it was taken."""
+        return [*self._unread, *self._events.lost]
+
+    @property
+    def lost_in_all(self) -> int:
+        """How many these are; not all are listed."""
+        return self._unread_in_all + len(self._events.lost)
+
+    @property
+    def events(self) -> int:
+        """Those in the result, once all of it was taken."""
+        return sum(piece.events for piece in self._pieces) - len(self._events.lost)
+
+    def learn(self, progress: Progress = silent) -> None:
+        """Divide the document, and learn what must not stand in the result."""
+        size = len(self._document)
+        self._divide(lambda at: progress(at // 8, size))
+        self._texts.expect(self._known)
+        for keys in (self._head, self._tail):
+            self._members(keys)
+        for piece in self._pieces:
+            self._events.learn(piece)
+            progress(size // 8 + piece.end * 3 // 8, size)
+        self._values.finish()
+
+    def text(self, progress: Progress = silent) -> Iterator[bytes]:
+        """The scrubbed document, piece by piece."""
+        size = len(self._document)
+        yield b"[\n" if self._body.bare else self._begin()
+        between = b""
+        for piece in self._pieces:
+            body = self._events.scrubbed(piece)
+            if body:
+                yield between + body
+                between = b",\n"
+            progress(size // 2 + piece.end // 2, size)
+        yield b"\n]\n" if self._body.bare else self._end()
+
+    def counts(self) -> dict[str, int]:
+        """How many different things of each kind were taken out, once all was taken."""
+        return {**self._texts.given.counts, "variable": len(self._values.variables)}
+
+    def _divide(self, reached: Any) -> None:
+        cut = Cut(self._document, self._body.start)
+        self._reserve(self._document[: self._body.start])
+        for piece in cut.pieces():
+            self._pieces.append(piece)
+            self._reserve(self._document[piece.start : piece.end])
+            reached(cut.at)
+        self._unread, self._unread_in_all = cut.lost, cut.lost_in_all
+        tail = self._document[cut.after :].strip(BLANKS) if cut.after != -1 else b""
+        self._reserve(tail)
+        if self._body.bare:
+            self.keys_lost = tail not in (b"", b"}")
+            return
+        self.ends_early = cut.after == -1
+        self._head = self._read_head()
+        self._tail = Pairs() if self.ends_early else self._read_tail(tail)
+
+    def _reserve(self, text: bytes) -> None:
+        """Placeholders that stand there already are not given to anything else."""
+        for found in {*FOLDER.findall(text), *OTHERS.findall(text)}:
+            self._texts.given.reserve(found.decode())
+
+    def _read_head(self) -> Pairs:
+        text = self._document[: self._body.start].lstrip(BLANKS) + b"]}"
+        found = _object(text)
+        if found is None:
+            self.keys_lost = True
+            found = Pairs(self._body.head.items())
+        return Pairs(pair for pair in found if pair[0] != "traceEvents")
+
+    def _read_tail(self, text: bytes) -> Pairs:
+        found = _object(b"{" + text.removeprefix(b","))
+        if found is None:
+            self.keys_lost = True
+            found = Pairs(read_keys(b"{" + text[:LARGEST_TAIL].removeprefix(b",")).items())
+        return found
+
+    def _begin(self) -> bytes:
+        members = [*self._members(self._head), '"traceEvents": [\n']
+        return b"{\n" + ",\n".join(members).encode()
+
+    def _end(self) -> bytes:
+        return b"".join(
+            [b"\n]", *(f",\n{m}".encode() for m in self._members(self._tail)), b"\n}\n"]
+        )
+
+    def _members(self, keys: Pairs) -> list[str]:
+        """Keys and values as JSON, scrubbed."""
+        try:
+            return [f"{dumps(key)}: {write(value)}" for key, value in self._values.metadata(keys)]
+        except UNWRITABLE:  # nested too deeply
+            self.keys_lost = True
+            return []
+
+
+def _object(text: bytes) -> Pairs | None:
+    """An object, mended where that is safe; None when it is not one."""
+    try:
+        found = parse_damaged(text)
+    except UNWRITABLE:
+        return None
+    return Pairs(found.items()) if isinstance(found, dict) else _pairs(found)
+
+
+def _pairs(found: Any) -> Pairs | None:
+    return found if isinstance(found, Pairs) else None

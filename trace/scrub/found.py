@@ -1,0 +1,64 @@
+"""What in a trace looks like a secret, told without its value.
+
+Only what a trace holds once is looked at: the keys around the events, and the names of events and
+lanes. That takes no longer than to search them for a few words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from fusetui.trace.scrub.secrets import MARKS, is_secret, kinds_in
+
+WORDS = b"token key secret passw passphrase passcode credential pwd auth cookie jwt bearer".split()
+VARIABLE = r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{2,80})=[\"']?([^\s\"',;]{1,4096}+)"
+OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
+
+
+OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
+"""What most names begin with; in these nobody writes a token, and most of the text is theirs."""
+
+
+def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
+    """Names of keys whose values look like secrets, and kinds of tokens found elsewhere.
+
+    `keys` are those around the events, `names` any texts. Each is named once.
+    """
+    found = [*_of_text("\n".join(name for name in names if not name.startswith(OF_CODE)))]
+    if _may_hold(keys):
+        found = [*_of_value("", keys), *found]
+    return tuple(dict.fromkeys(found))
+
+
+def _may_hold(keys: Mapping[str, Any]) -> bool:
+    try:
+        text = orjson.dumps(keys)
+    except TypeError:  # what JSON does not know: then all of it is looked at
+        return True
+    lower = text.lower()
+    return any(word in lower for word in WORDS) or any(mark.encode() in text for mark in MARKS)
+
+
+def _of_value(key: str, value: Any) -> Iterator[str]:
+    waiting = deque([(key, value)])
+    while waiting:
+        key, value = waiting.popleft()
+        if is_secret(key, value):
+            yield key
+        elif isinstance(value, str):
+            yield from _of_text(value)
+        elif isinstance(value, Mapping):
+            waiting += value.items()
+        elif isinstance(value, list):
+            waiting += ((key, item) for item in value)
+
+
+def _of_text(text: str) -> Iterator[str]:
+    yield from kinds_in(text)
+    if any(end in text for end in OF_VARIABLES):
+        yield from (name for name, value in re.findall(VARIABLE, text) if is_secret(name, value))

@@ -1,0 +1,104 @@
+"""What the value of a key is, by the name of the key: a user, a host, an environment, ..."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from functools import lru_cache
+
+from fusetui.trace.scrub.listed import listed
+from fusetui.trace.scrub.secrets import is_secret_name
+
+
+class Kind(Enum):
+    SECRET = auto()
+    USER = auto()
+    HOST = auto()
+    COMMAND = auto()
+    ENVIRONMENT = auto()  # variables with their values
+    FOLDER = auto()
+    TRACE = auto()  # the name of the trace
+    OTHER = auto()  # private in another way: a job, an id of the run
+
+
+_USERS = """user username users login loginname logname owner author startedby submittedby createdby
+    launchedby runby useremail email mail account accountname fullname realname gituser gitauthor"""
+_HOSTS = """host hostname hostnames hosts hostid fqdn computername machinename nodename nodelist
+    ipaddr ipaddress hostip hostaddress masteraddr masteraddress masterhost podname containerid
+    containername instanceid slurmnodelist macaddress serverhost sshclient sshconnection"""
+_HOSTS_OF_METADATA = "node nodes ip pod server domain cluster"
+_COMMANDS = "cmdline commandline argv sysargv launchcommand runcommand execcommand pythonargv"
+_COMMANDS_OF_METADATA = "cmd command commands entrypoint executable exe"
+_ENVIRONMENTS = """env envs environ environment environmentvariables environmentvars envvars
+    envvariables osenviron processenv processenvironment environmentdict envdict dotenv"""
+_FOLDERS = "cwd oldpwd workdir workingdir workingdirectory home homedir homedirectory userprofile"
+_OTHERS = "traceid grouptraceid"
+_ENDS = {
+    **dict.fromkeys(("dir", "directory", "folder"), Kind.FOLDER),
+    **dict.fromkeys(("_user", "_username", "-user"), Kind.USER),
+    **dict.fromkeys(("_hostname", "-hostname", "_fqdn"), Kind.HOST),
+}
+_JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
+
+NAME = re.compile(r"[\w .:/-]{1,80}")
+"""The name of something; any other text says nothing of what stands behind it."""
+
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_+[A-Z0-9]+)+")
+KNOWN_VARIABLE = re.compile(
+    r"HOME|USER|LOGNAME|HOSTNAME|PWD|OLDPWD|PATH|SHELL|MAIL|LANG|TERM|EDITOR|DISPLAY|USERNAME"
+    r"|(?:COMPUTER|USERDOMAIN|USERPROFILE|HOMEPATH|APPDATA)\w*|LD_\w+|PYTHON\w+|VIRTUAL_ENV|LC_\w+"
+    r"|MASTER_(?:ADDR|PORT)|(?:CONDA|SLURM|PBS|LSB|KUBERNETES|AWS|AZURE|GOOGLE|GCP|GCLOUD|HF|WANDB"
+    r"|MLFLOW|SSH|SUDO|XDG|DOCKER|GIT|GITHUB|GITLAB|CI|POD|NODE|HOST|USER|DBUS|OPENAI|ANTHROPIC)_\w+"
+)
+TELLING = listed(
+    """PATH HOME USER SHELL PWD HOSTNAME LANG LOGNAME TERM LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV
+    OLDPWD MAIL USERNAME USERPROFILE COMPUTERNAME APPDATA TEMP TMP TMPDIR SHLVL EDITOR LC_ALL
+    LC_CTYPE CUDA_VISIBLE_DEVICES CONDA_PREFIX HF_HOME HF_TOKEN"""
+)
+"""Two of these among the keys of an object: it is an environment, whatever it is called."""
+
+_ANYWHERE = {
+    **dict.fromkeys(_USERS.split(), Kind.USER),
+    **dict.fromkeys(_HOSTS.split(), Kind.HOST),
+    **dict.fromkeys(_COMMANDS.split(), Kind.COMMAND),
+    **dict.fromkeys(_ENVIRONMENTS.split(), Kind.ENVIRONMENT),
+    **dict.fromkeys(_FOLDERS.split(), Kind.FOLDER),
+}
+_OF_METADATA = {
+    **_ANYWHERE,
+    **dict.fromkeys(_HOSTS_OF_METADATA.split(), Kind.HOST),
+    **dict.fromkeys(_COMMANDS_OF_METADATA.split(), Kind.COMMAND),
+    **dict.fromkeys(_OTHERS.split(), Kind.OTHER),
+    "tracename": Kind.TRACE,
+}
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of(key: str) -> Kind | None:
+    """Of a key anywhere in a trace, also in the args of an event."""
+    if not NAME.fullmatch(key):
+        return None
+    kind = _ANYWHERE.get(_plain(key))
+    if kind is None and is_secret_name(key):
+        return Kind.SECRET
+    if kind is None:
+        return next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
+    return kind
+
+
+def kind_in_metadata(key: str, top: bool) -> Kind | None:
+    """Of a key outside traceEvents, where more words have one meaning; `top`: of the document."""
+    if not NAME.fullmatch(key):
+        return None
+    kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
+    if kind is None and _JOBS.match(key):
+        return Kind.OTHER
+    if kind is None and top and (VARIABLE.fullmatch(key) or key in TELLING):
+        return Kind.OTHER
+    if kind is None and key.lower().endswith("path"):
+        return Kind.FOLDER
+    return kind
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key[:80].lower())

@@ -1,0 +1,8 @@
+"""Lists of words, as they are written in these files."""
+
+from __future__ import annotations
+
+
+def listed(words: str) -> frozenset[str]:
+    """Words with blanks between them."""
+    return frozenset(words.split())

@@ -1,0 +1,122 @@
+"""Names of users and hosts, and secrets: learnt where a trace tells them, taken out everywhere.
+
+A name is found as a word in any text, in any case and between others: `ada` in `ada_run3`, `Ada` in
+`AdaModel`, not in `adapter`. Common words are not looked for (see words.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder
+from fusetui.trace.scrub.secrets import is_trivial
+from fusetui.trace.scrub.words import is_common
+
+TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
+SHORTEST_SECRET = 6  # characters; shorter ones go only from where they are told
+LONGEST = 4096
+MOST = 100_000  # names of one file: no trace has so many; more are not looked for everywhere
+PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
+
+
+class Names:
+    """Those of one file."""
+
+    def __init__(self, given: Placeholders) -> None:
+        self._given = given
+        self._known: dict[str, str] = {}  # in lower case -> kind of placeholder
+        self._lengths: dict[str, list[int]] = {}  # of known names by their first token
+        self._public: set[str] = set()
+
+    def user(self, name: str) -> str:
+        """Learn the name of a user; the result is its placeholder."""
+        return self._learn("user", name)
+
+    def host(self, name: str) -> str:
+        """Learn the name of a host, with and without its domain."""
+        placeholder = self._learn("host", name)
+        label, dot, _ = name.partition(".")
+        if dot and not is_common(label) and not is_placeholder(name):
+            self._learn("host", label)
+        return placeholder
+
+    def secret(self, text: str) -> str:
+        if len(text) >= SHORTEST_SECRET and not is_trivial(text):
+            return self._learn("secret", text)
+        return self._given.give("secret", text)
+
+    def see(self, text: str) -> None:
+        """A text of the file: names of ATen and CUDA are made of words that stay."""
+        if PUBLIC.fullmatch(text):
+            self._public.update(word.lower() for word in TOKEN.findall(text))
+
+    def scrub(self, text: str) -> str:
+        """A text without the names that were learnt."""
+        if not self._known:
+            return text
+        kept: list[str] = []
+        done = 0
+        for begin, end in self._found(text):
+            name = _lower(text[begin:end])
+            kept += [text[done:begin], self._given.give(self._known[name], name)]
+            done = end
+        return "".join([*kept, text[done:]]) if kept else text
+
+    def expect(self, kind: str, text: str) -> None:
+        """Look for a text that may stand nowhere in the file."""
+        plain = _lower(text.strip())
+        tokens = TOKEN.findall(text.strip())[:1] + TOKEN.findall(plain)[:1]
+        if not tokens or is_placeholder(text) or is_common(plain) or len(plain) > LONGEST:
+            return
+        if plain not in self._known and len(self._known) < MOST:
+            self._known[plain] = kind
+            for token in {token.lower() for token in tokens}:
+                lengths = {*self._lengths.get(token, ()), len(plain)}
+                self._lengths[token] = sorted(lengths, reverse=True)
+
+    def _learn(self, kind: str, text: str) -> str:
+        self.expect(kind, text)
+        return self._given.give(kind, _lower(text.strip()) or text)
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where learnt names stand, from left to right, the longest first."""
+        lower = _lower(text)
+        spared = iter([*(found.span() for found in INSIDE.finditer(text)), (len(text), len(text))])
+        first, last = next(spared)
+        done = 0
+        for token in TOKEN.finditer(text):
+            begin = token.start()
+            while begin >= last:
+                first, last = next(spared)
+            if begin < done or begin >= first:
+                continue
+            for length in self._lengths.get(token[0].lower(), ()):
+                end = begin + length
+                if end > len(text) or lower[begin:end] not in self._known:
+                    continue
+                if self._is_word(text, begin, end):
+                    yield begin, end
+                    done = end
+                    break
+
+    def _is_word(self, text: str, begin: int, end: int) -> bool:
+        if _lower(text[begin:end]) in self._public:
+            return False
+        before, after = text[begin - 1 : begin], text[end : end + 1]
+        first, last = text[begin], text[end - 1]
+        if before.isalpha() and first.isalpha() and not (before.islower() and first.isupper()):
+            return False
+        if before.isdigit() and first.isdigit():
+            return False
+        if after.isalpha() and last.isalpha() and not (last.islower() and after.isupper()):
+            return False
+        return not (after.isdigit() and last.isdigit())
+
+
+def _lower(text: str) -> str:
+    """In lower case, letter by letter: a few are two letters then, and stay."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)

@@ -1,0 +1,130 @@
+"""Paths in a text: folders become placeholders; names of files stay, and what is in site-packages.
+
+`/home/ada/my work/train.py(12): main` -> `dir1/train.py(12): main`
+`/opt/venv/lib/python3.12/site-packages/torch/nn/init.py` -> `dir2/site-packages/torch/nn/init.py`
+"""
+
+from __future__ import annotations
+
+import re
+
+from fusetui.trace.scrub.packages import PACKAGES
+from fusetui.trace.scrub.placeholders import FOLDER, Placeholders, is_placeholder
+
+_STOP = r"\s/\\\"'`;:,<>|*?(){}\[\]\x00-\x1f"  # where a part of a path ends
+_PART = rf"[^{_STOP}]++"
+_BRACKETED = r"[(\[{](?!\d++[)\]}])[^\s/\\()\[\]{}\"']{0,80}+[)\]}]"
+_FOLDER = rf"(?:[^{_STOP}]++|{_BRACKETED})++"
+_SEP = r"[/\\]++"
+_CODE = "py pyx pyi pyc pyd so"
+_ENDINGS = f"""{_CODE} c cc cpp cxx cu cuh h hh hpp hip inl inc ptx cubin fatbin hsaco sass ttir
+    ttgir llir ll mlir s asm o a dll dylib exe json jsonl gz zst zip tar tgz bz2 xz whl egg jar
+    txt log md rst csv tsv yaml yml toml cfg ini conf xml html js ts rs go java rb sh bash bat ps1
+    sql ipynb pt pth ckpt bin safetensors gguf onnx pkl pickle npy npz h5 hdf5 parquet arrow
+    feather db sqlite proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf
+    dat data out err tmp"""
+_ENDED = rf"\.(?:{'|'.join(_ENDINGS.split())})(?:\.\d+)*"
+_NO_FILE = "".join(
+    rf"(?<!\.(?:{'|'.join(ending for ending in _ENDINGS.split() if len(ending) == length)}))"
+    for length in sorted({len(ending) for ending in _ENDINGS.split()})
+)
+FILE = re.compile(rf"[^/\\.][^/\\]*?{_ENDED}", re.IGNORECASE)
+CODE = re.compile(rf".*\.(?:{'|'.join(_CODE.split())})", re.IGNORECASE | re.DOTALL)
+HOMES = re.compile(r"(?:^|/)(?:home|users)$", re.IGNORECASE)
+HOME_INSIDE = re.compile(r"(?:^|/)(?:home|users)/.", re.IGNORECASE)
+LIBRARY = re.compile(r"(?:^|(?P<before>.*)/)(?P<kept>(?:site|dist)-packages(?:/.*)?)", re.DOTALL)
+
+_ROOTS = (
+    "home|users|root|tmp|mnt|data|opt|usr|var|srv|etc|scratch|workspace|private|volumes|nfs|lustre"
+)
+PATH = re.compile(
+    rf"""
+    (?P<absolute>
+        (?: (?:(?<![\w.)>\]}}%~$/\\])|(?<=-[ILB])) (?!(?<=[A-Za-z]:)//(?!/)) /++(?!\w{{1,20}}+>)
+          | (?<=[)>\]}}]) /++(?=(?:{_ROOTS})/)
+          | (?<![A-Za-z0-9])[A-Za-z]:{_SEP}
+          | (?<![\w\\])\\\\(?=\w)
+          | (?<![\w~])~[\w.-]{{0,64}}+{_SEP}
+          | (?<![\w.])\.{{1,2}}+{_SEP}
+          | \$(?:\w{{1,64}}+|\{{\w{{1,64}}+\}}){_SEP}
+          | %\w{{1,64}}+%{_SEP}
+        )
+        (?: {_FOLDER}{_SEP}
+          | {_FOLDER}{_NO_FILE}(?:\x20{{1,4}}+(?!-){_FOLDER}){{1,5}}+{_SEP}
+        )*+
+        (?:{_PART})?
+    )
+    | (?P<relative>
+        (?<![^{_STOP}=&!])(?<![)>\]}}/\\])(?!-[ILB]/)
+        [^{_STOP}=&!]++ (?:{_SEP}{_PART})++ (?:{_SEP})?+
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+ENCODED = re.compile(
+    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,]{0,2000}?%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
+)
+"""A path as it stands in a URL: home%2Fada."""
+
+ROOTED = re.compile(r"(?:/|~/|[A-Za-z]:[/\\])(?=.*[^\s])[^:;,\"'<>|*?()\x00-\x1f]++")
+FILE_BEFORE_BLANK = re.compile(rf"{_ENDED}\s", re.IGNORECASE)
+MOST_BLANKS = 4  # in the last part of a path; more make it a sentence
+
+
+def scrub_paths(text: str, given: Placeholders) -> str:
+    """A text whose paths name no folder."""
+    if "%2" in text:
+        text = ENCODED.sub(lambda found: given.give(FOLDER, found[0]), text)
+    if "/" not in text and "\\" not in text:
+        return text
+    if _is_one_path(text):
+        return scrub_path(text, given)
+    return PATH.sub(lambda found: _shorten(found, given), text)
+
+
+def scrub_path(path: str, given: Placeholders) -> str:
+    """What is known to be one path as a whole, blanks and all; the last part may be a folder."""
+    plain = path.replace("\\", "/")
+    return _public(plain, given) if plain.strip("/") else path
+
+
+def _is_one_path(text: str) -> bool:
+    """Is a text with blanks a path from begin to end: `/home/ada/my work`."""
+    last = text.replace("\\", "/").rpartition("/")[2]
+    if " " not in text or last.count(" ") > MOST_BLANKS or " /" in text:
+        return False
+    return bool(ROOTED.fullmatch(text)) and not FILE_BEFORE_BLANK.search(text)
+
+
+def _shorten(found: re.Match[str], given: Placeholders) -> str:
+    path = found[0]
+    body = path.rstrip(".") or path
+    plain = body.replace("\\", "/")
+    folder, _, name = plain.rpartition("/")
+    if found.lastgroup == "relative":
+        if not FILE.fullmatch(name) and not HOME_INSIDE.search(plain):
+            return path  # what is so divided may be anything: 0/1, tokens/s, train/loss
+        if plain.split("/", 1)[0] in PACKAGES and CODE.fullmatch(name):
+            return path
+    elif not folder.strip("/.") and (len(name) < 2 or FILE.fullmatch(name)):
+        return path
+    return _public(plain, given) + path[len(body) :]
+
+
+def _public(plain: str, given: Placeholders) -> str:
+    """A path with a placeholder for its folder, or for all of it if its end is a folder too."""
+    folder, _, name = plain.rpartition("/")
+    if not FILE.fullmatch(name) or HOMES.search(folder):
+        folder, name = plain.rstrip("/"), ""
+    end = f"/{name}" if name and folder else name
+    library = LIBRARY.fullmatch(folder)
+    if library is None:
+        return (_placeholder(folder, given) if folder else "") + end
+    before = library["before"]
+    begin = f"{_placeholder(before, given)}/" if before else ""
+    return f"{begin}{library['kept']}{end}"
+
+
+def _placeholder(folder: str, given: Placeholders) -> str:
+    return folder if is_placeholder(folder.strip("/")) else given.give(FOLDER, folder)

@@ -1,0 +1,218 @@
+"""A value of the JSON with everything in it -> the same without anything private.
+
+Numbers keep the digits they were written with, and keys that stand twice stay twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+from fusetui.trace.read.repair import loads
+from fusetui.trace.scrub.keys import TELLING, VARIABLE, Kind, kind_in_metadata, kind_of
+from fusetui.trace.scrub.names import Names
+from fusetui.trace.scrub.placeholders import REMOVED
+from fusetui.trace.scrub.secrets import is_strong, is_trivial
+from fusetui.trace.scrub.texts import Texts
+
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+TRACE_NAME = "trace.json"
+MOST = 50_000  # texts that are remembered
+WRITTEN_BY_TORCH = re.compile(r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*")
+"""`HOST_PID.NANOSECONDS.pt.trace.json`, as torch.profiler.tensorboard_trace_handler calls files."""
+
+
+class Digits(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class Pairs(list[tuple[str, Any]]):
+    """An object: its keys in their order, with those that stand twice."""
+
+    __slots__ = ()
+
+
+def parse(text: bytes) -> Any:
+    """JSON whose numbers are Digits and whose objects are Pairs. Raises ValueError."""
+    plain = text.decode("utf-8", "replace")
+    try:
+        return json.loads(
+            plain, parse_float=Digits, parse_int=Digits, object_pairs_hook=Pairs, strict=False
+        )
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def parse_damaged(text: bytes) -> Any:
+    """What `parse` takes, and what can be mended to it (see repair.loads). Raises ValueError."""
+    try:
+        return parse(text)
+    except ValueError:
+        return loads(text)
+
+
+def write(value: Any) -> str:
+    """The JSON of a parsed value. Raises RecursionError."""
+    match value:
+        case Digits():
+            return value
+        case Pairs():
+            return f"{{{', '.join(f'{json.dumps(k)}: {write(v)}' for k, v in value)}}}"
+        case dict():
+            return write(Pairs(value.items()))
+        case list() | tuple():
+            return f"[{', '.join(map(write, value))}]"
+        case Decimal():
+            return str(value) if value.is_finite() else "null"
+        case float() if value != value or value in (float("inf"), -float("inf")):
+            return "null"
+    return json.dumps(value)
+
+
+class Values:
+    """The values of one file."""
+
+    def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
+        self._texts = texts
+        self._trace_name = trace_name
+        self._known: dict[str, str] = {}
+        self._change = texts.learn
+        self.variables: Counter[str] = Counter()  # of environments that were taken out
+
+    def finish(self) -> None:
+        """All was learnt: from now on values are scrubbed."""
+        self._change = self._texts.scrub
+        self._known.clear()
+        self.variables.clear()
+
+    def _text(self, text: str) -> str:
+        known = self._known.get(text)
+        if known is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            known = self._known[text] = self._change(text)
+        return known
+
+    @property
+    def _names(self) -> Names:
+        return self._texts.names
+
+    def event(self, value: Any) -> Any:
+        """One element of traceEvents."""
+        return self._inside(value, metadata=False)
+
+    def metadata(self, keys: Pairs) -> Pairs:
+        """The keys around traceEvents, with their values."""
+        return Pairs((self._text(key), self._top(key, value)) for key, value in keys)
+
+    def _top(self, key: str, value: Any) -> Any:
+        kind = kind_in_metadata(key, top=True)
+        return self._of(kind, key, value, True) if kind else self._inside(value, True)
+
+    def _inside(self, value: Any, metadata: bool) -> Any:
+        """A value whose key says nothing."""
+        if isinstance(value, Digits):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            value = Pairs(value.items())
+        if isinstance(value, Pairs):
+            return self._object(value, metadata)
+        if isinstance(value, list):
+            if _is_dump(value):
+                return self._without(value)
+            return [self._inside(item, metadata) for item in value]
+        return value
+
+    def _object(self, value: Pairs, metadata: bool) -> Any:
+        if len(TELLING.intersection(key for key, _ in value)) > 1:
+            return self._without(value)
+        found = Pairs()
+        for key, inner in value:
+            kind = kind_in_metadata(key, top=False) if metadata else kind_of(key)
+            new = self._of(kind, key, inner, metadata) if kind else self._inside(inner, metadata)
+            found.append((self._text(key), new))
+        return found
+
+    def _of(self, kind: Kind, key: str, value: Any, metadata: bool) -> Any:
+        """The value of a key that tells what it is."""
+        if value is None or isinstance(value, bool) or value == "":
+            return value
+        if isinstance(value, Digits):
+            private = is_strong(key) if kind is Kind.SECRET else kind is Kind.OTHER
+            return REMOVED if private else value
+        if isinstance(value, str):
+            return self._leaf(kind, key, value)
+        if kind is Kind.ENVIRONMENT:
+            return self._without(value)
+        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER) and isinstance(value, Pairs | dict):
+            return self._inside(value, metadata)
+        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER) and isinstance(value, list):
+            return [self._of(kind, key, item, metadata) for item in value]
+        self._learn_all(kind, key, value)
+        return REMOVED
+
+    def _leaf(self, kind: Kind, key: str, value: str) -> str:
+        match kind:
+            case Kind.USER:
+                return self._names.user(value)
+            case Kind.HOST:
+                return self._names.host(value)
+            case Kind.SECRET:
+                return value if is_trivial(value) else self._names.secret(value)
+            case Kind.FOLDER:
+                return self._texts.path(value)
+            case Kind.TRACE:
+                self._learn_trace_name(value)
+                return self._trace_name
+        if kind is Kind.OTHER and VARIABLE.fullmatch(key):
+            self.variables[key] += 1
+        self._texts.learn(value)
+        return REMOVED
+
+    def _learn_all(self, kind: Kind, key: str, value: Any) -> None:
+        """What goes as a whole: what stands in it is looked for everywhere."""
+        if isinstance(value, Pairs | dict):
+            for inner, item in Pairs(value.items()) if isinstance(value, dict) else value:
+                self._of(kind_of(inner) or kind, inner, item, True)
+        elif isinstance(value, list):
+            self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
+            if kind is Kind.SECRET:
+                for item in value:
+                    self._of(kind, key, item, True)
+
+    def _learn_trace_name(self, value: str) -> None:
+        self._texts.learn(value)
+        name = value.replace("\\", "/").rpartition("/")[2]
+        found = WRITTEN_BY_TORCH.fullmatch(name)
+        if found:
+            self._names.host(found["host"])
+
+    def _without(self, variables: Any) -> Any:
+        """An environment goes, but what it tells of users, hosts and secrets is looked for."""
+        if isinstance(variables, list) and not isinstance(variables, Pairs):
+            for text in variables:
+                self.variables[str(text).partition("=")[0]] += 1
+            self._texts.learn("\n".join(map(str, variables)))
+            return []
+        for key, value in variables.items() if isinstance(variables, dict) else variables:
+            self.variables[key] += 1
+            kind = kind_of(key)
+            if kind in (Kind.USER, Kind.HOST, Kind.SECRET):
+                self._of(kind, key, value, True)
+            elif isinstance(value, str) and not isinstance(value, Digits):
+                self._texts.learn(value)
+        return Pairs()
+
+
+def _is_dump(values: list[Any]) -> bool:
+    """A list of `NAME=value`, as `env` prints it."""
+    found = [v for v in values if isinstance(v, str) and ASSIGNMENT.match(v)]
+    telling = {value.partition("=")[0] for value in found} & TELLING
+    return len(found) == len(values) and len(telling) > 1

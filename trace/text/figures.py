@@ -1,0 +1,154 @@
+"""Every time, size, count and share that people read. `--json` is exact.
+
+All rounding is that of integers and fractions, half up: what is printed is the decimal of so many
+digits that is nearest to the exact value. A figure that would round up to the next unit is shown in
+that unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+Number = int | Fraction
+Units = Sequence[tuple[int, str]]
+
+UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
+SIZES: Units = ((1, "bytes"), (1_000, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
+PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
+DIGITS = 4
+SMALLEST, LARGEST = Fraction(1, 10**6), 10**21
+"""Beyond these a quantity, which may be any float, is written with an exponent."""
+
+
+def duration(ns: int) -> str:
+    """Nanoseconds with four significant digits at most: `0 ns`, `512 ns`, `41.2 us`, `1.204 s`."""
+    return _in_units(ns, UNITS)
+
+
+def microseconds(ns: int | None, signed: bool = False) -> str:
+    """For columns of one unit: `1,437.3` or `+60.2`; `-` for None."""
+    if ns is None:
+        return "-"
+    whole, tenth = divmod(_rounded(abs(ns), 100), 10)
+    sign = "-" if ns < 0 else "+" if signed else ""
+    return f"{sign}{whole:,}.{tenth}"
+
+
+def tick(ns: int, step: int) -> str:
+    """A time with just the digits that tell neighbours `step` ns apart: `820 us`, `1.25 s`."""
+    for scale, unit in reversed(UNITS):
+        decimals = next(n for n in range(len(str(scale))) if scale <= step * 10**n)
+        near = _rounded(abs(ns) * 10**decimals, scale)
+        if scale == 1 or (step >= scale // 1000 and near >= 10**decimals):
+            return f"{'-' if ns < 0 else ''}{_decimal(near, decimals)} {unit}"
+    raise AssertionError("nanoseconds are the last unit")
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units: `1 byte`, `512 bytes`, `3.059 MB`."""
+    return "1 byte" if count == 1 else _in_units(count, SIZES)
+
+
+def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
+    """A finite value in decimal units: `12.5`, `1.204 M`, `934.2 MB`.
+
+    Without a unit thousands are written out.
+    """
+    exact = Fraction(value)
+    if exact and not SMALLEST <= abs(exact) < LARGEST:
+        return f"{value:.{digits - 1}g} {unit}".rstrip()
+    if abs(exact) < 1:
+        return f"{significant(value, digits)} {unit}".rstrip()
+    units = PREFIXES if unit else (PREFIXES[0], *PREFIXES[2:])
+    return _in_units(exact, [(scale, letter + unit) for scale, letter in units], digits).rstrip()
+
+
+def significant(value: float, digits: int = DIGITS) -> str:
+    """So many digits, without a trailing zero of the fraction: 0.012, 1.2, 41.25, 812.3, 1204."""
+    exact = abs(Fraction(value))
+    decimals = max(0, digits - len(str(int(exact)))) if exact >= 1 else digits
+    while 0 < exact * 10**decimals < 10 ** (digits - 1):
+        decimals += 1
+    return f"{'-' if value < 0 else ''}{_trimmed(_rounded(exact * 10**decimals, 1), decimals)}"
+
+
+def percent(part: float, whole: float, *, fine: bool = False) -> str:
+    """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank when the whole is nothing.
+
+    `100 %` is said only of all, `0 %` only of nothing. `fine`: with one decimal, as `71.3 %`.
+    """
+    if whole <= 0:
+        return ""
+    if part < 0:
+        return f"-{percent(-part, whole, fine=fine)}"
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    one, all_ = _exact(part), _exact(whole)
+    tenths = _rounded(1000 * one, all_)
+    if not tenths:
+        return "<0.1 %"
+    if tenths == 1000:
+        return ">99.9 %" if one < all_ else ">100 %"
+    if fine or tenths < 100 or 995 <= tenths < 1005:
+        return f"{_decimal(tenths, 1)} %"
+    return f"{_rounded(100 * one, all_)} %"
+
+
+def change(before: int, after: int) -> str:
+    """`11.8 % less`, `3.0 % more`, or `as much`; a change from nothing has no share: `more`."""
+    if before == after:
+        return "as much"
+    word = "less" if after < before else "more"
+    return f"{percent(abs(after - before), before, fine=True)} {word}".strip()
+
+
+def count(number: int) -> str:
+    """1234567 -> `1,234,567`."""
+    return f"{number:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def several(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
+
+
+def _exact(value: float) -> Number:
+    """Integers stay what they are: fractions are slower."""
+    return value if isinstance(value, int) else Fraction(value)
+
+
+def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:
+    """In the largest unit that the rounded number reaches; the first one for less than that."""
+    exact = value if value >= 0 else -value
+    sign = "-" if value < 0 else ""
+    for scale, unit in reversed(units):
+        whole = int(exact) // scale
+        decimals = max(0, digits - len(str(whole))) if whole else digits
+        number = _rounded(exact * 10**decimals, scale)
+        if number >= 10**decimals or scale == 1:
+            return f"{sign}{_trimmed(number, decimals)} {unit}"
+    raise AssertionError("the first unit is 1")
+
+
+def _rounded(value: Number, scale: Number) -> int:
+    """value / scale to the nearest integer, half up; neither is negative."""
+    return int((2 * value + scale) // (2 * scale))
+
+
+def _trimmed(number: int, decimals: int) -> str:
+    """number / 10**decimals without trailing zeros of the fraction."""
+    text = _decimal(number, decimals)
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def _decimal(number: int, decimals: int) -> str:
+    """number / 10**decimals, written out."""
+    whole, fraction = divmod(number, 10**decimals)
+    return f"{whole}.{fraction:0{decimals}}" if decimals else str(whole)
