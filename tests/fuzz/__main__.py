@@ -1,4 +1,4 @@
-"""Tries fusetui with hostile files: python -P tests/fuzz --seed 7 --count 1000 (see README.md)."""
+"""Tries fusetui with hostile files: python -P tests/fuzz --seed 7 --runs 1000."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.pa
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -P tests/fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, help="which inputs (default: others each time)")
-    parser.add_argument("--count", type=int, help="how many inputs (default: without end)")
+    parser.add_argument("--runs", type=int, help="how many inputs (default: without end)")
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
@@ -31,7 +31,7 @@ def main() -> int:
 
     kind = import_module(f"tests.fuzz.{args.kind}").KIND
     seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
-    plan = Plan(seed, args.count, args.seconds, args.jobs, args.first)
+    plan = Plan(seed, args.runs, args.seconds, args.jobs, args.first)
     say(f"seed {seed}")
     result = run(kind, plan)
     say(f"seed {seed}, {result}")

@@ -6,16 +6,18 @@ import asyncio
 import json
 import tempfile
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from textual.app import SuspendNotSupported
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import OutOfBounds, Pilot
+from textual.worker import WorkerError
 
 from fusetui.trace import TraceError
 from fusetui.trace.text.printable import printable_lines
@@ -30,12 +32,13 @@ from tests.fuzz.limits import limited
 from tests.fuzz.shrink import shrunk, shrunk_bytes
 from tests.fuzz.sizes import sized
 from tests.fuzz.trial import alone
-from tests.tui.driving import screen, settled
+from tests.tui.driving import screen
 
 Step = tuple[str, ...]
 """What is done, and with what: a key, a text typed after a key, a click, a wheel, a new size."""
 
 STEPS = 40
+MOMENT = 0.001  # seconds between two keys
 SIZES = ((80, 24), (100, 30), (40, 10), (200, 50), (20, 5), (1, 1), (300, 80))
 LEAVING = ("q", "ctrl+c")
 KEYS = tuple(key for command in COMMANDS for key in command.keys if key not in LEAVING)
@@ -85,6 +88,7 @@ def examine_app(tried: AppCase, limited: Limited) -> str:
         warnings.catch_warnings(action="error"),
         tempfile.TemporaryDirectory() as folder,
         sized("usual"),
+        without_waiting(),
     ):
         paths = [Path(folder) / f"{letter}.json" for letter in "ab"]
         for path, data in zip(paths, (tried.traces * 2)[:2], strict=True):
@@ -100,13 +104,26 @@ def examine_app(tried: AppCase, limited: Limited) -> str:
         return "taken"
 
 
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """Keys follow one another at once: Textual's pilot waits until the processor is idle."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("textual.app", "textual.pilot"):
+            patch.setattr(f"{module}.wait_for_idle", _a_moment)
+        yield
+
+
+async def _a_moment(_least: float = 0) -> None:
+    await asyncio.sleep(MOMENT)
+
+
 async def _driven(
     app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limited: Limited
 ) -> None:
     async with app.run_test(size=tried.size) as pilot:
         with limited("opening"):
             for _ in range(2):
-                await settled(app, pilot)
+                await _settled(app, pilot)
         for step in tried.steps:
             if app.return_value is not None or app._exception:
                 break
@@ -115,6 +132,13 @@ async def _driven(
         with limited("the screen"):
             text = screen(app)
             check(text == printable_lines(text), "a screen that a terminal obeys")
+
+
+async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Until no thread works any more, whatever became of what it did."""
+    with suppress(WorkerError):
+        await app.workers.wait_for_complete()
+    await pilot.pause()
 
 
 async def _do(app: FusetuiApp, pilot: Pilot[int], step: Step, paths: Sequence[Path]) -> None:

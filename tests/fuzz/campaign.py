@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.fuzz.trial import Outcome, outcomes
 
 EVERY = 60.0  # seconds between two lines about how far it is
-BATCH = 250  # inputs that one process tries
+BATCH = 1000  # inputs that one process tries
 
 
 @dataclass(frozen=True)

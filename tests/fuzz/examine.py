@@ -7,6 +7,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -14,10 +15,13 @@ from fusetui.trace import Trace, TraceError, open_trace
 from tests.fuzz.case import Case
 from tests.fuzz.checks import check_trace
 from tests.fuzz.document import document
+from tests.fuzz.limits import check_memory
 from tests.fuzz.losses import check_losses, check_refused
 from tests.fuzz.questions import questions
 from tests.fuzz.sizes import sized
 from tests.fuzz.ways import WAYS
+
+ASKED = 0.2  # share of the questions that one input is asked
 
 Limited = Callable[[str], AbstractContextManager[object]]
 """Called with what is asked; raises, or ends the process, when that takes too long."""
@@ -40,14 +44,15 @@ def examine(case: Case, limited: Limited = nullcontext) -> str:
             check_refused(str(error), case.data)
             return "refused"
         check_trace(trace)
-        for name, ask in questions(trace, _other(path, rnd), path, rnd):
-            with limited(name):
-                ask()
+        for name, ask in questions(trace, partial(_other, path, rnd), path, rnd):
+            if rnd.random() < ASKED:
+                with limited(name):
+                    ask()
         way = rnd.choice(WAYS)
         with limited(way.__name__):
             way(trace, path, rnd)
-        with limited("losses"):
-            return check_losses(trace, case.data)
+        check_memory()
+        return check_losses(trace, case.data)
 
 
 def _other(path: Path, rnd: Random) -> Trace | None:

@@ -183,7 +183,7 @@ class Program:
 
 def program(rnd: Random) -> list[Event]:
     """Events of which most files have few, some hundreds."""
-    events = rnd.choice((0, 1, 3, 8, 8, 20, 20, 60, 60, 200))
+    events = rnd.choice((0, 1, 2, 3, 5, 8, 8, 12, 20, 20, 20, 40, 40, 60, 150))
     return list(_odd(Program(rnd, events).run(), rnd))
 
 

@@ -42,14 +42,13 @@ Asked = Callable[[], None]
 
 ROWS = 12  # that are asked about one by one
 WIDTH = 100
-COMMANDS_SHARE = 0.2  # of the inputs; the file is read once more
 COMMANDS = ("summary", "kernels", "ops", "check", "diff")
 
 
 def questions(
-    trace: Trace, other: Trace | None, path: Path, rnd: Random
+    trace: Trace, other: Callable[[], Trace | None], path: Path, rnd: Random
 ) -> Iterator[tuple[str, Asked]]:
-    """Each with its name. `other` is another trace, to compare it with."""
+    """Each with its name. `other` makes another trace, to compare it with."""
     yield "summary", lambda: ask_summary(trace)
     yield "kernels", lambda: ask_kernels(trace)
     yield "ops", lambda: ask_ops(trace)
@@ -60,11 +59,8 @@ def questions(
     yield "rows", lambda: ask_rows(trace, rnd)
     yield "cells", lambda: ask_cells(trace, rnd)
     yield "diff with itself", lambda: ask_same(trace)
-    if other is not None:
-        yield "diff", lambda: ask_diff(trace, other)
-        yield "diff back", lambda: ask_diff(other, trace)
-    if rnd.random() < COMMANDS_SHARE:
-        yield "command line", lambda: ask_command_line(path, rnd)
+    yield "diff", lambda: ask_other(trace, other())
+    yield "command line", lambda: ask_command_line(path, rnd)
 
 
 def ask_summary(trace: Trace) -> None:
@@ -169,6 +165,12 @@ def ask_same(trace: Trace) -> None:
     check(all(row.kind is Kind.SAME and not row.change_ns for row in found.rows), "same", found.rows)
     check(found.step.a_ns == found.step.b_ns and not found.step.shown, "the same step", found.step)
     check(found.step.ratio in (1, None), "ratio of the same", found.step)
+
+
+def ask_other(trace: Trace, other: Trace | None) -> None:
+    if other is not None:
+        ask_diff(trace, other)
+        ask_diff(other, trace)
 
 
 def ask_diff(a: Trace, b: Trace) -> Diff:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import IO, NamedTuple, NoReturn
 
 from tests.fuzz.checks import WrongError
-from tests.fuzz.limits import check_memory, limit_space
+from tests.fuzz.limits import limit_space
 
 Try = Callable[[int], str]
 """Tries the input with a number; the result is what became of it. What fails raises."""
@@ -135,8 +135,6 @@ def _work(numbers: Sequence[int], tried: Try, pipe: int) -> NoReturn:
 
 def _tried(number: int, tried: Try) -> Outcome:
     try:
-        what = tried(number)
-        check_memory()
-        return Outcome(number, what)
+        return Outcome(number, tried(number))
     except Exception as error:
         return Outcome(number, *failure(error))
