@@ -7,7 +7,7 @@ import json
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from textual.app import SuspendNotSupported
+from textual.errors import NoWidget
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import OutOfBounds, Pilot
 from textual.worker import WorkerError
@@ -82,7 +83,7 @@ def _step(rnd: Random) -> Step:
     return "resize", *map(str, rnd.choice(SIZES))
 
 
-def examine_app(tried: AppCase, limited: Limited) -> str:
+def examine_app(tried: AppCase, limited: Limited = nullcontext) -> str:
     """What became of it: `refused`, or `taken`. Raises what the app raised."""
     with (
         warnings.catch_warnings(action="error"),
@@ -127,7 +128,7 @@ async def _driven(
         for step in tried.steps:
             if app.return_value is not None or app._exception:
                 break
-            with limited(" ".join(step)), suppress(OutOfBounds, SuspendNotSupported):
+            with limited(" ".join(step)), suppress(OutOfBounds, NoWidget, SuspendNotSupported):
                 await _do(app, pilot, step, paths)
         with limited("the screen"):
             text = screen(app)

@@ -11,6 +11,7 @@ from tests.fuzz.document import document
 from tests.fuzz.packing import packed
 
 SIZES = ("usual", "small", "small", "tiny", "tiny", "tiny", "team")
+LARGE = 10_000  # bytes; with tiny sizes it would be many thousands of chunks
 EXECUTION_TRACE = b'{"schema": "1.0.2", "pid": 1, "nodes": [{"id": 1, "name": "a"}]}'
 
 
@@ -25,7 +26,7 @@ def case(seed: int, number: int) -> Case:
     data = _data(rnd)
     if rnd.random() < 0.12:
         data = packed(data, rnd)
-    sizes = rnd.choice(SIZES)
+    sizes = "usual" if len(data) > LARGE else rnd.choice(SIZES)
     return Case(data, "small" if sizes == "team" and rnd.random() < 0.7 else sizes)
 
 

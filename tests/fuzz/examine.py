@@ -27,7 +27,7 @@ Limited = Callable[[str], AbstractContextManager[object]]
 """Called with what is asked; raises, or ends the process, when that takes too long."""
 
 
-def examine(case: Case, limited: Limited = nullcontext) -> str:
+def examine(case: Case, limited: Limited = nullcontext, asked: float = ASKED) -> str:
     """What became of it: `refused`, or how its losses were judged. Depends on the case alone."""
     rnd = Random(zlib.crc32(case.data))
     with (
@@ -45,7 +45,7 @@ def examine(case: Case, limited: Limited = nullcontext) -> str:
             return "refused"
         check_trace(trace)
         for name, ask in questions(trace, partial(_other, path, rnd), path, rnd):
-            if rnd.random() < ASKED:
+            if rnd.random() < asked:
                 with limited(name):
                     ask()
         way = rnd.choice(WAYS)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import faulthandler
 import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.fuzz.checks import check
 
-SECONDS = 5.0  # of work for each question; twice as long by the clock, since others work too
-STUCK = 30.0  # seconds after which a question is not waited for any more
+SECONDS = 5.0  # of a processor for each question: others may work on the same machine
+STUCK = 60.0  # seconds after which a question is not waited for any more
 MEMORY = 1 << 30  # bytes of a process, whatever it reads
 SPACE = 8 << 30  # bytes of addresses, so that the machine is never in danger
 
@@ -20,13 +19,13 @@ SPACE = 8 << 30  # bytes of addresses, so that the machine is never in danger
 def limited(asked: str) -> Iterator[None]:
     """Raises WrongError when what is asked takes too long; ends the process where it hangs."""
     faulthandler.dump_traceback_later(STUCK, exit=True, file=2)
-    clock, work = time.monotonic(), _work()
+    begin = _work()
     try:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-    clock, work = time.monotonic() - clock, _work() - work
-    check(max(work, clock / 2) <= SECONDS, f"slow: {asked}", f"{work:.1f} s of {clock:.1f} s")
+    work = _work() - begin
+    check(work <= SECONDS, f"slow: {asked}", f"{work:.1f} s")
 
 
 def _work() -> float:

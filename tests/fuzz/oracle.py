@@ -61,12 +61,15 @@ def expected(data: bytes) -> Expected | None:
 def good_lines(data: bytes) -> list[Slice]:
     """The slices that stand each on a line of its own, which Python's json can read.
 
-    They have to be read whatever is damaged on the other lines.
+    They have to be read whatever is damaged on the other lines, if what opens the list is not.
     """
     lines = _text(data).split("\n")
     first = next((n for n, line in enumerate(lines) if line.rstrip(BLANKS).endswith("[")), -1)
+    head = "\n".join(lines[: first + 1])
     found = Expected()
-    for line in lines[first + 1 :] if first >= 0 else ():
+    if not any(isinstance(_loaded(head + end), list | Pairs) for end in ("]", "]}")):
+        return []
+    for line in lines[first + 1 :]:
         element = _loaded(line.strip(f"{BLANKS},"))
         if isinstance(element, Pairs):
             _judge(found, 0, element)

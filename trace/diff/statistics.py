@@ -36,17 +36,17 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def ratio_interval(a: Int64s, b: Int64s) -> tuple[float, float] | None:
-    """The bootstrap interval of median(b) / median(a) over steps; None below two steps a side."""
+    """The bootstrap interval of median(b) / median(a) over steps; None below two steps a side, or
+    where so many steps of A take no time that the ratio has no bound."""
     if len(a) < 2 or len(b) < 2:
         return None
     rng = np.random.default_rng(SEED)
     of_a = np.median(rng.choice(a, (RESAMPLES, len(a))), axis=1)
     of_b = np.median(rng.choice(b, (RESAMPLES, len(b))), axis=1)
-    known = of_a > 0
-    if not known.any():
+    if not of_a.all():
         return None
     tail = (100 - CONFIDENCE) / 2
-    low, high = np.percentile(of_b[known] / of_a[known], [tail, 100 - tail])
+    low, high = np.percentile(of_b / of_a, [tail, 100 - tail])
     return float(low), float(high)
 
 

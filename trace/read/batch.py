@@ -6,6 +6,7 @@ damaged, the elements are halved until the damage is alone, and repaired where t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
@@ -223,11 +224,11 @@ def _is_json(text: bytes) -> bool:
 
 
 def _is_loose_json(text: bytes) -> bool:
-    """As Python reads it: NaN and control characters too."""
+    """As Python reads it: NaN and control characters too, but nothing is repaired."""
     if _is_json(text):
         return True
     try:
-        loads(text)
+        json.loads(text.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
         return False
     return True

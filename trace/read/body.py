@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,6 +10,7 @@ import orjson
 
 from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.read.document import Document, Found
+from fusetui.trace.read.repair import repaired
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
 
@@ -75,13 +75,13 @@ def _events_key(document: Document, start: int) -> Found | None:
 
 
 def keys_of(text: bytes) -> dict[str, Any] | None:
-    """Those of an object; None when it is no JSON, not even with NaN and raw control characters."""
+    """Those of an object; None when it is no JSON, even repaired."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            found = json.loads(text.decode("utf-8", "replace"), strict=False)
-        except (ValueError, RecursionError):
+            found = orjson.loads(repaired(text))
+        except orjson.JSONDecodeError:
             return None
     return found if isinstance(found, dict) else None
 

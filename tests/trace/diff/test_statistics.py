@@ -27,6 +27,11 @@ def test_one_step_gives_no_interval() -> None:
     assert ratio_interval(np.array([5]), np.array([5, 6])) is None
 
 
+def test_steps_without_a_duration_give_no_interval() -> None:
+    steps = np.array([0, 0, 0, 590, 500, 155])
+    assert ratio_interval(steps, steps) is None
+
+
 def test_a_change_below_five_percent_is_noise() -> None:
     a = np.full((5, 1), 10_000)
     assert beyond_noise(a, a * 104 // 100, 0).tolist() == [False]
