@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fusetui.arguments import COMMANDS, EXIT_CODES, command_parsers
+from fusetui.parser import EXIT_CODES, command_parsers
+from fusetui.registry import COMMANDS
 from fusetui.tui.commands import Where, commands_of, key_text
 
 TARGET = Path(__file__).parent / "reference.md"
@@ -36,8 +37,8 @@ def reference() -> str:
     parsers = command_parsers()
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     texts = [HEAD.format(codes=codes)]
-    for name in COMMANDS:
-        texts.append(f"### fusetui {name}\n\n```\n{parsers[name].format_help()}```\n")
+    for one in COMMANDS:
+        texts.append(f"### fusetui {one.name}\n\n```\n{parsers[one.name].format_help()}```\n")
     texts.append("## Keys\n")
     for where, title in PLACES.items():
         texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(where)}\n")

@@ -18,8 +18,8 @@ from tests.hostile import WORST, obeyed
 from tests.places import ROOT
 
 from fusetui import cli
-from fusetui.arguments import EXIT_CODES
 from fusetui.commands import errors, signals
+from fusetui.parser import EXIT_CODES
 
 Run = Callable[..., Any]
 WAITING = """

@@ -57,7 +57,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
         return 0
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr("fusetui.commands.browse.has_terminal", lambda: True)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
     return calls
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui.arguments import WrongUse
 from fusetui.commands import signals, streams
+from fusetui.parser import WrongUse
 
 DONE = 0
 NO = 1
