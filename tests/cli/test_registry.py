@@ -44,7 +44,12 @@ def test_an_entry_is_all_that_a_new_command_needs(
 
 def test_what_no_parser_knows_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a workload knows its shapes."""
-    told: list[Namespace] = []
-    monkeypatch.setattr("fusetui.commands.capture.run", lambda args: told.append(args) or 0)
+    told: list[tuple[str, ...]] = []
+
+    def run(args: Namespace) -> int:
+        told.append(args.rest)
+        return 0
+
+    monkeypatch.setattr("fusetui.commands.capture.run", run)
     assert cli.run(["capture", "mlp", "--batch", "32"]) == 0
-    assert told[0].rest == ("--batch", "32")
+    assert told == [("--batch", "32")]
