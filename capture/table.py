@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fusetui.trace.text.figures import duration, size
 from fusetui.trace.text.printable import printable
 
+from .expect import guess_lines
 from .record import Failed, Measured, RunRecord
 from .shapes import describe_shapes
 
@@ -25,6 +26,12 @@ def closing_table(record: RunRecord) -> str:
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
     return "\n".join([title(record), "", *align(rows), *_notes(record), *failures])
+
+
+def guesses(record: RunRecord) -> list[str]:
+    """A line for every guess and variant, under an empty one; nothing without guesses."""
+    lines = [line for v in record.measured for line in guess_lines(v.name, v.guesses)]
+    return ["", *lines] if lines else []
 
 
 def title(record: RunRecord) -> str:

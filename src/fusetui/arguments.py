@@ -5,9 +5,12 @@ Importing this takes a few milliseconds: every command waits for it.
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from fusetui.capture.options import Declared
 
 
 class Argument(NamedTuple):
@@ -38,6 +41,24 @@ def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
 
     parsed.__name__ = number.__name__  # in "invalid int value"
     return parsed
+
+
+def option(one: Declared) -> Argument:
+    """An option of a capture; what is not given is not in the parsed arguments either."""
+    name, text = one.asked.flag, one.asked.help.replace("%", "%%")
+    if one.kind is bool:
+        action = BooleanOptionalAction if one.default else "store_true"
+        return argument(name, dest=one.name, action=action, help=text, default=SUPPRESS)
+    action = "append" if one.many else "store"
+    return argument(
+        name,
+        dest=one.name,
+        metavar=one.asked.metavar,
+        type=one.kind,
+        action=action,
+        help=text,
+        default=SUPPRESS,
+    )
 
 
 TRACE = argument("trace", metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")

@@ -55,7 +55,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     `rest` holds what the parser does not know, for a command that is open-ended. Raises WrongUse,
     and SystemExit once help or the version was shown.
     """
-    parsers = command_parsers()
+    names = {one.name for one in COMMANDS}
+    parsers = command_parsers(next((word for word in arguments if word in names), ""))
     top = parsers[""]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in parsers:
         top.error(f"no such command: {arguments[0]}{_suggestion(arguments[0], list(parsers))}")
@@ -76,8 +77,11 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def command_parsers() -> dict[str, Parser]:
-    """By the name of the command; the one of the whole line is named ""."""
+def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
+    """By the name of the command; the one of the whole line is named "".
+
+    The arguments of only the wanted one are added, if it is named.
+    """
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
@@ -86,6 +90,6 @@ def command_parsers() -> dict[str, Parser]:
     for one in COMMANDS:
         text = "\n\n".join(filter(None, (one.help, one.more)))
         found[one.name] = commands.add_parser(one.name, help=one.help, description=text)
-        for argument in one.arguments:
-            found[one.name].add_argument(*argument.names, **argument.settings)
+        if wanted in (None, one.name):
+            one.add_to(found[one.name])
     return found

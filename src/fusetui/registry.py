@@ -4,27 +4,44 @@ imported when it runs; the parsers, the help and the reference are made from thi
 
 from __future__ import annotations
 
-from argparse import BooleanOptionalAction, Namespace
+from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.arguments import JSON, NO_CACHE, TOP, TRACE, Argument, argument, at_least_zero, flag
-from fusetui.capture.defaults import STEPS
+from fusetui.arguments import (
+    JSON,
+    NO_CACHE,
+    TOP,
+    TRACE,
+    Argument,
+    argument,
+    at_least_zero,
+    flag,
+    option,
+)
 
 
 class Command(NamedTuple):
     """`help` is one line, `more` what its own help adds to that.
 
-    `open_ended`: what the parser does not know is not wrong, but for the command to judge; it is
-    in `args.rest`.
+    `arguments` may be a function, for what takes time to import: it is called when the command is
+    what is wanted. `open_ended`: what the parser does not know is not wrong, but for the command to
+    judge; it is in `args.rest`.
     """
 
     name: str
     help: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[Argument, ...] | Callable[[], tuple[Argument, ...]]
     more: str = ""
     open_ended: bool = False
+
+    def add_to(self, parser: ArgumentParser) -> None:
+        """Adds the arguments."""
+        arguments = self.arguments() if callable(self.arguments) else self.arguments
+        for one in arguments:
+            parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
         """The exit code."""
@@ -32,32 +49,27 @@ class Command(NamedTuple):
         return code
 
 
-_CAPTURE = (
-    argument("workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."),
-    argument("--variant", metavar="V", action="append", help="Only this one; may be repeated."),
-    argument("--device", metavar="WHERE", default="auto", help="auto (default), cuda or cpu."),
-    argument("--dtype", metavar="D", help="bfloat16, float16 or float32."),
-    argument("--out", metavar="DIR", type=Path, help="The run folder to write."),
-    argument(
-        "--steps", metavar="N", type=int, default=STEPS, help=f"Profiled steps; default {STEPS}."
-    ),
-    argument("--seconds", metavar="S", type=float, help="Time spent on timing each variant."),
-    flag("--backward", "Forward and backward."),
-    argument("--mode", metavar="M", help="The mode of torch.compile."),
-    flag("--stack", "Record Python frames."),
-    argument("--shapes", action=BooleanOptionalAction, help="Record the shapes of inputs, or not."),
-    flag("--memory", "Record allocations."),
-    flag("--scrub", "Take out what is private, as scrub does."),
-    argument("--expect", metavar="GUESS", action="append", help='"kernels=5 gemm=3"; else exit 1.'),
-    argument("--sweep", metavar="AXIS", action="append", help="A run per value: batch=1,2,4."),
-    flag("--open", "Open the result."),
-)
+def _of_capture() -> tuple[Argument, ...]:
+    """What is measured is declared with `Options`; here is of what, and what becomes of it."""
+    from fusetui.capture.options import declared
+
+    out = "The run folder to write: a new one, or that of a sweep to go on with."
+    options = (option(one) for one in declared().values() if one.asked.flag)
+    return (
+        argument(
+            "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
+        ),
+        *options,
+        argument("--out", metavar="DIR", type=Path, help=out),
+        flag("--open", "Open the result; this needs a terminal."),
+    )
+
 
 COMMANDS = (
     Command(
         "capture",
         "Profile the variants of a workload and write a run folder.",
-        _CAPTURE,
+        _of_capture,
         "Shapes are options too, by the names of the workload: --batch 32 --hidden 64. A guess may "
         'be for one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
         "combination; batch=64,128,...,2048 goes on as it began, and paper-batch is the name of "

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 
 from fusetui.capture import command
-from fusetui.capture.options import Options, Recording
+from fusetui.capture.options import Options, declared
+from fusetui.capture.outcome import Outcome
 from fusetui.commands.errors import DONE, NO, CommandError, say
 
-SECONDS = 1.0  # of timing for each variant
-SECONDS_OF_A_POINT = 0.3  # the same in a sweep, which has many
 MOST_NAMED = 5  # variants in a sentence
 
 
@@ -20,9 +18,7 @@ def run(args: Namespace) -> int:
 
     if args.open and not has_terminal():
         raise CommandError("--open needs a terminal: leave it out, and open the run later.")
-    sweep = tuple(args.sweep or ())
-    options = _options(args, seconds_for(args.seconds, sweep))
-    outcome = command.run_capture(args.workload, options, out=args.out, sweep=sweep)
+    outcome = command.capture(args.workload, _options(args), out=args.out)
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         say(_failures(outcome))
@@ -31,29 +27,14 @@ def run(args: Namespace) -> int:
     return max(code, browse([str(outcome.folder)], ascii_only=False, mouse=True))
 
 
-def _options(args: Namespace, seconds: float) -> Options:
-    shapes = args.shapes is not False
-    return Options(
-        variants=tuple(args.variant or ()),
-        device=args.device,
-        dtype=args.dtype,
-        shapes=args.rest,
-        backward=args.backward,
-        mode=args.mode,
-        expect=tuple(args.expect or ()),
-        seconds=seconds,
-        recording=Recording(args.steps, args.stack, shapes, args.memory, args.scrub),
-    )
+def _options(args: Namespace) -> Options:
+    """What was given; the rest has its defaults."""
+    given = {name: value for name, value in vars(args).items() if name in declared()}
+    repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return Options(**(given | repeated), shapes=args.rest)
 
 
-def seconds_for(wanted: float | None, sweep: Sequence[str]) -> float:
-    """How long to time a variant when nobody says."""
-    if wanted is not None:
-        return wanted
-    return SECONDS_OF_A_POINT if sweep else SECONDS
-
-
-def _failures(outcome: command.Outcome) -> str:
+def _failures(outcome: Outcome) -> str:
     """Which variants failed; why, the table has told."""
     named = ", ".join(outcome.failed[:MOST_NAMED])
     more = len(outcome.failed) - MOST_NAMED
