@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
+from msgspec.structs import asdict
+
 from fusetui.commands.loading import load
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace.questions.totals import KernelTotal, kernel_totals
@@ -26,12 +28,5 @@ def _kernel(total: KernelTotal) -> dict[str, Any]:
     from fusetui.trace.kernel_names import decode
 
     decoded = decode(total.name)
-    return {
-        "name": total.name,
-        "count": total.count,
-        "total_ns": total.total_ns,
-        "min_ns": total.min_ns,
-        "median_ns": total.median_ns,
-        "max_ns": total.max_ns,
-        "decoded": decoded.to_json() if decoded else None,
-    }
+    figures = {name: value for name, value in asdict(total).items() if name != "rows"}
+    return {**figures, "decoded": decoded.to_json() if decoded else None}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace, summary
+from fusetui.trace.questions.summary import Summary
 from fusetui.trace.questions.totals import kernel_totals, op_totals
 
 
@@ -24,7 +24,7 @@ def run(args: Namespace) -> int:
     return loaded.code
 
 
-def _summary_text(trace: Trace, figures: dict[str, Any]) -> str:
+def _summary_text(trace: Trace, figures: Summary) -> str:
     """Its imports explain kernel names: those who want JSON do not wait for them."""
     from fusetui.render.summary import summary_text
 
