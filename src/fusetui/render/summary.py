@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.render.table import Column, table
-from fusetui.render.text import fit
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.trace.questions.totals import KernelTotal, OpTotal
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural, size
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
@@ -33,7 +33,7 @@ def summary_text(
 ) -> str:
     """Without kernels the ops are shown."""
     blocks = [
-        "\n".join(fit(line, width) for line in _head(figures)),
+        "\n".join(clip(line, width, "...") for line in _head(figures)),
         *_steps(figures, width),
         _lanes(figures.tracks, width),
     ]
