@@ -11,13 +11,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Id, Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.questions.busy import gpu_times, work_busy_ns
-
-
-class SkippedEvent(msgspec.Struct, frozen=True):
-    """An event that could not be read: the byte where it begins, and why."""
-
-    byte: int
-    reason: str
+from fusetui.trace.read.chunks import Skipped
 
 
 class TrackFigures(msgspec.Struct, frozen=True):
@@ -54,7 +48,7 @@ class Summary(msgspec.Struct, frozen=True):
     complete: bool
     events: int
     events_skipped: int
-    skipped: list[SkippedEvent]
+    skipped: tuple[Skipped, ...]
     slices: int
     slices_unfinished: int
     ends_unmatched: int
@@ -91,7 +85,7 @@ def summary(trace: Trace) -> Summary:
         complete=report.complete,
         events=report.events,
         events_skipped=report.unreadable,
-        skipped=[SkippedEvent(s.byte, s.reason) for s in report.skipped],
+        skipped=report.skipped,
         slices=len(trace),
         slices_unfinished=report.unfinished,
         ends_unmatched=report.unmatched_ends,
