@@ -14,7 +14,6 @@ NO = 1
 UNUSABLE = 2
 CANNOT_TELL = 3
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
-INTERRUPTED = signals.ENDED + 2  # SIGINT
 PIPE_CLOSED = signals.ENDED + 13  # as a program that dies of SIGPIPE
 NOWHERE = "Standard output is closed: there is nowhere to write the result."
 
