@@ -9,6 +9,8 @@ matrix ones. One GCD of an MI250 is one device.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +18,13 @@ import msgspec
 TERA: Final = 10**12
 GIGA: Final = 10**9
 MEGA: Final = 2**20
+BANDWIDTH: Final = "bandwidth"
+KINDS: Final = (
+    *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16", "fp16_plain"),
+    *("bf16", "bf16_plain", "fp8", "fp6", "fp4", "int8"),
+)
+"""Kinds of arithmetic that have peaks of their own."""
+NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
@@ -29,8 +38,9 @@ class Peak(msgspec.Struct, frozen=True):
     memory_gb: tuple[int, int] | None = None  # least and most, where one name has two memories
 
     @property
-    def bytes_per_s(self) -> float:
-        return self.gigabytes_per_s * GIGA
+    def bytes_per_s(self) -> float | None:
+        """None where only rates of arithmetic were given."""
+        return self.gigabytes_per_s * GIGA or None
 
     @property
     def cache_bytes(self) -> float:
@@ -157,12 +167,28 @@ PEAKS: Final = (
 )
 
 
-def peak_of(properties: dict[str, Any]) -> Peak | None:
+def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS) -> Peak | None:
     """The limits of a device by its `deviceProperties`; None for an unknown device.
 
     A part of a device (MIG, a partition) has fewer multiprocessors than its name promises, and
-    less of everything: it is unknown.
+    less of everything: it is unknown. `given` has figures that are used instead of those of the
+    table, by kind of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device
+    has those limits, and a cache as large as the largest of the table.
     """
+    found = _listed(properties)
+    if not given:
+        return found
+    found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
+    rates = {kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH}
+    return msgspec.structs.replace(
+        found,
+        gigabytes_per_s=given[BANDWIDTH] / GIGA if BANDWIDTH in given else found.gigabytes_per_s,
+        teraflops={**found.teraflops, **rates},
+    )
+
+
+def _listed(properties: Mapping[str, Any]) -> Peak | None:
+    """The entry of the table."""
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):
         return None
@@ -172,7 +198,7 @@ def peak_of(properties: dict[str, Any]) -> Peak | None:
     return None
 
 
-def _memory_fits(peak: Peak, properties: dict[str, Any]) -> bool:
+def _memory_fits(peak: Peak, properties: Mapping[str, Any]) -> bool:
     size = properties.get("totalGlobalMem")
     if peak.memory_gb is None:
         return True
