@@ -43,6 +43,7 @@ class Limits(msgspec.Struct, frozen=True):
     memory_ns: float | None = None
     cached: bool = False
     bound: str | None = None  # compute or memory
+    kind: str | None = None  # of arithmetic
 
     @property
     def least_ns(self) -> float | None:
@@ -69,7 +70,8 @@ def roof(amount: Amount, kernel: KernelName | None, name: str, ns: int, peak: Pe
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
     """What the device allows at most; `name` is that of the kernel."""
     compute = memory = None
-    rate = peak.flop_per_s(arithmetic(amount.dtype, kernel, peak))
+    kind = arithmetic(amount.dtype, kernel, peak)
+    rate = peak.flop_per_s(kind)
     if amount.flop and rate and not _FEWER_PRODUCTS.search(name):
         compute = amount.flop / rate * NS
     if amount.bytes and peak.bytes_per_s:
@@ -79,6 +81,7 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
         memory_ns=memory,
         cached=amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes,
         bound=_bound(amount, compute, memory),
+        kind=kind,
     )
 
 

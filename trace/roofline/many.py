@@ -70,6 +70,15 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     return Jobs(rows, number, tuple(distinct), inputs)
 
 
+def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
+    """Of which kernels the share of peak is known, shape [rows]; see `Limits.reached`."""
+    least = found.of_each(lambda job: job.limits.least_ns)
+    by_memory = found.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    ns = trace.dur[found.rows]
+    near: NDArray[np.bool_] = (ns > 0) & ~np.isnan(least) & (~by_memory | (least <= ns))
+    return near
+
+
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """What each of these ops was given (INPUTS); `ops` are rows, -1 for none."""
     asked, place = np.unique(ops, return_inverse=True)

@@ -36,6 +36,8 @@ class Peak(msgspec.Struct, frozen=True):
     cache_mb: float  # the last level between the cores and memory
     teraflops: dict[str, float]
     memory_gb: tuple[int, int] | None = None  # least and most, where one name has two memories
+    device: str = ""  # the name that was looked up
+    given: frozenset[str] = frozenset()  # kinds whose figures are not of the table
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -175,7 +177,10 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
     table, by kind of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device
     has those limits, and a cache as large as the largest of the table.
     """
+    name = properties.get("name")
     found = _listed(properties)
+    if found is not None:
+        found = msgspec.structs.replace(found, device=str(name))
     if not given:
         return found
     found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
@@ -184,6 +189,7 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
         found,
         gigabytes_per_s=given[BANDWIDTH] / GIGA if BANDWIDTH in given else found.gigabytes_per_s,
         teraflops={**found.teraflops, **rates},
+        given=frozenset(given),
     )
 
 

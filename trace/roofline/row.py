@@ -13,6 +13,7 @@ from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.roofline.attainable import attainable, is_assumed
 from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.bounds import Limits, limits
 from fusetui.trace.roofline.conv import conv
@@ -20,7 +21,7 @@ from fusetui.trace.roofline.inputs import Inputs, inputs_of
 from fusetui.trace.roofline.kernels import did_the_work, kernels_of
 from fusetui.trace.roofline.matmul import matmul
 from fusetui.trace.roofline.model import Amount, Work
-from fusetui.trace.roofline.peaks import Peak, peak_of
+from fusetui.trace.roofline.peaks import BANDWIDTH, Peak, peak_of
 from fusetui.trace.roofline.pointwise import pointwise
 from fusetui.trace.roofline.tiles import Tiles, tiles
 
@@ -35,7 +36,9 @@ class Job(msgspec.Struct, frozen=True):
     op: str
     amount: Amount
     tiles: Tiles | None
-    limits: Limits
+    limits: Limits = Limits()
+    attainable: Limits = Limits()  # see attainable.py
+    assumed: bool = False  # no one measured the attainable rate of the limit that binds
 
 
 @lru_cache(maxsize=64)
@@ -63,11 +66,16 @@ def job_of(
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not did_the_work(trace, row, amount.kind):
         return None
-    return Job(
-        op=op,
-        amount=amount,
-        tiles=_tiles(trace, row, amount, kernel, own_args),
-        limits=limits(amount, kernel, trace.name_of(row), peak) if peak else Limits(),
+    found = Job(op=op, amount=amount, tiles=_tiles(trace, row, amount, kernel, own_args))
+    if peak is None:
+        return found
+    name, reached = trace.name_of(row), attainable(peak)
+    near = limits(amount, kernel, name, peak)
+    return msgspec.structs.replace(
+        found,
+        limits=near,
+        attainable=limits(amount, kernel, name, reached),
+        assumed=is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind),
     )
 
 
