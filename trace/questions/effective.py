@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 
 
 def effective(trace: Trace) -> NDArray[np.int64]:

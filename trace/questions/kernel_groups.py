@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Id, Trace
-from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.questions.effective import effective
 from fusetui.trace.questions.inputs import input_keys
 from fusetui.trace.questions.spread import Spread, grouped, spreads
