@@ -22,6 +22,8 @@ from fusetui.commands.streams import write
 
 TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
+KERNELS_BY = ("name", "op", "shape", "family", "stream", "step")
+OPS_BY = ("name", "shape")
 EXIT_CODES = {
     0: "done",
     1: "the answer is no: a diff or a check that failed its threshold, a wrong guess",
@@ -141,6 +143,23 @@ def _table(parser: Parser) -> None:
     parser.add_argument("--top", metavar="N", type=_at_least_zero(int), default=20, help=text)
 
 
+def _kernels(parser: Parser) -> None:
+    _table(parser)
+    _by(parser, KERNELS_BY)
+    text = "FLOP/s of the device, or bytes/s as bandwidth=3.35e12; may be repeated."
+    parser.add_argument("--peak", metavar="KIND=FIGURE", action="append", help=text)
+
+
+def _ops(parser: Parser) -> None:
+    _table(parser)
+    _by(parser, OPS_BY)
+
+
+def _by(parser: Parser, groupings: Sequence[str]) -> None:
+    text = f"What a row has in common: {', '.join(groupings[:-1])} or {groupings[-1]}."
+    parser.add_argument("--by", choices=groupings, metavar="WHAT", default="name", help=text)
+
+
 def _diff(parser: Parser) -> None:
     add = parser.add_argument
     add("a", metavar="A", help="The trace to compare with.")
@@ -203,8 +222,17 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     ),
     "open": ("Browse a trace, or two side by side.", _open),
     "summary": ("The figures of a whole trace: times, counts, steps, lanes.", _figures),
-    "kernels": ("The kernels by name, the largest total time first.", _table),
-    "ops": ("The CPU ops by name, with the GPU time launched under each.", _table),
+    "kernels": (
+        "The kernels by name or by what else they have in common, the largest total first.\n\n"
+        "With recorded shapes also what their work needed: FLOP, bytes, and the share of the "
+        "device's peak.",
+        _kernels,
+    ),
+    "ops": ("The CPU ops by name or shapes, with the GPU time launched under each.", _ops),
+    "launches": (
+        "The calls that launch GPU work by thread, CUDA graph replays, and the launch queue.",
+        _figures,
+    ),
     "diff": (
         "What B does differently from A: what was fused, added, removed, slower or faster.\n\n"
         "Two folders are compared by the names of their files; of one run folder, every variant "

@@ -51,13 +51,19 @@ def _summary(args: Namespace) -> int:
 def _kernels(args: Namespace) -> int:
     from fusetui.commands.figures import kernels
 
-    return kernels(args.trace, args.json, args.top)
+    return kernels(args.trace, args.json, args.top, args.by, args.peak or ())
 
 
 def _ops(args: Namespace) -> int:
     from fusetui.commands.figures import ops
 
-    return ops(args.trace, args.json, args.top)
+    return ops(args.trace, args.json, args.top, args.by)
+
+
+def _launches(args: Namespace) -> int:
+    from fusetui.commands.launches import launches
+
+    return launches(args.trace, args.json)
 
 
 def _diff(args: Namespace) -> int:
@@ -96,6 +102,7 @@ RUNS: dict[str, Callable[[Namespace], int]] = {
     "summary": _summary,
     "kernels": _kernels,
     "ops": _ops,
+    "launches": _launches,
     "diff": _diff,
     "scrub": _scrub,
     "decode": _decode,

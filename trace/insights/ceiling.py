@@ -13,9 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.effective import effective
+from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, jobs, share_known
 from fusetui.trace.roofline.peaks import NO_PEAKS
 from fusetui.trace.roofline.row import Job
@@ -61,7 +60,7 @@ def bounds(
 ) -> Bounds:
     """The bound of every kernel. `known`: the jobs of all kernels, where they are at hand."""
     found = known or jobs(trace, given=given)
-    each = effective(trace)[np.isin(trace.gpu_rows, found.rows)]
+    each = effective_ns(trace)[np.isin(trace.gpu_rows, found.rows)]
     known_ns = found.of_each(_bound_ns)
     near = share_known(trace, found)
     bound = np.where(near, np.maximum(np.nan_to_num(known_ns), SHORTEST), -1)

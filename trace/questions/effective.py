@@ -1,8 +1,4 @@
-"""What each GPU event added to the time that its stream was busy.
-
-Kernels of one stream may overlap (programmatic dependent launch: the next kernel starts early and
-waits for the previous one), so that their durations contain waiting.
-"""
+"""How long GPU events took of their stream, where they overlap on it."""
 
 from __future__ import annotations
 
@@ -10,45 +6,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
+from fusetui.trace.model.short_lists import as_one
+
+Int64s = NDArray[np.int64]
 
 
-def effective(trace: Trace) -> NDArray[np.int64]:
-    """Nanoseconds of each of `trace.gpu_rows`, shape [gpu_rows].
+def effective_ns(trace: Trace) -> Int64s:
+    """Of each of `trace.gpu_rows` its end less the later one of its start and the latest end of an
+    earlier start on its stream, never below 0 (ns).
 
-    The end less the start, or less the latest end of an event of the stream that started earlier,
-    if that is later; never below 0. Of events that start together the longer comes first. The sum
-    over a stream is the time that it was busy.
+    With programmatic dependent launch a kernel starts before its predecessor has ended, and waits
+    for it. Effective durations of a stream add up to the time that it is busy, exactly: of events
+    that start together the longest comes first.
     """
     rows = trace.gpu_rows
-    stream = streams(trace)[trace.track[rows]]
-    order = np.lexsort((trace.order[rows], -trace.dur[rows], trace.start[rows], stream))
-    start, end, stream = trace.start[rows][order], trace.end[rows][order], stream[order]
-    found = np.empty(len(rows), dtype=np.int64)
-    found[order] = np.maximum(end - np.maximum(start, _latest_before(stream, start, end)), 0)
+    effective = trace.dur[rows]
+    stream = trace.thread_of_track[trace.track[rows]]
+    places = np.flatnonzero(_overlapping_streams(trace)[stream])
+    if not len(places):
+        return effective
+    own, stream = rows[places], stream[places]
+    order = np.lexsort((own, -trace.dur[own], trace.start[own], stream))
+    places, own, stream = places[order], own[order], stream[order]
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(stream)) + 1, [len(own)]))
+    first, last = as_one(begins, trace.start[own], trace.end[own])
+    times = np.zeros(int(last.max()) + 1, dtype=np.int64)
+    times[first], times[last] = trace.start[own], trace.end[own]
+    before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
+    effective[places] = times[last] - times[np.minimum(np.maximum(first, before), last)]
+    return effective
+
+
+def _overlapping_streams(trace: Trace) -> NDArray[np.bool_]:
+    """Per number of a stream: do slices on it overlap, so that it has sub-rows."""
+    found = np.zeros(len(trace.tracks) + 1, dtype=np.bool_)
+    spilled = [track.subrow > 0 for track in trace.tracks]
+    found[trace.thread_of_track[spilled]] = True
     return found
-
-
-def streams(trace: Trace) -> NDArray[np.int64]:
-    """A number per track, the same for all sub-rows of one thread or stream."""
-    numbers: dict[tuple[Id, Id], int] = {}
-    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
-    return np.array(found, dtype=np.int64)
-
-
-def _latest_before(
-    stream: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The latest end of the events before each one of its stream, else its start.
-
-    Events are sorted by (stream, start). Ends are replaced by their ranks, and a stream's ranks
-    are lifted above those of the streams before it, so that one running maximum does for all.
-    """
-    latest = start.copy()
-    if len(end) < 2:
-        return latest
-    ends, rank = np.unique(end, return_inverse=True)
-    lifted = np.maximum.accumulate(stream * len(ends) + rank)
-    same = stream[1:] == stream[:-1]
-    latest[1:][same] = ends[(lifted[:-1] - stream[:-1] * len(ends))[same]]
-    return latest

@@ -8,8 +8,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.read.arguments import Arguments, parsed
+from fusetui.trace.model.arguments import Arguments, parsed
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.roofline.inputs import type_of
+
+DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
 
 
 class InputKeys(msgspec.Struct, frozen=True, eq=False):
@@ -23,7 +26,9 @@ class InputKeys(msgspec.Struct, frozen=True, eq=False):
 
     def fields(self, number: int) -> dict[str, Any]:
         """`shapes` and `dtypes` as JSON has them: lists, None where nothing was recorded."""
-        dims, types = (parsed(text) for text in self.distinct[number]) if number >= 0 else (None,) * 2
+        if number < 0:
+            return {"shapes": None, "dtypes": None}
+        dims, types = map(parsed, self.distinct[number])
         return {"shapes": _list(dims), "dtypes": _types(_list(types))}
 
 
@@ -42,7 +47,17 @@ def input_keys(found: Arguments) -> InputKeys:
 
 
 def _list(value: object) -> list[Any] | None:
-    return value if isinstance(value, list) else None
+    return _plain(value) if isinstance(value, list) else None
+
+
+def _plain(value: Any, levels: int = DEEPEST) -> Any:
+    """Whole numbers that a double does not hold as text; None for what is deeper than lists of
+    tensors."""
+    if isinstance(value, list):
+        return [_plain(inner, levels - 1) for inner in value] if levels else None
+    if isinstance(value, int):
+        return exact_id(value)
+    return value if isinstance(value, str | float) else None
 
 
 def _types(words: list[Any] | None) -> list[Any] | None:

@@ -1,12 +1,12 @@
 """Kernels grouped by what they have in common, with what their work needed.
 
-Seam for a grouping that another part knows: an entry of GROUPINGS from its name to a function of
-the trace and its kernels that gives their `Keys`.
+A grouping is an entry of GROUPINGS: its name, and a function of the trace and of the jobs of its
+kernels that gives the `Keys` of those. `arguments.KERNELS_BY` has the same names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,25 +15,20 @@ from numpy.typing import NDArray
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.questions.effective import effective
+from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.questions.inputs import input_keys
 from fusetui.trace.questions.spread import Spread, grouped, spreads
 from fusetui.trace.questions.work import GroupWork, work_of_groups
-from fusetui.trace.roofline.many import Jobs, distinct_rows, jobs
-from fusetui.trace.roofline.peaks import NO_PEAKS
+from fusetui.trace.roofline.many import Jobs, distinct_rows
 
 Rows = NDArray[np.intp]
 Fields = dict[str, Any]
 
 
 class Keys(msgspec.Struct, frozen=True, eq=False):
-    """What each kernel is grouped by: `number[n]` tells groups apart, `fields(number)` names one.
-
-    The first of the fields is the group's name.
-    """
+    """`number[n]` is the group of the n-th kernel, and `fields` of a number what it is named by."""
 
     number: NDArray[np.integer]
     fields: Callable[[int], Fields]
@@ -49,21 +44,18 @@ class KernelGroup(msgspec.Struct, frozen=True, eq=False):
     rows: Rows  # of the trace, in order of time
 
 
-def kernel_groups(
-    trace: Trace, by: str = "name", given: Mapping[str, float] = NO_PEAKS
-) -> tuple[KernelGroup, ...]:
+def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
     """All kernels grouped by one of GROUPINGS, the largest total first; steps in order of time.
 
-    `given` are figures of the devices, see `peaks.peak_of`.
+    `known` are the jobs of all kernels.
     """
-    known = jobs(trace, given=given)
     rows = known.rows
     if not len(rows):
         return ()
     keys = GROUPINGS[by](trace, known)
     dur = trace.dur[rows]
     groups = grouped(keys.number, trace.start[rows])
-    each = effective(trace)[np.isin(trace.gpu_rows, rows)]
+    each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     summed = zip(
         spreads(keys.number, dur),
         groups.sums(each).tolist(),
@@ -74,11 +66,11 @@ def kernel_groups(
         KernelGroup(
             fields=keys.fields(int(groups.keys[n])),
             spread=spread,
-            effective_ns=effective_ns,
+            effective_ns=own_ns,
             work=work,
             rows=rows[groups.places(n)],
         )
-        for n, (spread, effective_ns, work) in enumerate(summed)
+        for n, (spread, own_ns, work) in enumerate(summed)
     ]
     return tuple(found if by == "step" else sorted(found, key=_largest_first))
 
@@ -135,7 +127,7 @@ def _by_stream(trace: Trace, known: Jobs) -> Keys:
     names = list(streams)
     number = np.array([*of_track, -1], dtype=np.int64)[trace.track[known.rows]]
     return Keys(
-        number, lambda n: {"stream": exact_id(names[n][1]), "device": exact_id(names[n][0])}
+        number, lambda n: {"device": exact_id(names[n][0]), "stream": exact_id(names[n][1])}
     )
 
 

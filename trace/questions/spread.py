@@ -66,12 +66,12 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
         count,
         total,
         total // np.maximum(count, 1),
-        *(_percentile(sorted_dur, first, count, percent) for percent in (0, 10, 50, 90, 100)),
+        *(percentile(sorted_dur, first, count, percent) for percent in (0, 10, 50, 90, 100)),
     )
     return [Spread(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
-def _percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
+def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
     """Of each run of sorted durations, `count` of them from `first` on."""
     if not len(count):
         return dur

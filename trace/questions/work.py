@@ -41,30 +41,25 @@ def work_of_groups(
     least = np.where(near, np.nan_to_num(known.of_each(lambda job: job.limits.least_ns)), 0)
     waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
     counted = ~np.isnan(waves)
-    columns = zip(
-        _amounts(known, groups, dur, "flop"),
-        _amounts(known, groups, dur, "bytes"),
-        _float_sums(groups, least),
-        groups.sums(np.where(near, dur, 0)).tolist(),
-        groups.sums(np.where(near, effective_ns, 0)).tolist(),
-        _bounds(known, groups, near),
-        _float_sums(groups, np.where(counted, waves, 0)),
-        groups.sums(counted.astype(np.int64)).tolist(),
-        strict=True,
-    )
+    share_ns = groups.sums(np.where(near, dur, 0)).tolist()
+    own_ns = groups.sums(np.where(near, effective_ns, 0)).tolist()
+    tiled = groups.sums(counted.astype(np.int64)).tolist()
+    flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
+    bound = _bounds(known, groups, near)
+    least_ns, waves_sum = (_float_sums(groups, x) for x in (least, np.where(counted, waves, 0)))
     return [
         GroupWork(
-            flop=flop,
-            flop_ns=flop_ns,
-            bytes=moved,
-            bytes_ns=moved_ns,
-            share_of_peak=least_ns / ns if ns else None,
-            share_of_peak_effective=min(1.0, least_ns / own_ns) if own_ns else None,
-            share_ns=ns,
-            bound=bound,
-            waves=waves_sum / tiled if tiled else None,
+            flop=flop[n][0],
+            flop_ns=flop[n][1],
+            bytes=moved[n][0],
+            bytes_ns=moved[n][1],
+            share_of_peak=least_ns[n] / share_ns[n] if share_ns[n] else None,
+            share_of_peak_effective=min(1.0, least_ns[n] / own_ns[n]) if own_ns[n] else None,
+            share_ns=share_ns[n],
+            bound=bound[n],
+            waves=waves_sum[n] / tiled[n] if tiled[n] else None,
         )
-        for (flop, flop_ns), (moved, moved_ns), least_ns, ns, own_ns, bound, waves_sum, tiled in columns
+        for n in range(len(groups))
     ]
 
 
@@ -76,7 +71,9 @@ def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[
     group = np.repeat(np.arange(len(groups)), np.diff(groups.begins))
     pairs = (group * max(len(amount), 1) + known.number[groups.order])[has[groups.order]]
     found: list[int | None] = [None] * len(groups)
-    for pair, count in zip(*(x.tolist() for x in np.unique(pairs, return_counts=True)), strict=True):
+    for pair, count in zip(
+        *(x.tolist() for x in np.unique(pairs, return_counts=True)), strict=True
+    ):
         number, job = divmod(pair, len(amount))
         found[number] = (found[number] or 0) + amount[job] * count
     return list(zip(found, times, strict=True))

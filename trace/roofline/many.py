@@ -7,6 +7,7 @@ that launched them has the same name and inputs, and it launched kernels of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.kernel_names import decode
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.read.arguments import Arguments, arguments, parsed
+from fusetui.trace.model.ids import Id
 from fusetui.trace.roofline.peaks import NO_PEAKS, Peak, peak_of
-from fusetui.trace.roofline.row import Job, job_of, properties_of
+from fusetui.trace.roofline.row import Job, job_of
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
@@ -55,19 +58,40 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     places = np.flatnonzero(inputs.number >= 0)
     own = _launches(trace, rows[places])
     first, same = _alike(trace, rows[places], inputs.number[places], own.number)
-    peaks = _Peaks(trace, given)
+    peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
     distinct: list[Job] = []
     known = np.full(len(first), -1, dtype=np.int32)
     for n, place in enumerate(first.tolist()):
         row = int(rows[places[place]])
         op_args = _args(INPUTS, inputs, int(inputs.number[places[place]]))
         launch = _args(LAUNCH, own, int(own.number[place]))
-        job = job_of(trace, row, op_args, lambda args=launch: args, peaks.of(row))
+        job = job_of(trace, row, op_args, partial(dict, launch), peaks[trace.track_of(row).pid])
         if job is not None:
             known[n] = len(distinct)
             distinct.append(job)
     number[places] = known[same] if len(first) else -1
     return Jobs(rows, number, tuple(distinct), inputs)
+
+
+class DevicePeak(msgspec.Struct, frozen=True):
+    """What is known of one device that has kernels."""
+
+    device: Id
+    name: str | None  # None where the file does not tell
+    peak: Peak | None
+
+
+def peaks_of_devices(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> tuple[DevicePeak, ...]:
+    """Every device that ran a kernel, in the order of the lanes."""
+    tracks = np.unique(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
+    properties = device_properties(trace)
+    found = []
+    for pid in dict.fromkeys(trace.tracks[track].pid for track in tracks):
+        own = properties.get(pid, {})
+        name = own.get("name")
+        known = name if isinstance(name, str) and name else None
+        found.append(DevicePeak(pid, known, peak_of(own, given)))
+    return tuple(found)
 
 
 def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
@@ -87,21 +111,6 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     number = np.full(len(asked), -1, dtype=np.int32)
     number[is_op] = found.number
     return Arguments(number[place], found.distinct)
-
-
-class _Peaks:
-    """The limits of each device, looked up once."""
-
-    def __init__(self, trace: Trace, given: Mapping[str, float]) -> None:
-        self._trace = trace
-        self._given = given
-        self._known: dict[Any, Peak | None] = {}
-
-    def of(self, row: int) -> Peak | None:
-        pid = self._trace.track_of(row).pid
-        if pid not in self._known:
-            self._known[pid] = peak_of(properties_of(self._trace, row), self._given)
-        return self._known[pid]
 
 
 def _launches(trace: Trace, rows: Rows) -> Arguments:

@@ -3,7 +3,18 @@
 Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands here.
 `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16` with sums in fp16
 where that is faster; `fp32` and `fp64` are the plain cores, `fp32_matrix` and `fp64_matrix` the
-matrix ones. One GCD of an MI250 is one device.
+matrix ones. `fp16_plain` and `bf16_plain` are the plain cores too: a SIMT hgemm runs on them. One
+GCD of an MI250 is one device.
+
+The sheet of a device is named above its entry. Pages that have the figures of many of them:
+
+* https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
+  comparison table" and "Accelerator memory size and speed", with a link to the maker's page of each
+* https://glennklockwood.com/garden/processors/h100 (H100 and H200; plain fp16 and bf16)
+* https://sysrqmts.com/gpus/compare/nvidia-a100-pcie-vs-nvidia-tesla-v100-pcie-16-gb and
+  https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb (plain fp16
+  of A100 and V100)
+* https://hmc-tech.com/gpu/nvidia-a800-40gb-vs-nvidia-t4 (plain fp16 and bf16 of A100's chip and T4)
 """
 
 from __future__ import annotations
@@ -59,9 +70,26 @@ def _rates(half: float = 0, **more: float) -> dict[str, float]:
     return {**({"fp16": half, "bf16": half} if half else {}), **more}
 
 
-_A100: Final = _rates(312.0, fp64=9.7, fp64_matrix=19.5, fp32=19.5, tf32=156.0, int8=624.0)
+_A100: Final = _rates(
+    312.0,
+    fp64=9.7,
+    fp64_matrix=19.5,
+    fp32=19.5,
+    fp16_plain=78.0,
+    bf16_plain=39.0,
+    tf32=156.0,
+    int8=624.0,
+)
 _H100: Final = _rates(
-    989.4, fp64=33.5, fp64_matrix=66.9, fp32=66.9, tf32=494.7, fp8=1978.9, int8=1978.9
+    989.4,
+    fp64=33.5,
+    fp64_matrix=66.9,
+    fp32=66.9,
+    fp16_plain=133.8,
+    bf16_plain=133.8,
+    tf32=494.7,
+    fp8=1978.9,
+    int8=1978.9,
 )
 _H100_NVL: Final = _rates(
     835.5, fp64=30.0, fp64_matrix=60.0, fp32=60.0, tf32=417.5, fp8=1670.5, int8=1670.5
@@ -131,14 +159,20 @@ PEAKS: Final = (
     # NVIDIA L40 data sheet
     Peak(r"\bL40$", 142, 864, 96, _rates(181.05, fp32=90.5, tf32=90.5, fp8=362.0, int8=362.0)),
     # NVIDIA T4 data sheet
-    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp32=8.1, int8=130.0)),
+    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp16_plain=16.3, fp32=8.1, int8=130.0)),
     # NVIDIA V100 data sheet; DGX Station data sheet (500 TFLOPS for four V100)
     Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates(fp16=130.0, fp32=16.4, fp64=8.2)),
-    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp32=14.0, fp64=7.0)),
-    Peak(r"\bV100-(SXM2|DGXS)", 80, 900, 6, _rates(fp16=125.0, fp32=15.7, fp64=7.8)),
+    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp16_plain=28.3, fp32=14.0, fp64=7.0)),
+    Peak(
+        r"\bV100-(SXM2|DGXS)",
+        80,
+        900,
+        6,
+        _rates(fp16=125.0, fp16_plain=31.3, fp32=15.7, fp64=7.8),
+    ),
     # NVIDIA Tesla P100 data sheet; Quadro GP100 data sheet
-    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp32=10.6, fp64=5.3)),
-    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp32=10.3, fp64=5.2)),
+    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp16_plain=21.2, fp32=10.6, fp64=5.3)),
+    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp16_plain=20.7, fp32=10.3, fp64=5.2)),
     # NVIDIA RTX Blackwell GPU architecture white paper
     Peak(r"\bRTX 5090$", 170, 1792, 96, _rates(209.5, fp16_acc16=419.0, fp32=104.8, tf32=104.8)),
     # NVIDIA Ada GPU architecture white paper

@@ -60,7 +60,7 @@ def work_of(trace: Trace, row: int) -> Work | None:
 def job_of(
     trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
 ) -> Job | None:
-    """What the kernel of a row computed, by the args of its op and its own; None as in `work_of`."""
+    """What a kernel computed, by the args of its op and its own; None as in `work_of`."""
     op = trace.name_of(int(trace.op[row]))
     inputs = inputs_of(op, op_args)
     kernel = decode(trace.name_of(row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fusetui.commands.errors import say
@@ -9,7 +10,7 @@ from fusetui.commands.loading import load, secret_notices
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
-from fusetui.trace.questions.totals import KernelTotal, OpTotal, kernel_totals, op_totals
+from fusetui.trace.questions.totals import kernel_totals, op_totals
 
 
 def summary(name: str, as_json: bool) -> int:
@@ -31,51 +32,28 @@ def _summary_text(trace: Trace, figures: dict[str, Any]) -> str:
     return summary_text(figures, kernel_totals(trace), op_totals(trace), width())
 
 
-def kernels(name: str, as_json: bool, top: int) -> int:
-    from fusetui.render.totals import kernels_text
+def kernels(name: str, as_json: bool, top: int, by: str, peaks: Sequence[str]) -> int:
+    from fusetui.commands.peaks import given_peaks, notices
+    from fusetui.render.groups import kernels_json, kernels_text
+    from fusetui.trace.questions.kernel_groups import kernel_groups
+    from fusetui.trace.roofline.many import jobs, peaks_of_devices
 
+    given = given_peaks(peaks)
     loaded = load(name)
-    totals = kernel_totals(loaded.trace)
+    known = jobs(loaded.trace, given=given)
+    groups = kernel_groups(loaded.trace, known, by)
     if as_json:
-        emit_json({"kernels": [_kernel(total) for total in totals]})
+        emit_json(kernels_json(groups, by, peaks_of_devices(loaded.trace, given)))
     else:
-        emit(kernels_text(totals, top, width()))
+        emit(kernels_text(groups, by, top, width(), notices(loaded.trace, known, given)))
     return loaded.code
 
 
-def ops(name: str, as_json: bool, top: int) -> int:
-    from fusetui.render.totals import ops_text
+def ops(name: str, as_json: bool, top: int, by: str) -> int:
+    from fusetui.render.groups import ops_json, ops_text
+    from fusetui.trace.questions.op_groups import op_groups
 
     loaded = load(name)
-    totals = op_totals(loaded.trace)
-    if as_json:
-        emit_json({"ops": [_op(total) for total in totals]})
-    else:
-        emit(ops_text(totals, top, width()))
+    groups = op_groups(loaded.trace, by)
+    emit_json(ops_json(groups, by)) if as_json else emit(ops_text(groups, by, top, width()))
     return loaded.code
-
-
-def _kernel(total: KernelTotal) -> dict[str, Any]:
-    from fusetui.trace.kernel_names import decode
-
-    decoded = decode(total.name)
-    return {
-        "name": total.name,
-        "count": total.count,
-        "total_ns": total.total_ns,
-        "min_ns": total.min_ns,
-        "median_ns": total.median_ns,
-        "max_ns": total.max_ns,
-        "decoded": decoded.to_json() if decoded else None,
-    }
-
-
-def _op(total: OpTotal) -> dict[str, Any]:
-    return {
-        "name": total.name,
-        "count": total.count,
-        "total_ns": total.total_ns,
-        "self_ns": total.self_ns,
-        "gpu_ns": total.gpu_ns,
-        "kernels": total.kernels,
-    }
