@@ -28,11 +28,11 @@ def _given(text: str) -> tuple[str, float]:
         value = float(figure)
     except ValueError:
         value = math.nan
-    unit = "bytes" if kind == BANDWIDTH else "FLOP"
     if not LEAST <= value < math.inf:
+        unit, example = ("bytes", "3.35e12") if kind == BANDWIDTH else ("FLOP", "989e12")
         raise CommandError(
             f"--peak {text}: the figure must be a number of {unit} per second, as in "
-            f"{kind}={3.35e12 if kind == BANDWIDTH else 989e12:.3g}."
+            f"{kind}={example}."
         )
     return kind, value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 from fusetui.render.table import LEAST, Column, table
@@ -75,7 +76,7 @@ def kernels_text(
     if rest:
         share = percent(sum(group.spread.total_ns for group in rest), whole)
         lines.append(f"... and {_more(len(rest), by)} with {share} ({HINT})")
-    return "\n".join([*lines, *map(printable, notices)])
+    return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
 
 
 def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
@@ -94,7 +95,7 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> dict[str, Any]:
-    """The `kernels --json` contract; docs/kernels-and-ops.md has the keys."""
+    """The `kernels --json` contract; docs/guide.md has the keys."""
     return {
         "by": by,
         "devices": [_device(device) for device in devices],
