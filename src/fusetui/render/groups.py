@@ -14,7 +14,7 @@ from fusetui.trace.questions.op_groups import OpGroup
 from fusetui.trace.questions.spread import Spread
 from fusetui.trace.roofline.many import DevicePeak
 from fusetui.trace.roofline.model import NS
-from fusetui.trace.roofline.peaks import BANDWIDTH
+from fusetui.trace.roofline.peaks import BANDWIDTH, TERA
 from fusetui.trace.text.figures import count, duration, percent, plural, quantity, significant
 from fusetui.trace.text.printable import printable
 
@@ -26,14 +26,14 @@ KERNEL_COLUMNS = (
     Column("effective", spare=5),
     Column("share", spare=1),
     Column("count", spare=2),
-    Column("of peak", spare=4),
+    Column("of peak", spare=3),
     Column("FLOP/s", spare=12),
     Column("B/s", spare=13),
     Column("waves", spare=14),
     Column("mean", spare=6),
     Column("min", spare=10),
     Column("p10", spare=8),
-    Column("median", spare=3),
+    Column("median", spare=4),
     Column("p90", spare=7),
     Column("max", spare=11),
 )
@@ -243,8 +243,8 @@ def _device(device: DevicePeak) -> dict[str, Any]:
         "peaks": None
         if peak is None
         else {
-            **{kind: peak.flop_per_s(kind) for kind in peak.teraflops},
-            **({BANDWIDTH: peak.bytes_per_s} if peak.bytes_per_s else {}),
+            **{kind: round(rate * TERA) for kind, rate in peak.teraflops.items()},
+            **({BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}),
         },
         "given": [] if peak is None else sorted(peak.given),
     }

@@ -73,7 +73,7 @@ def launches_json(
         "graphs": [_replay_json(trace, replay) for replay in graphs],
         "queues": [
             {
-                "device": queue.label,
+                "name": queue.label,
                 "most": queue.most,
                 "mean": queue.mean,
                 "empty_ns": queue.empty_ns,
