@@ -30,6 +30,12 @@ def flag(name: str, text: str) -> Argument:
     return argument(name, action="store_true", help=text)
 
 
+def by(*groupings: str) -> Argument:
+    """What the rows of a table have in common; the first one by default."""
+    text = f"What a row has in common: {', '.join(groupings[:-1])} or {groupings[-1]}."
+    return argument("--by", choices=groupings, metavar="WHAT", default=groupings[0], help=text)
+
+
 def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
     """The type of an argument: `number`, unless it is negative."""
 
@@ -61,6 +67,8 @@ def option(one: Declared) -> Argument:
     )
 
 
+KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+OPS_BY = ("name", "shape")
 TRACE = argument("trace", metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file anew; keep nothing.")

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     JSON,
+    KERNELS_BY,
     NO_CACHE,
+    OPS_BY,
     TOP,
     TRACE,
     Argument,
     argument,
     at_least_zero,
+    by,
     flag,
     option,
 )
@@ -96,13 +99,33 @@ COMMANDS = (
     ),
     Command(
         "kernels",
-        "The kernels by name, the largest total time first.",
-        (TRACE, JSON, NO_CACHE, TOP),
+        "The kernels by name or by what else they have in common, the largest total first.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            by(*KERNELS_BY),
+            argument(
+                "--peak",
+                metavar="KIND=FIGURE",
+                action="append",
+                default=[],
+                help="FLOP/s of the device, or bytes/s as bandwidth=3.35e12; may be repeated.",
+            ),
+        ),
+        "With recorded shapes also what their work needed: FLOP, bytes, and the share of the "
+        "device's peak.",
     ),
     Command(
         "ops",
-        "The CPU ops by name, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, TOP),
+        "The CPU ops by name or shapes, with the GPU time launched under each.",
+        (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
+    ),
+    Command(
+        "launches",
+        "The calls that launch GPU work by thread, CUDA graph replays, and the launch queue.",
+        (TRACE, JSON, NO_CACHE),
     ),
     Command(
         "diff",
