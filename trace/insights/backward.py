@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.insights.spans import numbers_of_threads, threads_of
 from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
 from fusetui.trace.read.callbacks import Stop, never
-from fusetui.trace.read.events import Id
 
 Rows = NDArray[np.int32]
 Int64s = NDArray[np.int64]
@@ -33,34 +33,35 @@ ENGINE = "autograd::engine::evaluate_function: "
 MOST = 64  # of torch's numbers of threads, and threads, that are compared
 
 
-class Backward(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The ops that ran backward, in order of their rows; arrays of shape [backward ops]."""
+class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Some rows in their order, each with all rows in it; arrays of shape [rows]."""
 
     rows: Rows
-    forward: Rows  # the row of the op that made the node; -1 where none was recorded
-    end_row: Rows  # of the subtree
+    end_row: Rows
 
-    def over(self, ops: NDArray[np.integer]) -> NDArray[np.intp]:
-        """Of each row of an op the place of the innermost backward op that it is or lies in, else
-        -1; -1 stays -1."""
-        last = np.searchsorted(self.rows, ops, side="right") - 1
-        return self._reach.last(last, np.asarray(ops, dtype=np.int64))
-
-    def forward_of(self, ops: NDArray[np.integer]) -> Rows:
-        """Of each row of an op the forward op that its work belongs to, else -1."""
-        linked = self.linked
-        found: Rows = np.append(linked.forward, np.int32(-1))[linked.over(ops)]
-        return found
-
-    @cached_property
-    def linked(self) -> Backward:
-        """Those alone whose forward op was recorded."""
-        known = self.forward >= 0
-        return Backward(self.rows[known], self.forward[known], self.end_row[known])
+    def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
+        """Of each row asked for, the place of the innermost one that it is or lies in on its track,
+        else -1; -1 stays -1."""
+        last = np.searchsorted(self.rows, asked, side="right") - 1
+        return self._reach.last(last, np.asarray(asked, dtype=np.int64))
 
     @cached_property
     def _reach(self) -> Reach:
         return Reach(self.end_row.astype(np.int64))
+
+
+class Backward(Subtrees, frozen=True, eq=False, dict=True):
+    """The ops that ran backward."""
+
+    forward: Rows  # the row of the op that made the node; -1 where none was recorded
+    made: Subtrees  # the ops that made a node which ran backward
+
+    def forward_of(self, ops: NDArray[np.integer]) -> Rows:
+        """Of each row of an op the forward op that its work belongs to, else -1."""
+        known = self.forward >= 0
+        linked = Subtrees(self.rows[known], self.end_row[known])
+        found: Rows = np.append(self.forward[known], np.int32(-1))[linked.over(ops)]
+        return found
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
@@ -92,7 +93,9 @@ def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backwa
     flags = is_node[trace.name] & (trace.role == Role.OP)
     flags[told] = True
     rows = np.flatnonzero(flags).astype(np.int32)
-    return Backward(rows, forward[rows], trace.end_row[rows])
+    made = np.unique(forward[rows])
+    made = made[made >= 0]
+    return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
 
 
 def _rows_of(trace: Trace, order: Int64s) -> Rows:
@@ -110,7 +113,7 @@ def _by_number(trace: Trace, rows: Rows, number: Int64s, thread: Int64s) -> Rows
 
     Which thread torch's number means is not recorded: it is the one whose ops explain most.
     """
-    threads = _threads(trace)[trace.track[rows]]
+    threads = threads_of(trace)[trace.track[rows]]
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
     found = np.full(len(back), -1, dtype=np.int32)
     for name in _most(thread[back]):
@@ -146,19 +149,6 @@ def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: I
     return np.where(known, np.append(made, -1)[np.where(known, place, -1)], -1).astype(np.int32)
 
 
-def _threads(trace: Trace) -> NDArray[np.intp]:
-    """A number per track, the same for all of one thread."""
-    numbers = _numbers_of_threads(trace)
-    return np.array([numbers[track.pid, track.tid] for track in trace.tracks], dtype=np.intp)
-
-
-def _numbers_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
-    numbers: dict[tuple[Id, Id], int] = {}
-    for track in trace.tracks:
-        numbers.setdefault((track.pid, track.tid), len(numbers))
-    return numbers
-
-
 def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
     """Of each flow with both ends on an op: the backward op and the forward op."""
     begins = {flow.key: flow for flow in flows if flow.begins}
@@ -172,7 +162,7 @@ def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
 def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
     """The op at each end of a flow: the one that starts then on its thread, the last before the
     flow in the file where several do; else -1."""
-    numbers = _numbers_of_threads(trace)
+    numbers = numbers_of_threads(trace)
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
     time = np.array([end.time for end in ends], dtype=np.int64)
     order = np.array([end.order for end in ends], dtype=np.int64)
@@ -181,7 +171,7 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
     columns = (
         np.concatenate((trace.order[ops], order)),
         np.concatenate((trace.start[ops], time)),
-        np.concatenate((_threads(trace)[trace.track[ops]], thread)),
+        np.concatenate((threads_of(trace)[trace.track[ops]], thread)),
     )
     by_place = np.lexsort(columns)
     is_op = by_place < len(ops)

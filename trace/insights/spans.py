@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.categories import CPU_LAYERS
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Id, Trace
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
@@ -27,13 +27,13 @@ class Line:
     """All threads of a trace one behind the other, so that one search serves all of them."""
 
     def __init__(self, trace: Trace) -> None:
-        numbers: dict[object, int] = {}
-        thread = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
-        self._thread = np.array(thread, dtype=np.int64)
+        self._thread = threads_of(trace)
         self._trace = trace
         self._times: Int64s | None = None
         self._length = trace.end_ns - trace.begin_ns + 1
-        if self._length * len(numbers) > FARTHEST:  # times apart by centuries: count them instead
+        if (
+            self._length * len(trace.tracks) > FARTHEST
+        ):  # times apart by centuries: count them instead
             self._times = np.unique(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
@@ -112,6 +112,14 @@ class Spans:
             over = over[over]
         return depth[:-1]
 
+    def self_ns(self, amount: Int64s) -> Int64s:
+        """The amounts (shape [spans]) less those of the spans directly inside each; not below 0,
+        as annotations may overlap each other."""
+        inner = np.flatnonzero(self.parent >= 0)
+        own = amount.copy()
+        np.subtract.at(own, self.parent[inner], amount[inner])
+        return np.maximum(own, 0)
+
     @cached_property
     def _reach(self) -> Reach:
         return Reach(self._end)
@@ -120,3 +128,17 @@ class Spans:
 def cpu_rows(trace: Trace) -> NDArray[np.bool_]:
     """Per row: does it lie on a CPU thread."""
     return np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])[trace.track]
+
+
+def threads_of(trace: Trace) -> NDArray[np.int64]:
+    """A number per track, the same for all of one thread; shape [tracks]."""
+    numbers = numbers_of_threads(trace)
+    return np.array([numbers[track.pid, track.tid] for track in trace.tracks], dtype=np.int64)
+
+
+def numbers_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
+    """Of each pid and tid its number, counted in the order of the tracks."""
+    numbers: dict[tuple[Id, Id], int] = {}
+    for track in trace.tracks:
+        numbers.setdefault((track.pid, track.tid), len(numbers))
+    return numbers

@@ -65,7 +65,7 @@ class FlowEnd(NamedTuple):
 
 
 class Autograd(msgspec.Struct, frozen=True, eq=False):
-    """The ops that autograd numbered, in order of the file, arrays of shape [ops]; and the flows."""
+    """The ops that autograd numbered, in order of the file (arrays of shape [ops]), and the flows."""
 
     order: NDArray[np.int64]  # place in traceEvents
     number: NDArray[np.int64]
@@ -154,8 +154,8 @@ def _linked(event: dict[str, Any]) -> Linked:
     args = event.get("args")
     numbers = Numbers(args.get(NUMBER), args.get(THREAD)) if isinstance(args, dict) else None
     time = msgspec.Raw(str(event.get("ts", 0)).encode())
-    fields = (event.get(name) for name in ("ph", "cat", "id", "pid", "tid"))
-    return Linked(*fields, ts=time, args=numbers)
+    fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
+    return Linked(**fields, ts=time, args=numbers)
 
 
 def _flow_end(event: Linked, order: int) -> FlowEnd:

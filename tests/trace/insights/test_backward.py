@@ -128,8 +128,8 @@ def test_numbers_and_flows_agree_on_real_traces(name: str) -> None:
     nothing = told.order[:0]
     by_flow = linked_by(trace, Autograd(nothing, nothing, nothing, told.flows))
     by_number = linked_by(trace, Autograd(told.order, told.number, told.thread, ()))
-    assert len(by_flow.linked.rows) == len(told.flows)  # the node's op and the engine's around it
-    assert pairs(trace, by_flow.linked) == pairs(trace, by_number.linked)
-    places = np.searchsorted(by_number.rows, by_flow.linked.rows)
-    assert (by_number.forward[places] == by_flow.linked.forward).all()
-    assert (trace.role[by_flow.linked.forward] == Role.OP).all()
+    linked = by_flow.forward >= 0
+    assert linked.sum() == len(told.flows)  # per flow the op of the node and the engine's around it
+    assert by_number.rows.tolist() == by_flow.rows.tolist()
+    assert by_number.forward.tolist() == by_flow.forward.tolist()
+    assert (trace.role[by_flow.forward[linked]] == Role.OP).all()
