@@ -141,6 +141,18 @@ def _table(parser: Parser) -> None:
     parser.add_argument("--top", metavar="N", type=_at_least_zero(int), default=20, help=text)
 
 
+def _modules(parser: Parser) -> None:
+    _table(parser)
+    text = "Keep the indices of modules apart: Linear_3, not Linear_*."
+    parser.add_argument("--expand", action="store_true", help=text)
+
+
+def _lines(parser: Parser) -> None:
+    _table(parser)
+    text = "The functions of this file or folder, whoever wrote it, instead of your own."
+    parser.add_argument("--file", metavar="PATH", help=text)
+
+
 def _diff(parser: Parser) -> None:
     add = parser.add_argument
     add("a", metavar="A", help="The trace to compare with.")
@@ -205,6 +217,18 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "summary": ("The figures of a whole trace: times, counts, steps, lanes.", _figures),
     "kernels": ("The kernels by name, the largest total time first.", _table),
     "ops": ("The CPU ops by name, with the GPU time launched under each.", _table),
+    "modules": (
+        "The tree of modules and annotations, with the GPU time of each.\n\n"
+        "Backward work belongs to the module of its forward op. Modules are named where stacks were "
+        "recorded (with_stack=True), annotations by record_function.",
+        _modules,
+    ),
+    "lines": (
+        "Your Python functions, with the CPU and GPU time of each.\n\n"
+        "What library functions do counts for the function of yours that called them. Stacks must "
+        "have been recorded (with_stack=True).",
+        _lines,
+    ),
     "diff": (
         "What B does differently from A: what was fused, added, removed, slower or faster.\n\n"
         "Two folders are compared by the names of their files; of one run folder, every variant "

@@ -60,6 +60,18 @@ def _ops(args: Namespace) -> int:
     return ops(args.trace, args.json, args.top)
 
 
+def _modules(args: Namespace) -> int:
+    from fusetui.commands.program import modules
+
+    return modules(args.trace, args.json, args.top, args.expand)
+
+
+def _lines(args: Namespace) -> int:
+    from fusetui.commands.program import lines
+
+    return lines(args.trace, args.json, args.top, args.file)
+
+
 def _diff(args: Namespace) -> int:
     from fusetui.commands.compare import compare
 
@@ -96,6 +108,8 @@ RUNS: dict[str, Callable[[Namespace], int]] = {
     "summary": _summary,
     "kernels": _kernels,
     "ops": _ops,
+    "modules": _modules,
+    "lines": _lines,
     "diff": _diff,
     "scrub": _scrub,
     "decode": _decode,

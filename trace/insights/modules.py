@@ -14,6 +14,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
+MODULE, ANNOTATION = "module", "annotation"
 
 
 class ModuleTime(msgspec.Struct, frozen=True):
@@ -34,8 +35,8 @@ class ModuleTime(msgspec.Struct, frozen=True):
     cpu_self_ns: int
 
 
-class NoModule(msgspec.Struct, frozen=True):
-    """GPU events that belong to no module or annotation."""
+class Unclaimed(msgspec.Struct, frozen=True):
+    """GPU events that belong to nothing that is listed, and why."""
 
     why: Nowhere
     gpu_ns: int
@@ -47,7 +48,7 @@ class Modules(msgspec.Struct, frozen=True):
     `gpu_self_ns` of all and the `gpu_ns` of `none` add up to `gpu_ns`."""
 
     modules: tuple[ModuleTime, ...]
-    none: tuple[NoModule, ...]
+    none: tuple[Unclaimed, ...]
     gpu_ns: int  # the durations of all GPU events
 
 
@@ -64,13 +65,13 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
         ModuleTime(
             module=paths.name(number),
             path=paths.text(number),
-            kind="module" if kinds[number] else "annotation",
+            kind=MODULE if kinds[number] else ANNOTATION,
             level=int(paths.level[number]),
             **{name: int(column[number]) for name, column in columns.items()},
         )
         for number in order
     ]
-    return Modules(tuple(times), _none(trace, credit, dur), int(dur.sum()))
+    return Modules(tuple(times), unclaimed(trace, credit, dur), int(dur.sum()))
 
 
 def _columns(
@@ -117,7 +118,8 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
     return order
 
 
-def _none(trace: Trace, credit: Credit, dur: Int64s) -> tuple[NoModule, ...]:
+def unclaimed(trace: Trace, credit: Credit, dur: Int64s) -> tuple[Unclaimed, ...]:
+    """The GPU events that are credited to nothing, by the reason; `dur` as `trace.gpu_rows`."""
     rows = trace.gpu_rows
     kernel = trace.role[rows] == Role.KERNEL
     missing, unlinked = credit.place < 0, hosts_of(trace, rows) < 0
@@ -128,7 +130,7 @@ def _none(trace: Trace, credit: Credit, dur: Int64s) -> tuple[NoModule, ...]:
         (Nowhere.OUTSIDE, missing & ~unlinked & ~lost),
     )
     return tuple(
-        NoModule(why, int(dur[here].sum()), int((here & kernel).sum()))
+        Unclaimed(why, int(dur[here].sum()), int((here & kernel).sum()))
         for why, here in groups
         if here.any()
     )

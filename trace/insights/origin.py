@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.insights.backward import Backward, backward_ops
 from fusetui.trace.insights.regions import frames, regions
-from fusetui.trace.insights.spans import Line, Spans
+from fusetui.trace.insights.spans import Line, Spans, cpu_rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.callbacks import Stop, never
@@ -26,8 +26,8 @@ class Nowhere(StrEnum):
     """Why GPU work belongs to no part of the program."""
 
     NOT_LAUNCHED = "launch not recorded"
-    NO_FORWARD = "backward without a recorded forward op"
-    OUTSIDE = "outside of all"
+    NO_FORWARD = "no forward op recorded"
+    OUTSIDE = "outside"
 
 
 class Credit(msgspec.Struct, frozen=True, eq=False):
@@ -81,10 +81,11 @@ def origins(trace: Trace, stop: Stop = never) -> Origins:
 
 
 def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
-    """Of GPU rows the launch call, else the op, else -1; other rows stay; shape of `rows`."""
+    """Of GPU events the launch call, else the op; rows of CPU threads themselves; all others -1."""
     launch, op = trace.launch[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
-    found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), rows).astype(np.int32)
+    own = np.where(cpu_rows(trace)[rows], rows, -1)
+    found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
     return found
 
 

@@ -112,6 +112,12 @@ class Spans:
             over = over[over]
         return depth[:-1]
 
+    @cached_property
+    def end_place(self) -> Places:
+        """Of each span the place after the last one that begins in it."""
+        ends = np.searchsorted(self._start, self._end, side="left")
+        return np.maximum(ends, np.arange(len(self)) + 1)
+
     def self_ns(self, amount: Int64s) -> Int64s:
         """The amounts (shape [spans]) less those of the spans directly inside each; not below 0,
         as annotations may overlap each other."""

@@ -65,7 +65,7 @@ class FlowEnd(NamedTuple):
 
 
 class Autograd(msgspec.Struct, frozen=True, eq=False):
-    """The ops that autograd numbered, in order of the file (arrays of shape [ops]), and the flows."""
+    """The numbered ops in order of the file, arrays of shape [ops], and the flows."""
 
     order: NDArray[np.int64]  # place in traceEvents
     number: NDArray[np.int64]

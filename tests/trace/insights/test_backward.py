@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.insights.backward import Backward, backward_ops, linked_by
 from fusetui.trace.model.categories import Role
 from fusetui.trace.read.autograd import Autograd, read_autograd
-from tests.places import TRACES
 
 Make = Callable[..., Any]
 
