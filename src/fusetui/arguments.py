@@ -219,8 +219,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "ops": ("The CPU ops by name, with the GPU time launched under each.", _table),
     "modules": (
         "The tree of modules and annotations, with the GPU time of each.\n\n"
-        "Backward work belongs to the module of its forward op. Modules are named where stacks were "
-        "recorded (with_stack=True), annotations by record_function.",
+        "Backward work belongs to the module of its forward op. Modules have names where stacks "
+        "were recorded (with_stack=True), annotations are those of record_function.",
         _modules,
     ),
     "lines": (

@@ -12,6 +12,8 @@ import re
 import sys
 from typing import NamedTuple
 
+from fusetui.trace.questions.op_names import words
+
 FRAME = re.compile(r"(.+?)\((\d{1,9})\): (.+)\Z", re.DOTALL)
 
 SCRIPTS = frozenset({"cmd", "code", "profile", "test", "timeit", "trace"})
@@ -19,79 +21,15 @@ SCRIPTS = frozenset({"cmd", "code", "profile", "test", "timeit", "trace"})
 
 STANDARD = frozenset(sys.stdlib_module_names) - SCRIPTS
 
-LIBRARIES = frozenset(
-    [
-        "IPython",
-        "PIL",
-        "absl",
-        "accelerate",
-        "apex",
-        "attr",
-        "attrs",
-        "boto3",
-        "botocore",
-        "click",
-        "cloudpickle",
-        "cupy",
-        "cv2",
-        "datasets",
-        "debugpy",
-        "deepspeed",
-        "dill",
-        "einops",
-        "fsspec",
-        "functorch",
-        "huggingface_hub",
-        "hydra",
-        "intel_extension_for_pytorch",
-        "ipykernel",
-        "jaxtyping",
-        "joblib",
-        "lightning",
-        "lightning_fabric",
-        "loguru",
-        "matplotlib",
-        "msgpack",
-        "msgspec",
-        "numba",
-        "numpy",
-        "omegaconf",
-        "pandas",
-        "pluggy",
-        "psutil",
-        "pyarrow",
-        "pydantic",
-        "_pytest",
-        "pytest",
-        "pytorch_lightning",
-        "ray",
-        "regex",
-        "requests",
-        "rich",
-        "safetensors",
-        "scipy",
-        "six",
-        "skimage",
-        "sklearn",
-        "sympy",
-        "tensorboard",
-        "tokenizers",
-        "torch",
-        "torch_npu",
-        "torch_xla",
-        "torchgen",
-        "torchmetrics",
-        "tornado",
-        "tqdm",
-        "traitlets",
-        "triton",
-        "typeguard",
-        "typing_extensions",
-        "urllib3",
-        "wandb",
-        "yaml",
-        "zmq",
-    ]
+LIBRARIES = words(
+    """IPython PIL absl accelerate apex attr attrs boto3 botocore click cloudpickle cupy
+    cv2 datasets debugpy deepspeed dill einops fsspec functorch huggingface_hub hydra
+    intel_extension_for_pytorch ipykernel jaxtyping joblib lightning lightning_fabric
+    loguru matplotlib msgpack msgspec numba numpy omegaconf pandas pluggy psutil pyarrow
+    pydantic _pytest pytest pytorch_lightning ray regex requests rich safetensors scipy
+    six skimage sklearn sympy tensorboard tokenizers torch torch_npu torch_xla torchgen
+    torchmetrics tornado tqdm traitlets triton typeguard typing_extensions urllib3 wandb
+    yaml zmq"""
 )
 TOLD = re.compile(
     r"(?:\A|/)(?:site-packages|dist-packages|lib/python[0-9.]+|torchinductor_[^/]*)/", re.IGNORECASE
