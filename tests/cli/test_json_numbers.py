@@ -17,6 +17,8 @@ COMMANDS = (
     ("summary", "TRACE"),
     ("kernels", "TRACE"),
     ("ops", "TRACE"),
+    ("modules", "TRACE"),
+    ("lines", "TRACE"),
     ("diff", "TRACE", "TRACE"),
     ("check", "TRACE", "--expect", "kernels=1"),
     ("decode", "ampere_bf16_s16816gemm_bf16_128x9007199254740993_tn"),

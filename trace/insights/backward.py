@@ -1,9 +1,9 @@
 """Which forward op the work of a backward pass belongs to.
 
 Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the thread that went forward
-with the sequence number of a backward op, the one that started last made its node. The flows of
-the category fwdbwd are made by the same rule, for the op of the node alone; where a file has both,
-the flow counts. Numbers are not unique: an op that makes no node bears the next one's.
+with the sequence number of a backward op, the one that started last made its node. Numbers are not
+unique: an op that makes no node bears the next one's. The flows of the category fwdbwd are made by
+the same rule, for the op of the node alone; they count where ops have no numbers.
 """
 
 from __future__ import annotations

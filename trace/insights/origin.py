@@ -95,16 +95,17 @@ def ops_of(trace: Trace, hosts: Rows) -> Rows:
     return found
 
 
-def module_of(found: Origins) -> Rows:
-    """Of each row of the trace the row of the innermost module or annotation that its work belongs
-    to, else -1; shape [slices]. A region belongs to itself."""
-    return _of_all(found, found.regions)
+def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
+    """Of each of `rows` (default: of the trace) the row of the innermost module or annotation that
+    its work belongs to, else -1. A region belongs to itself."""
+    return _span_of(found, found.regions, rows)
 
 
-def frame_of(found: Origins) -> Rows:
+def frame_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
     """The same for the innermost Python frame."""
-    return _of_all(found, found.frames)
+    return _span_of(found, found.frames, rows)
 
 
-def _of_all(found: Origins, spans: Spans) -> Rows:
-    return spans.rows_at(found.credit(spans, np.arange(len(found.trace))).place)
+def _span_of(found: Origins, spans: Spans, rows: NDArray[np.integer] | None) -> Rows:
+    rows = np.arange(len(found.trace)) if rows is None else rows
+    return spans.rows_at(found.credit(spans, rows).place)

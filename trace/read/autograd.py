@@ -9,9 +9,9 @@ these numbers Kineto makes flows of the category fwdbwd, from 2022-10 on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from fusetui.trace.read.times import exact_nanoseconds
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 LARGEST = 2**63
+T = TypeVar("T")
 
 
 class Numbers(msgspec.Struct, gc=False):
@@ -42,8 +43,8 @@ class Numbered(msgspec.Struct, gc=False):
     args: Numbers | None = None
 
 
-class Linked(msgspec.Struct, gc=False):
-    """Any event with what a flow needs besides."""
+class Flow(msgspec.Struct, gc=False):
+    """Any event with what a flow needs."""
 
     ph: Any = ""
     cat: Any = ""
@@ -51,7 +52,6 @@ class Linked(msgspec.Struct, gc=False):
     pid: Any = None
     tid: Any = None
     ts: msgspec.Raw = msgspec.Raw(b"0")
-    args: Numbers | None = None
 
 
 class FlowEnd(NamedTuple):
@@ -65,16 +65,17 @@ class FlowEnd(NamedTuple):
 
 
 class Autograd(msgspec.Struct, frozen=True, eq=False):
-    """The numbered ops in order of the file, arrays of shape [ops], and the flows."""
+    """The numbered ops in order of the file, arrays of shape [ops]; flows only where no op ran
+    backward by its number."""
 
     order: NDArray[np.int64]  # place in traceEvents
     number: NDArray[np.int64]
     thread: NDArray[np.int64]  # 0: forward; else torch's number of the thread that went forward
-    flows: tuple[FlowEnd, ...]
+    flows: tuple[FlowEnd, ...] = ()
 
 
 decode_numbered = msgspec.json.Decoder(list[Numbered]).decode
-decode_linked = msgspec.json.Decoder(list[Linked]).decode
+decode_flows = msgspec.json.Decoder(list[Flow]).decode
 
 
 def read_autograd(elements: Elements, stop: Stop = never) -> Autograd:
@@ -82,55 +83,68 @@ def read_autograd(elements: Elements, stop: Stop = never) -> Autograd:
 
     Ends early with what it has once `stop` says True.
     """
-    numbers: list[tuple[int, Any, Any]] = []
-    flows: list[FlowEnd] = []
-    first = 0
-    for stretch in elements.stretches:
-        if stop():
-            break
-        for order, event in _events(elements, stretch, first, numbers):
+    numbers: list[tuple[int, int, int]] = []
+    for order, event in _events(elements, NUMBER.encode(), decode_numbered, _numbered, stop):
+        args = event.args
+        if args is not None and args.number is not None:
+            numbers.append((order, _integer(args.number), _integer(args.thread)))
+    columns = np.array(numbers, dtype=np.int64).reshape(-1, 3)
+    order, number, thread = columns[(columns >= 0).all(axis=1)].T
+    ran_backward = bool((thread > 0).any())
+    return Autograd(order, number, thread, () if ran_backward else read_flows(elements, stop))
+
+
+def read_flows(elements: Elements, stop: Stop = never) -> tuple[FlowEnd, ...]:
+    """The ends of the flows from forward to backward; reads the file as `read_autograd` does."""
+    found: list[FlowEnd] = []
+    for order, event in _events(elements, FLOW.encode(), decode_flows, _flow, stop):
+        if event.cat == FLOW and event.ph in ("s", "f"):
             with suppress(ValueError):
-                flows.append(_flow_end(event, order))
-        first += stretch.events
-    whole = [(order, _integer(number), _integer(thread)) for order, number, thread in numbers]
-    columns = np.array(whole, dtype=np.int64).reshape(-1, 3)
-    columns = columns[(columns >= 0).all(axis=1)].T
-    return Autograd(columns[0], columns[1], columns[2], tuple(flows))
+                time = exact_nanoseconds(bytes(event.ts))
+                key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
+                found.append(FlowEnd(event.ph == "s", key, thread, time, order))
+    return tuple(found)
 
 
 def _events(
-    elements: Elements, stretch: Stretch, first: int, numbers: list[tuple[int, Any, Any]]
-) -> list[tuple[int, Linked]]:
-    """The flows of a stretch, with their places in traceEvents; adds what it tells of ops."""
-    try:
-        text = bytes(elements.text.part(stretch.start, stretch.end))
-        has_flows = FLOW.encode() in text
-        if not has_flows and NUMBER.encode() not in text:
-            return []
-        events = _decoded(elements, stretch, text, first, has_flows)
-    except (OSError, TraceError):
-        return []
-    numbers += [
-        (order, args.number, args.thread)
-        for order, event in events
-        if (args := event.args) is not None and args.number is not None
-    ]
-    return [(n, e) for n, e in events if isinstance(e, Linked) and e.cat == FLOW]
+    elements: Elements,
+    word: bytes,
+    decode: Callable[[bytearray], list[T]],
+    one: Callable[[dict[str, Any]], T],
+    stop: Stop,
+) -> Iterator[tuple[int, T]]:
+    """The events of all stretches that hold a word, with their places in traceEvents.
+
+    `decode` takes a list of them as text; where it fails, `one` takes each that can be read.
+    """
+    first = 0
+    for stretch in elements.stretches:
+        if stop():
+            return
+        with suppress(OSError, TraceError):
+            text = elements.text.part(stretch.start, stretch.end)
+            if word in text:
+                yield from _decoded(elements, stretch, first, decode, one)
+        first += stretch.events
 
 
 def _decoded(
-    elements: Elements, stretch: Stretch, text: bytes, first: int, has_flows: bool
-) -> list[tuple[int, Numbered | Linked]]:
-    """All events of a stretch. Raises what reading its text raises."""
+    elements: Elements,
+    stretch: Stretch,
+    first: int,
+    decode: Callable[[bytearray], list[T]],
+    one: Callable[[dict[str, Any]], T],
+) -> Iterable[tuple[int, T]]:
+    """All events of a stretch. Raises TraceError or OSError."""
     if stretch.places is not None:
+        part = elements.text.part
         places = stretch.places.tolist()
-        cut = ((first + n, text[a - stretch.start : b - stretch.start]) for n, a, b in places)
-        return list(_one_by_one(cut))
+        return _one_by_one(((first + n, bytes(part(a, b))) for n, a, b in places), one)
     listed = list_text(elements.text, stretch)
     try:
-        return list(enumerate((decode_linked if has_flows else decode_numbered)(listed), first))
+        return enumerate(decode(listed), first)
     except UNDECODABLE:
-        return list(_one_by_one(enumerate(map(bytes, _divided(listed)), first)))
+        return _one_by_one(enumerate(map(bytes, _divided(listed)), first), one)
 
 
 def _divided(text: bytearray) -> list[msgspec.Raw]:
@@ -141,30 +155,25 @@ def _divided(text: bytearray) -> list[msgspec.Raw]:
         return []
 
 
-def _one_by_one(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Linked]]:
+def _one_by_one(
+    texts: Iterable[tuple[int, bytes]], one: Callable[[dict[str, Any]], T]
+) -> Iterator[tuple[int, T]]:
     """Each on its own, repaired where that is safe."""
     for order, text in texts:
         with suppress(*UNDECODABLE):
             event = loads(text)
             if isinstance(event, dict):
-                yield order, _linked(event)
+                yield order, one(event)
 
 
-def _linked(event: dict[str, Any]) -> Linked:
+def _numbered(event: dict[str, Any]) -> Numbered:
     args = event.get("args")
-    numbers = Numbers(args.get(NUMBER), args.get(THREAD)) if isinstance(args, dict) else None
-    time = msgspec.Raw(str(event.get("ts", 0)).encode())
+    return Numbered(Numbers(args.get(NUMBER), args.get(THREAD)) if isinstance(args, dict) else None)
+
+
+def _flow(event: dict[str, Any]) -> Flow:
     fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
-    return Linked(**fields, ts=time, args=numbers)
-
-
-def _flow_end(event: Linked, order: int) -> FlowEnd:
-    """Raises ValueError when it is no end of a flow, or has no time."""
-    if event.ph not in ("s", "f"):
-        raise ValueError(event.ph)
-    time = exact_nanoseconds(bytes(event.ts))
-    key = (str(event.pid), str(event.id))
-    return FlowEnd(event.ph == "s", key, (event.pid, event.tid), time, order)
+    return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))
 
 
 def _integer(value: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import fill
 
 from fusetui.render.table import Column, table
 from fusetui.trace.insights.functions import Functions, FunctionTime
@@ -34,31 +35,45 @@ FUNCTION_COLUMNS = (
     Column("function", left=True),
 )
 BACKWARD, IDLE = "backward", "idle"  # columns that not every trace fills
-NO_MODULES = """nothing in this trace names a part of the program
-with_stack=True records the calls of modules, record_function names any other part"""
+NO_MODULES = (
+    "nothing in this trace names a part of the program",
+    "with_stack=True records the calls of modules, record_function names any other part",
+)
 NO_CALLS = "the calls of modules are not in this trace: with_stack=True records them"
-NO_FUNCTIONS = """no such Python functions in this trace
-with_stack=True records functions, --file PATH shows those of a library"""
+NO_FUNCTIONS = (
+    "no such Python functions in this trace",
+    "with_stack=True records functions, --file PATH shows those of a library",
+)
 INDENT = "  "
 
 
 def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
     """The tree with its `top` largest paths (0: all), what belongs to none, and the phases."""
-    blocks = ["\n".join(_module_table(times, top, width))] if times.modules else [NO_MODULES]
-    blocks += ["\n".join(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
+    blocks = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
+    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
     parts = [
         f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
         for phase in phases
     ]
-    blocks += [f"GPU time by phase: {', '.join(parts)}"] if parts else []
-    return "\n\n".join(block for block in blocks if block)
+    blocks += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
+    return _text(blocks, width)
 
 
 def functions_text(times: Functions, top: int, width: int) -> str:
     """The first `top` functions (0: all), and what belongs to none of them."""
-    blocks = ["\n".join(_function_table(times, top, width))] if times.functions else [NO_FUNCTIONS]
-    blocks += ["\n".join(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
-    return "\n\n".join(block for block in blocks if block)
+    blocks = [list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)]
+    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
+    return _text(blocks, width)
+
+
+def _text(blocks: Sequence[Sequence[str]], width: int) -> str:
+    """Sentences are folded; tables have their width."""
+    shown = ["\n".join(_folded(line, width) for line in block) for block in blocks if block]
+    return "\n\n".join(shown)
+
+
+def _folded(line: str, width: int) -> str:
+    return line if "\n" in line else fill(line, width, break_on_hyphens=False)
 
 
 def _module_table(times: Modules, top: int, width: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from tests.places import TRACES
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.insights.backward import Backward, backward_ops, linked_by
 from fusetui.trace.model.categories import Role
-from fusetui.trace.read.autograd import Autograd, read_autograd
+from fusetui.trace.read.autograd import Autograd, read_autograd, read_flows
 
 Make = Callable[..., Any]
 
@@ -124,12 +124,12 @@ def test_numbers_and_flows_agree_on_real_traces(name: str) -> None:
     if not path.is_file():
         pytest.skip("no folder of real traces")
     trace = open_trace(str(path))
-    told = read_autograd(trace.elements)
+    told, flows = read_autograd(trace.elements), read_flows(trace.elements)
     nothing = told.order[:0]
-    by_flow = linked_by(trace, Autograd(nothing, nothing, nothing, told.flows))
-    by_number = linked_by(trace, Autograd(told.order, told.number, told.thread, ()))
+    by_flow = linked_by(trace, Autograd(nothing, nothing, nothing, flows))
+    by_number = linked_by(trace, told)
     linked = by_flow.forward >= 0
-    assert linked.sum() == len(told.flows)  # per flow the op of the node and the engine's around it
+    assert linked.sum() == len(flows)  # per flow the op of the node and the engine's around it
     assert by_number.rows.tolist() == by_flow.rows.tolist()
     assert by_number.forward.tolist() == by_flow.forward.tolist()
     assert (trace.role[by_flow.forward[linked]] == Role.OP).all()
