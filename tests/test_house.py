@@ -165,6 +165,7 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
         (["decode", "ampere_sgemm_32x32_tn"], {"torch", "textual"}),
         (["summary", "TRACE"], {"torch", "textual"}),
         (["kernels", "TRACE", "--json"], {"torch", "textual"}),
+        (["modules", "TRACE", "--json"], {"torch", "textual"}),
         (["summary", "nowhere.json"], {"torch", "textual"}),
     ],
     ids=" ".join,

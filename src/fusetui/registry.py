@@ -123,6 +123,36 @@ COMMANDS = (
         (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
     ),
     Command(
+        "modules",
+        "The tree of modules and annotations, with the GPU time of each.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            flag("--expand", "Keep the indices of modules apart: Linear_3, not Linear_*."),
+        ),
+        "Backward work belongs to the module of its forward op. Modules have names where stacks "
+        "were recorded (with_stack=True), annotations are those of record_function.",
+    ),
+    Command(
+        "lines",
+        "Your Python functions, with the CPU and GPU time of each.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            argument(
+                "--file",
+                metavar="PATH",
+                help="The functions of this file or folder, whoever wrote it, instead of your own.",
+            ),
+        ),
+        "What library functions do counts for the function of yours that called them. Stacks must "
+        "have been recorded (with_stack=True).",
+    ),
+    Command(
         "launches",
         "The calls that launch GPU work by thread, CUDA graph replays, and the launch queue.",
         (TRACE, JSON, NO_CACHE),
