@@ -58,7 +58,7 @@ class GpuTimes(msgspec.Struct, frozen=True):
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, copies and sets), over each device's span."""
     rows = trace.gpu_rows if rows is None else rows
-    comm = _communicates(trace, rows)[rows]
+    comm = communicates(trace, rows)
     kernel = trace.role[rows] == Role.KERNEL
     busy = work_busy_ns(trace, rows)
     return GpuTimes(
@@ -119,12 +119,13 @@ def _span(trace: Trace, rows: Rows) -> int:
     return int(trace.end[rows].max() - trace.start[rows].min())
 
 
-def _communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
+def communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
     named = np.zeros((2, len(trace.names)), dtype=np.bool_)
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         for copy, pattern in enumerate((COLLECTIVE, BETWEEN_DEVICES)):
             named[copy, number] = pattern.search(trace.names[number], 0, LONGEST_NAME) is not None
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[(trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]]
+    found: NDArray[np.bool_] = named[
+        (trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]
+    ]
     return found
