@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, joined
 from fusetui.trace.model.categories import Role, role
+from fusetui.trace.model.collectives import LONGEST_NAME
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.busy import LONGEST_NAME
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -96,13 +96,6 @@ def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
     return calls[later[trace.name[calls]] > 0]
 
 
-def thread_of_track(trace: Trace) -> Rows:
-    """A number per track, the same for all of one thread of one process."""
-    numbers: dict[object, int] = {}
-    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
-    return np.array(found, dtype=np.intp)
-
-
 class Threads:
     """Some threads of a trace, one behind the other on one line of time.
 
@@ -111,7 +104,7 @@ class Threads:
 
     def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
         """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
-        number = np.unique(thread_of_track(trace)[tracks], return_inverse=True)[1]
+        number = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
         length = trace.end_ns - trace.begin_ns + 1
         self._trace = trace
         self._kinds = kinds
@@ -191,7 +184,7 @@ def in_lines(
     but for times that no clock has."""
     length = trace.end_ns - trace.begin_ns + 1
     fitting = max(1, FARTHEST // length)
-    thread = thread_of_track(trace)
+    thread = trace.thread_of_track
     chosen = np.unique(thread[tracks])
     parts = [chosen[at : at + fitting] for at in range(0, len(chosen), fitting)]
     return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)

@@ -137,6 +137,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array(found, dtype=np.int32)
 
     @cached_property
+    def thread_of_track(self) -> NDArray[np.int32]:
+        """A number per track, the same for all layers and sub-rows of one thread or stream."""
+        numbers: dict[tuple[Id, Id], int] = {}
+        found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
+        return np.array(found, dtype=np.int32)
+
+    @cached_property
     def secrets(self) -> tuple[str, ...]:
         """What looks like a secret in the keys and names: named, never its value."""
         return secrets_in(self.keys, (*self.names, *(track.label for track in self.tracks)))
