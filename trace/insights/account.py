@@ -59,7 +59,8 @@ class Accounts:
         by_device = np.argsort(process, kind="stable")
         cuts = np.flatnonzero(np.diff(process[by_device])) + 1
         found: list[Device] = []
-        for places in np.split(by_device, cuts) if len(rows) else []:
+        groups = np.split(by_device, cuts) if len(rows) else []
+        for places in sorted(groups, key=lambda group: int(group[0])):
             pid = trace.track_of(int(rows[places[0]])).pid
             name = known.get(pid, {}).get("name")
             named = name if isinstance(name, str) else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
@@ -130,11 +130,20 @@ class Slow:
                 at = high
         yield Segment(at, end, "host_nothing")
 
-    @cache
-    def gaps(self, device: object) -> list[tuple[int, int, Slice]]:
+
+class SlowDevice:
+    """One device of it."""
+
+    def __init__(self, slow: Slow, device: object) -> None:
+        self.slow = slow
+        self.device = device
+        self.events = slow.events[device]
+
+    @cached_property
+    def gaps(self) -> list[tuple[int, int, Slice]]:
         """Begin, end and the event that ends it."""
         found = []
-        first, *rest = self.in_order(device)
+        first, *rest = self.in_order
         latest = first.end
         for event in rest:
             if event.start > latest:
@@ -142,62 +151,62 @@ class Slow:
             latest = max(latest, event.end)
         return found
 
-    @cache
-    def in_order(self, device: object) -> list[Slice]:
-        return sorted(self.events[device], key=lambda e: (e.start, e.start - e.end, e.row))
+    @cached_property
+    def in_order(self) -> list[Slice]:
+        return sorted(self.events, key=lambda e: (e.start, e.start - e.end, e.row))
 
-    @cache
-    def latency(self, device: object) -> int:
+    @cached_property
+    def latency(self) -> int:
         delays = []
-        first = self.first_starts(device)
-        for begin, end, event in self.gaps(device):
-            call = self.launch(event)
+        first = self.first_starts
+        for begin, end, event in self.gaps:
+            call = self.slow.launch(event)
             if call and first[call.row] >= end and call.start > begin:
                 delays.append(end - call.start)
         return sorted(delays)[len(delays) // 4] if len(delays) >= 20 else 0
 
-    @cache
-    def first_starts(self, device: object) -> dict[int, int]:
+    @cached_property
+    def first_starts(self) -> dict[int, int]:
         first: dict[int, int] = {}
-        for event in self.events[device]:
-            call = self.launch(event)
+        for event in self.events:
+            call = self.slow.launch(event)
             if call:
                 first[call.row] = min(first.get(call.row, NEVER), event.start)
         return first
 
-    @cache
-    def idle(self, device: object) -> list[Segment]:
+    @cached_property
+    def idle(self) -> list[Segment]:
         """Why the device is idle, moment by moment, between its first and its last event."""
-        return [part for gap in self.gaps(device) for part in self.reasons(device, *gap)]
+        return [part for gap in self.gaps for part in self.reasons(*gap)]
 
-    def before(self, device: object, begin: int) -> list[Segment]:
+    def before(self, begin: int) -> list[Segment]:
         """Likewise from a moment on to the first event."""
-        first = self.in_order(device)[0]
-        return list(self.reasons(device, begin, first.start, first)) if begin < first.start else []
+        first = self.in_order[0]
+        return list(self.reasons(begin, first.start, first)) if begin < first.start else []
 
-    def reasons(self, device: object, begin: int, end: int, event: Slice) -> Iterator[Segment]:
-        call = self.launch(event)
+    def reasons(self, begin: int, end: int, event: Slice) -> Iterator[Segment]:
+        call = self.slow.launch(event)
         if call is None:
             yield Segment(begin, end, "unlinked")
-        elif self.first_starts(device)[call.row] < end:
+        elif self.first_starts[call.row] < end:
             yield Segment(begin, end, "graph")
         else:
             called = min(max(call.start, begin), end)
             returned = min(max(call.end, called), end)
-            due = min(max(call.start + self.latency(device), returned), end)
-            yield from self.host_part(call, begin, called)
+            due = min(max(call.start + self.latency, returned), end)
+            yield from self.slow.host_part(call, begin, called)
             yield Segment(called, returned, "launch_call")
             yield Segment(returned, due, "launch_latency")
             yield Segment(due, end, "queued")
 
-    @cache
-    def busy(self, device: object) -> list[Segment]:
-        return list(self._running(device))
+    @cached_property
+    def busy(self) -> list[Segment]:
+        return list(self._running())
 
-    def _running(self, device: object) -> Iterator[Segment]:
+    def _running(self) -> Iterator[Segment]:
         """What runs, moment by moment: the classes of all events that do, in the order of names."""
         edges: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        for event in self.events[device]:
+        for event in self.events:
             edges[event.start].append((class_of(event), 1))
             edges[event.end].append((class_of(event), -1))
         running = dict.fromkeys(("comm", "compute", "copy"), 0)
@@ -206,17 +215,17 @@ class Slow:
                 running[what] += change
             yield Segment(begin, end, " ".join(what for what, n in running.items() if n))
 
-    def account(self, device: object, begin: int, end: int) -> dict[str, object]:
+    def account(self, begin: int, end: int) -> dict[str, object]:
         """The figures of a window; by DeviceAccount's names."""
-        last = max(event.end for event in self.events[device])
-        busy = sums(self.busy(device), begin, end)
-        idle = sums(self.idle(device), begin, end)
-        idle.update(sums(self.before(device, begin), begin, end))
+        last = max(event.end for event in self.events)
+        busy = sums(self.busy, begin, end)
+        idle = sums(self.idle, begin, end)
+        idle.update(sums(self.before(begin), begin, end))
         idle["after"] = max(0, end - max(last, begin))
         comm, both = of(busy, "comm"), of(busy, "comm", "compute")
         copy, alone = of(busy, "copy"), busy.get("copy", 0)
         return {
-            "device": device,
+            "device": self.device,
             "span_ns": end - begin,
             "compute_ns": of(busy, "compute"),
             "exposed_comm_ns": comm - both,
@@ -224,7 +233,7 @@ class Slow:
             "idle_ns": sum(idle.values()),
             "hidden_comm_ns": both,
             "hidden_copy_ns": copy - alone,
-            "launch_latency_usual_ns": self.latency(device),
+            "launch_latency_usual_ns": self.latency,
             "idle": {what: ns for what, ns in idle.items() if ns},
         }
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.trace.test_corpus import ROWS, TRACES
+from tests.places import TRACES
+from tests.trace.test_corpus import ROWS
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.questions.busy import work_busy_ns
