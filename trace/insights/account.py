@@ -21,7 +21,7 @@ from fusetui.trace.insights.gaps import (
     reasons,
     usual_latency_ns,
 )
-from fusetui.trace.insights.host import Threads, host_kinds, in_lines
+from fusetui.trace.insights.host import Host, Threads, host_kinds, in_lines
 from fusetui.trace.insights.model import DeviceAccount
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
@@ -44,11 +44,10 @@ class Accounts:
         return host_kinds(self.trace)
 
     @cached_property
-    def launching(self) -> tuple[Threads, ...]:
-        """The threads that launched any GPU event."""
-        launch = self.trace.launch[self.trace.gpu_rows]
+    def threads(self) -> tuple[Threads, ...]:
+        """All CPU threads, on as many lines of time as they need."""
         tracks = np.zeros(len(self.trace.tracks), dtype=np.bool_)
-        tracks[self.trace.track[launch[launch >= 0]]] = True
+        tracks[self.trace.track[self.kinds != Host.NOTHING]] = True
         return in_lines(self.trace, self.kinds, tracks)
 
     @cached_property
@@ -99,9 +98,14 @@ class Device:
         return usual_latency_ns(self.trace, self.gaps)
 
     @cached_property
+    def cuts(self) -> Cuts:
+        """Where the reasons of each gap change."""
+        return cuts_of(self.trace, self.gaps, self.latency_ns)
+
+    @cached_property
     def reasons(self) -> Int64s:
         """How long each gap lasted for which reason (ns); shape [IDLE, gaps]."""
-        return self._reasons(self.gaps, np.arange(len(self.gaps)), self.gaps.end)
+        return self._reasons(self.gaps, self.cuts, np.arange(len(self.gaps)), self.gaps.end)
 
     @cached_property
     def span(self) -> DeviceAccount:
@@ -179,20 +183,20 @@ class Device:
         at, times = at[started], times[started]
         for reason, column in enumerate(self.reasons):
             found[reason, started] = (np.cumsum(column) - column)[at]
-        found[:, started] += self._reasons(gaps, at, np.minimum(times, gaps.end[at]))
+        found[:, started] += self._reasons(gaps, self.cuts, at, np.minimum(times, gaps.end[at]))
         return found
 
     def _idle_before(self, begin: Int64s, end: Int64s) -> Int64s:
         """Likewise, in each window, the time before its first event."""
         lead = gap_before(self.trace, self.events, int(begin.min()))
         edges = np.minimum(np.concatenate((begin, end)), self.begin_ns)
-        until = self._reasons(lead, np.zeros(len(edges), dtype=np.intp), edges)
+        cuts = cuts_of(self.trace, lead, self.latency_ns)
+        until = self._reasons(lead, cuts, np.zeros(len(edges), dtype=np.intp), edges)
         idle: Int64s = until[:, len(begin) :] - until[:, : len(begin)]
         return idle
 
-    def _reasons(self, gaps: Gaps, which: Rows, until: Int64s) -> Int64s:
-        cuts: Cuts = cuts_of(self.trace, gaps, self.latency_ns)
-        return reasons(self.trace, self.accounts.launching, gaps, cuts, which, until)
+    def _reasons(self, gaps: Gaps, cuts: Cuts, which: Rows, until: Int64s) -> Int64s:
+        return reasons(self.trace, self.accounts.threads, gaps, cuts, which, until)
 
 
 def accounts(trace: Trace) -> Accounts:

@@ -40,6 +40,11 @@ class Spans(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.start)
 
+    def only(self, places: Rows) -> Spans:
+        """Some of them, by their places."""
+        names = tuple(self.names[place] for place in places.tolist())
+        return Spans(names, self.start[places], self.end[places], self.by)
+
 
 def step_spans(trace: Trace, pattern: str | None = None) -> Spans:
     """The steps of a trace. `pattern`, a regular expression or plain text, names the annotations

@@ -104,7 +104,7 @@ def test_few_gaps_tell_no_latency(trace_of: Make, gaps: int) -> None:
 
 
 def test_host_part(trace_of: Make, event: Make) -> None:
-    """10-60 us: an annotation, in it a frame, an op, calls. The kind counts first, then the start."""
+    """10-60 us: an annotation, a frame, an op, calls. The kind counts first, then the start."""
     trace = trace_of(
         [
             kernel(0, 10),

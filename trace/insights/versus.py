@@ -1,0 +1,61 @@
+"""What changed from one trace to another, in the classes of the account."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.model import DeviceAccount, StepAccount, Why
+
+CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One class on both sides, summed over devices; ns."""
+
+    name: str
+    a_ns: int
+    b_ns: int
+
+
+class Versus(msgspec.Struct, frozen=True):
+    """Two traces. The four classes of `change` add up to its first row, the span, and the reasons
+    after them to idle, on each side."""
+
+    a: Why
+    b: Why
+    of: str  # what is compared: the median step of each, or the span of its devices
+    change: tuple[Change, ...]
+
+
+def versus(a: Why, b: Why) -> Versus:
+    """Compares the median steps where both have steps, else the spans."""
+    both = bool(a.steps and b.steps)
+    sides = [_totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
+    before, after = sides
+    change = tuple(
+        Change(name, before[name], after[name])
+        for name in ("span", *CLASSES, *IDLE)
+        if before[name] or after[name]
+    )
+    return Versus(a, b, "median step" if both else "span", change)
+
+
+def median_step(steps: Sequence[StepAccount]) -> StepAccount:
+    """The step of median length, the shorter one of the middle two; of at least one."""
+    return sorted(steps, key=lambda step: (step.dur_ns, step.start_ns))[(len(steps) - 1) // 2]
+
+
+def _totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in devices:
+        found["span"] += one.span_ns
+        found["compute"] += one.compute_ns
+        found["exposed_comm"] += one.exposed_comm_ns
+        found["exposed_copy"] += one.exposed_copy_ns
+        found["idle"] += one.idle_ns
+        found.update(one.idle)
+    return found
