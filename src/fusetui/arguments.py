@@ -141,6 +141,32 @@ def _table(parser: Parser) -> None:
     parser.add_argument("--top", metavar="N", type=_at_least_zero(int), default=20, help=text)
 
 
+def _why(parser: Parser) -> None:
+    add = parser.add_argument
+    add("trace", metavar="TRACE", help=TRACE)
+    add("other", metavar="OTHER", nargs="?", help="A second trace: what differs, class by class.")
+    add("--markdown", action="store_true", help="For a pull request.")
+    _part(parser)
+
+
+def _gaps(parser: Parser) -> None:
+    parser.add_argument("trace", metavar="TRACE", help=TRACE)
+    _part(parser)
+
+
+def _part(parser: Parser) -> None:
+    """What part of a trace is asked about."""
+    add = parser.add_argument
+    add("--step", metavar="N", type=int, help="Only ProfilerStep#N, or the Nth step from 1.")
+    add("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns.")
+    add("--to", metavar="T", dest="end", help="Only up to this time.")
+    add("--device", metavar="D", help="Only this GPU, by its number.")
+    add("--step-by", metavar="PATTERN", help="Annotations that are steps, by a pattern.")
+    add("--all", action="store_true", help="Every gap, not only the longest ones.")
+    _json(parser)
+    _no_cache(parser)
+
+
 def _diff(parser: Parser) -> None:
     add = parser.add_argument
     add("a", metavar="A", help="The trace to compare with.")
@@ -211,6 +237,13 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
         "with the first.",
         _diff,
     ),
+    "why": (
+        "What the time went to, and why the GPU was idle.\n\n"
+        "Compute, communication and copies that nothing hides, and idle time add up to the time "
+        "asked about, exactly; so do the reasons to the idle time. docs/why.md explains each.",
+        _why,
+    ),
+    "gaps": ("The longest stretches in which a GPU was idle, and what it waited for.", _gaps),
     "scrub": (
         "Write a trace anew without what is private, to share it.\n\n"
         "Environment variables, tokens, the names of hosts and users, command lines and folders "

@@ -66,6 +66,18 @@ def _diff(args: Namespace) -> int:
     return compare(args.a, args.b, args.json, args.markdown, args.fail_over, args.baseline)
 
 
+def _why(args: Namespace) -> int:
+    from fusetui.commands.why import Form, selection, why
+
+    return why(args.trace, args.other, selection(args), Form(args.json, args.markdown))
+
+
+def _gaps(args: Namespace) -> int:
+    from fusetui.commands.why import gaps, selection
+
+    return gaps(args.trace, selection(args), args.json)
+
+
 def _scrub(args: Namespace) -> int:
     from fusetui.commands.scrub import scrub
 
@@ -97,6 +109,8 @@ RUNS: dict[str, Callable[[Namespace], int]] = {
     "kernels": _kernels,
     "ops": _ops,
     "diff": _diff,
+    "why": _why,
+    "gaps": _gaps,
     "scrub": _scrub,
     "decode": _decode,
     "check": _check,

@@ -34,7 +34,7 @@ class Versus(msgspec.Struct, frozen=True):
 def versus(a: Why, b: Why) -> Versus:
     """Compares the median steps where both have steps, else the spans."""
     both = bool(a.steps and b.steps)
-    sides = [_totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
+    sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
     before, after = sides
     change = tuple(
         Change(name, before[name], after[name])
@@ -49,7 +49,8 @@ def median_step(steps: Sequence[StepAccount]) -> StepAccount:
     return sorted(steps, key=lambda step: (step.dur_ns, step.start_ns))[(len(steps) - 1) // 2]
 
 
-def _totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
+def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
+    """Classes, what is hidden, and the reasons of idle time by name, summed over devices; ns."""
     found: Counter[str] = Counter()
     for one in devices:
         found["span"] += one.span_ns
@@ -57,5 +58,7 @@ def _totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
         found["exposed_comm"] += one.exposed_comm_ns
         found["exposed_copy"] += one.exposed_copy_ns
         found["idle"] += one.idle_ns
+        found["hidden_comm"] += one.hidden_comm_ns
+        found["hidden_copy"] += one.hidden_copy_ns
         found.update(one.idle)
     return found

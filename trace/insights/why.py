@@ -14,15 +14,15 @@ from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Wh
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import duration, plural
 
-NUMBER = re.compile(r"ProfilerStep#(\d+)\Z")
+NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 
 
 class Selection(msgspec.Struct, frozen=True):
     """What part of a trace is asked about; times in ns after its first slice."""
 
-    step: int | None = None  # by the number of a ProfilerStep, else by its place, from 0
+    step: int | None = None  # the number of a ProfilerStep, else the place, from 1
     from_ns: int | None = None
     to_ns: int | None = None
     device: str | None = None
@@ -83,17 +83,17 @@ def _window(
 
 
 def _place(trace: Trace, spans: Spans, step: int) -> int:
-    numbers = [NUMBER.match(name) for name in spans.names]
-    if numbers and all(numbers):
-        known = [int(found[1]) for found in numbers if found]
-    else:
-        known = list(range(len(spans)))
-    if not known:
+    """ProfilerStep#N, else the Nth step, as in the app."""
+    named = [found and int(found[1]) for found in map(NUMBER.match, spans.names)]
+    if step in named:
+        return named.index(step)
+    if not len(spans):
         raise NotThere(f"{trace.report.path} has no steps: name them with --step-by.")
-    if step not in known:
-        has = f"{known[0]}" if len(known) == 1 else f"{min(known)} to {max(known)}"
-        raise NotThere(f"{trace.report.path} has no step {step}: it has {has}.")
-    return known.index(step)
+    if not 1 <= step <= len(spans):
+        last = spans.names[-1]
+        known = f"the last of its {plural(len(spans), 'step')} is {last}"
+        raise NotThere(f"{trace.report.path} has no step {step}: {known}.")
+    return step - 1
 
 
 def _devices(found: Accounts, chosen: Selection) -> list[Device]:
