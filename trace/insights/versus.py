@@ -32,8 +32,8 @@ class Versus(msgspec.Struct, frozen=True):
 
 
 def versus(a: Why, b: Why) -> Versus:
-    """Compares the median steps where both have steps, else the spans."""
-    both = bool(a.steps and b.steps)
+    """Compares the median steps where those of both sides tell, else the spans."""
+    both = steps_tell(a) and steps_tell(b)
     sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
     before, after = sides
     change = tuple(
@@ -42,6 +42,16 @@ def versus(a: Why, b: Why) -> Versus:
         if before[name] or after[name]
     )
     return Versus(a, b, "median step" if both else "span", change)
+
+
+def steps_tell(found: Why) -> bool:
+    """Do steps, by time, hold at least half of what the devices did. Where a step only launches
+    work that runs behind it, it says nothing about the GPU."""
+    if found.about or not found.steps:
+        return False
+    whole = sum(one.busy_ns for one in found.devices)
+    inside = sum(one.busy_ns for step in found.steps for one in step.devices)
+    return 0 < whole <= 2 * inside
 
 
 def median_step(steps: Sequence[StepAccount]) -> StepAccount:

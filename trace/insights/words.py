@@ -21,6 +21,23 @@ REASONS: Final = {
 }
 """Why a device was idle, by the names of gaps.IDLE."""
 
+WHILE: Final = {
+    "unlinked": "for a reason that was not recorded",
+    "graph": "between the nodes of a CUDA graph",
+    "host_sync": "while the thread that launches waited for the GPU",
+    "host_alloc": "while the thread that launches allocated or freed memory",
+    "host_call": "while the thread that launches was in other runtime calls",
+    "host_op": "while the thread that launches ran CPU ops",
+    "host_python": "while the thread that launches ran Python",
+    "host_annotation": "while the thread that launches was inside an annotation",
+    "host_nothing": "while nothing was recorded of the thread that launches",
+    "launch_call": "while a launch call was running",
+    "launch_latency": "between a launch and its start, as is usual",
+    "queued": "although the next event was launched already",
+    "after": "after the last GPU event",
+}
+"""The same as the end of a sentence."""
+
 SHORT: Final = {
     "unlinked": "launch not recorded",
     "graph": "in a CUDA graph",

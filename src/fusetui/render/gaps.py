@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fusetui.render.table import Column, table
@@ -20,6 +21,7 @@ COLUMNS = (
     Column("while", left=True),
 )
 GPU = 2
+PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
 Row = tuple[str, ...]
 
@@ -65,6 +67,7 @@ def _row(gap: Gap, base_ns: int) -> Row:
 
 def covered_by(gap: Gap) -> str:
     """What covered most of it, the most telling first; else the event that it waited for."""
-    layers = (gap.frame, gap.op, gap.module, gap.annotation)
+    frame = PATH.sub("", gap.frame) if gap.frame else None
+    layers = (frame, gap.op, gap.module, gap.annotation)
     found = [text for text in layers if text]
     return ", ".join(found) if found else f"before {gap.next}"

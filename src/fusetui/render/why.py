@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.render.table import Column, table
 from fusetui.render.text import fit
 from fusetui.trace.insights.model import Finding, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, median_step, totals
-from fusetui.trace.insights.words import CLASSES, REASONS
+from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
+from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
 from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -31,9 +32,9 @@ Sums = Counter[str]
 def why_text(found: Why, width: int) -> str:
     """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
     if found.devices:
-        blocks = [_head(found), _account(found, width), _findings(found.findings)]
+        blocks = [_head(found, width), _account(found, width), _findings(found.findings)]
     else:
-        blocks = [_head(found), _threads(found, width), _findings(found.findings)]
+        blocks = [_head(found, width), _threads(found, width), _findings(found.findings)]
     blocks.append(_unknown(found))
     used = sum(len(block) + 1 for block in blocks if block)
     room = min(MOST_LINES - used - 1, GAPS)
@@ -55,7 +56,7 @@ def answer(found: Why) -> str:
 
 def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and its sums over all devices."""
-    if found.steps and not found.about:
+    if steps_tell(found):
         step = median_step(found.steps)
         of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
         return f"{duration(step.dur_ns)} a step{of}.", totals(step.devices)
@@ -80,17 +81,11 @@ def _idle(sums: Sums) -> str:
         return "It is never idle." if sums["span"] else ""
     ns, name = max(why)
     most = "all" if ns == sums["idle"] else duration(ns)
-    return f"{duration(sums['idle'])} is idle, {most} of it because: {REASONS[name]}."
+    return f"{duration(sums['idle'])} is idle, {most} of it {WHILE[name]}."
 
 
-def _head(found: Why) -> list[str]:
-    return [printable(found.file), *_wrapped(printable(answer(found)))]
-
-
-def _wrapped(text: str, width: int = 96) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, width)
+def _head(found: Why, width: int) -> list[str]:
+    return [printable(found.file), *wrap(printable(answer(found)), min(width, 96))]
 
 
 def _account(found: Why, width: int) -> list[str]:
@@ -131,7 +126,7 @@ def _columns(found: Why) -> list[tuple[str, Sums]]:
     if found.about:
         return [("time", totals(found.devices))]
     whole = ("span", totals(found.devices))
-    if not found.steps:
+    if not steps_tell(found):
         return [whole]
     return [("step", totals(median_step(found.steps).devices)), whole]
 
@@ -179,9 +174,8 @@ def versus_text(found: Versus, width: int) -> str:
     lines += _verdict(found)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
-    return "\n".join(
-        fit(line, width) for line in [*lines, "", *table(columns, rows, width).split("\n")]
-    )
+    lines += ["", *table(columns, rows, width).split("\n")]
+    return "\n".join(fit(line, width) for line in lines)
 
 
 def _verdict(found: Versus) -> list[str]:

@@ -38,7 +38,7 @@ def versus_markdown(found: Versus) -> str:
             markdown(named(one.name)),
             duration(one.a_ns),
             duration(one.b_ns),
-            _delta(one.a_ns, one.b_ns),
+            _delta(one.b_ns - one.a_ns),
         )
         for one in found.change
     ]
@@ -46,8 +46,8 @@ def versus_markdown(found: Versus) -> str:
     return "\n".join([*lines, *markdown_table([found.of, "A", "B", "change"], rows, [0])]) + "\n"
 
 
-def _delta(a_ns: int, b_ns: int) -> str:
-    return f"{'+' if b_ns > a_ns else ''}{duration(b_ns - a_ns)}"
+def _delta(ns: int) -> str:
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
 
 
 def _account(found: Why) -> list[str]:
