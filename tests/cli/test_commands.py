@@ -34,6 +34,8 @@ def test_version(fusetui: Run) -> None:
         "kernels",
         "ops",
         "diff",
+        "why",
+        "gaps",
         "scrub",
         "decode",
         "check",

@@ -53,8 +53,9 @@ class Reach:
         self._levels = [end]
         while len(self._levels[-1]) > 1:
             below = self._levels[-1]
-            pairs = below[: len(below) // 2 * 2].reshape(-1, 2).max(axis=1)
-            self._levels.append(np.concatenate((pairs, below[len(below) // 2 * 2 :])))
+            above = below[::2].copy()
+            np.maximum(above[: len(below) // 2], below[1::2], out=above[: len(below) // 2])
+            self._levels.append(above)
 
     def last(self, until: Places, times: Int64s) -> Places:
         """The last place that is not after `until` and whose interval ends after the time; -1 for

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.cover import Reach, innermost
-from fusetui.trace.insights.host import Host, Threads, named
+from fusetui.trace.insights.host import Host, Slices, Threads, named
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
@@ -27,23 +27,6 @@ DEEPEST = 2000
 """Slices around one moment that are looked at; Python itself allows 1,000 frames."""
 
 
-class Slices(msgspec.Struct, frozen=True, eq=False):
-    """Slices of one kind on a line of time, by (start, -duration); arrays of shape [n]."""
-
-    rows: Rows
-    start: Int64s
-    end: Int64s
-
-    def only(self, which: NDArray[np.bool_]) -> Slices:
-        return Slices(self.rows[which], self.start[which], self.end[which])
-
-    def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """Those that lie at least partly in one of some stretches."""
-        ended = np.sort(end).searchsorted(self.start, side="right")
-        begun = np.sort(begin).searchsorted(self.end, side="left")
-        return self.only(ended < begun)
-
-
 class Covering(msgspec.Struct, frozen=True, eq=False):
     """Rows of shape [stretches], -1 where there is none."""
 
@@ -55,12 +38,12 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
     """What covered most of each stretch [begin, end) of a line of time (ns)."""
-    frames = Slices(*line.nested(Host.PYTHON))
+    frames = line.slices(Host.PYTHON)
     is_module = named(trace, frames.rows, lambda name: name.startswith(MODULE)) > 0
     is_module = is_module[trace.name[frames.rows]]
     return Covering(
-        op=most_of(trace, Slices(*line.nested(Host.OP)), begin, end),
-        annotation=most_of(trace, Slices(*line.nested(Host.ANNOTATION)), begin, end),
+        op=most_of(trace, line.slices(Host.OP), begin, end),
+        annotation=most_of(trace, line.slices(Host.ANNOTATION), begin, end),
         module=most_of(trace, frames.only(is_module), begin, end),
         frame=most_of(trace, frames.only(~is_module), begin, end),
     )
@@ -68,7 +51,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
 
 def inside_of(trace: Trace, line: Threads, kind: Host, times: Int64s) -> Rows:
     """The innermost slice of a kind at each time of a line, -1 for none."""
-    slices = Slices(*line.nested(kind))
+    slices = line.slices(kind)
     return _row(slices, _innermost_at(slices, times))
 
 

@@ -85,7 +85,7 @@ def _extent(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is one that waits."""
-    frames, start, end = line.nested(Host.PYTHON)
+    frames, start, end = line.slices(Host.PYTHON).columns
     by_name = named(trace, frames, lambda name: WAITS.search(name) is not None) > 0
     waits = by_name[trace.name[frames]]
     if not waits.any():

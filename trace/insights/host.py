@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,6 +97,27 @@ def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
     return calls[later[trace.name[calls]] > 0]
 
 
+class Slices(msgspec.Struct, frozen=True, eq=False):
+    """Slices on a line of time, by (start, -duration); arrays of shape [n], times in ns."""
+
+    rows: Rows
+    start: Int64s
+    end: Int64s
+
+    @property
+    def columns(self) -> tuple[Rows, Int64s, Int64s]:
+        return self.rows, self.start, self.end
+
+    def only(self, which: NDArray[np.bool_]) -> Slices:
+        return Slices(self.rows[which], self.start[which], self.end[which])
+
+    def touching(self, begin: Int64s, end: Int64s) -> Slices:
+        """Those that lie at least partly in one of some stretches."""
+        ended = np.sort(end).searchsorted(self.start, side="right")
+        begun = np.sort(begin).searchsorted(self.end, side="left")
+        return self.only(ended < begun)
+
+
 class Threads:
     """Some threads of a trace, one behind the other on one line of time.
 
@@ -111,34 +133,29 @@ class Threads:
         self._offset = np.zeros(len(tracks), dtype=np.int64)
         self._offset[tracks] = number * length - trace.begin_ns
         self.tracks = tracks
+        self._slices: dict[Host, Slices] = {}
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of slices on these tracks lie on the line."""
         placed: Int64s = times + self._offset[tracks]
         return placed
 
-    def rows(self, *kinds: Host) -> Rows:
-        """The rows of these kinds."""
-        wanted = np.zeros(len(Host), dtype=np.bool_)
-        wanted[list(kinds)] = True
-        rows = np.flatnonzero(wanted[self._kinds])
-        if not self.tracks.all():
-            rows = rows[self.tracks[self._trace.track[rows]]]
-        return rows
+    def slices(self, kind: Host) -> Slices:
+        """The slices of one kind; made once."""
+        if kind not in self._slices:
+            rows = np.flatnonzero(self._kinds == kind)
+            if not self.tracks.all():
+                rows = rows[self.tracks[self._trace.track[rows]]]
+            self._slices[kind] = self._sorted(rows)
+        return self._slices[kind]
 
-    def intervals(self, rows: Rows) -> tuple[Int64s, Int64s]:
-        """Starts and ends on the line."""
+    def _sorted(self, rows: Rows) -> Slices:
         start = self.on_line(self._trace.track[rows], self._trace.start[rows])
-        return start, start + self._trace.dur[rows]
-
-    def nested(self, *kinds: Host) -> tuple[Rows, Int64s, Int64s]:
-        """Rows of these kinds with starts and ends on the line, by (start, -duration)."""
-        rows = self.rows(*kinds)
-        start, end = self.intervals(rows)
+        end = start + self._trace.dur[rows]
         if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
             order = np.lexsort((start - end, start))
             rows, start, end = rows[order], start[order], end[order]
-        return rows, start, end
+        return Slices(rows, start, end)
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
@@ -148,7 +165,8 @@ class Threads:
         covers = [*calls]
         before = joined(*calls)
         for kind in (Host.OP, Host.PYTHON, Host.ANNOTATION):
-            before = joined(before, cover_of(*self.intervals(self.rows(kind))))
+            slices = self.slices(kind)
+            before = joined(before, cover_of(slices.start, slices.end))
             covers.append(before)
         return tuple(covers)
 
@@ -166,9 +184,11 @@ class Threads:
     @cached_property
     def _calls(self) -> tuple[Cover, ...]:
         """The time in which a call of each kind is the innermost one."""
-        rows, start, end = self.nested(*CALLS)
+        calls = [self.slices(kind) for kind in CALLS]
+        rows = np.concatenate([slices.rows for slices in calls])
         if not len(rows):
             return (NOTHING,) * len(CALLS)
+        rows, start, end = self._sorted(np.sort(rows)).columns
         kinds = self._kinds[rows]
         if (start[1:] < end[:-1]).any():
             times, inner = innermost(start, end)
