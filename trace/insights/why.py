@@ -129,11 +129,9 @@ def _unknown(trace: Trace) -> list[Unknown]:
     found = []
     gpu = trace.gpu_rows
     if not len(gpu):
-        both = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-        found.append(Unknown("account", "GPU events", both))
+        found.append(Unknown("account", "GPU events", "ProfilerActivity.CUDA"))
     elif (trace.launch[gpu] < 0).all():
-        both = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-        found.append(Unknown("gaps", "launch calls", both))
+        found.append(Unknown("gaps", "launch calls", "ProfilerActivity.CUDA"))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found

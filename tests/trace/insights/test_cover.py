@@ -8,20 +8,19 @@ from hypothesis import strategies as st
 
 from fusetui.trace.insights.cover import Reach, cover_of, innermost, joined
 
+Spans = list[tuple[int, int]]
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12).map(
     lambda found: sorted(((a, a + n) for a, n in found), key=lambda one: (one[0], -one[1]))
 )
 
 
-def arrays(found: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+def arrays(found: Spans) -> tuple[np.ndarray, np.ndarray]:
     both = np.array(found, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
 
 @given(spans, spans, st.integers(-2, 45), st.integers(0, 45))
-def test_cover(
-    one: list[tuple[int, int]], two: list[tuple[int, int]], at: int, length: int
-) -> None:
+def test_cover(one: Spans, two: Spans, at: int, length: int) -> None:
     cover = joined(cover_of(*arrays(one)), cover_of(*arrays(two)))
     moments = range(at, at + length)
     covered = sum(any(a <= t < b for a, b in (*one, *two)) for t in moments)
@@ -29,7 +28,7 @@ def test_cover(
 
 
 @given(spans)
-def test_innermost(found: list[tuple[int, int]]) -> None:
+def test_innermost(found: Spans) -> None:
     start, end = arrays(found)
     times, inner = innermost(start, end)
     for moment in range(-1, 45):

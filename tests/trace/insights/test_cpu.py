@@ -30,7 +30,7 @@ def parts(account: ThreadAccount) -> tuple[int, int, int, int]:
 @pytest.fixture
 def busy(trace_of: Make, event: Make) -> Trace:
     """A frame 0-60 with an op 10-30, a sync in it, and a lock 40-55; an annotation until 100."""
-    return trace_of(
+    trace: Trace = trace_of(
         [
             event("note", 50, 50, cat="user_annotation"),
             event("train.py(3): main", 0, 60, cat="python_function"),
@@ -40,6 +40,7 @@ def busy(trace_of: Make, event: Make) -> Trace:
             event("hook.py(1): f", 45, 2, cat="python_function"),
         ]
     )
+    return trace
 
 
 def test_parts(busy: Trace) -> None:
