@@ -25,7 +25,8 @@ from fusetui.trace.insights.host import Host, Threads, host_kinds, in_lines
 from fusetui.trace.insights.model import DeviceAccount
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.questions.busy import communicates
 
 Int64s = NDArray[np.int64]
@@ -131,7 +132,7 @@ class Device:
     def _record(self, figures: Sequence[int], idle: dict[str, int]) -> DeviceAccount:
         span, compute, comm, copy, rest, hidden_comm, hidden_copy = figures
         return DeviceAccount(
-            device=self.pid,
+            device=exact_id(self.pid),
             name=self.name,
             span_ns=span,
             compute_ns=compute,

@@ -13,6 +13,7 @@ from fusetui.trace.insights.host import Host, Threads, named
 from fusetui.trace.insights.model import ThreadAccount
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import exact_id
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -54,8 +55,8 @@ def _of_line(
     ):
         own = trace.tracks[at]
         account = ThreadAccount(
-            process=own.pid,
-            thread=own.tid,
+            process=exact_id(own.pid),
+            thread=exact_id(own.tid),
             label=own.label,
             span_ns=span,
             op_ns=work,

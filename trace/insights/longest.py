@@ -14,6 +14,7 @@ from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import exact_id
 
 Rows = NDArray[np.intp]
 
@@ -60,7 +61,7 @@ def gaps_of(device: Device, which: Rows) -> list[Gap]:
     )
     return [
         Gap(
-            device=device.pid,
+            device=exact_id(device.pid),
             start_ns=start,
             dur_ns=dur,
             idle={name: ns for name, ns in zip(IDLE, why, strict=True) if ns},

@@ -1,4 +1,7 @@
-"""What is found out about a trace, as records: text, Markdown and JSON are made of these."""
+"""What is found out about a trace, as records: text, Markdown and JSON are made of these.
+
+Ids of devices, processes and threads are such as JSON can hold (see `exact_id`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from fusetui.trace.model.columns import Id
+from fusetui.trace.model.ids import Id
 
 Certainty = Literal["certain", "likely"]
 
@@ -113,7 +116,7 @@ class Finding(msgspec.Struct, frozen=True):
     share: float | None = None  # of the span or the median step
     why_likely: str | None = None
     evidence: tuple[int, ...] = ()  # rows of the trace, the largest first, at most 5
-    try_: str | None = None
+    try_: str | None = msgspec.field(name="try", default=None)
     part_of: str | None = None
     thresholds: dict[str, float] = {}
 

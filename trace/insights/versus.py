@@ -16,7 +16,7 @@ CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")
 class Change(msgspec.Struct, frozen=True):
     """One class on both sides, summed over devices; ns."""
 
-    name: str
+    name: str = msgspec.field(name="class")
     a_ns: int
     b_ns: int
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fusetui.render.table import Column, table
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.words import SHORT
 from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
 COLUMNS = (
     Column("idle for"),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
-from fusetui.render.table import Column, table
-from fusetui.render.text import fit
 from fusetui.trace.insights.model import Finding, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
+from fusetui.trace.insights.versus import median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
-from fusetui.trace.text.figures import change as changed
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import CUT, Column, table
 
 MOST_LINES = 25
 FINDINGS = 5
@@ -42,7 +41,7 @@ def why_text(found: Why, width: int) -> str:
         shown = gaps_table(gap_rows(found.gaps[:room], found.base_ns), width).split("\n")
         blocks.insert(2 if not found.findings else 3, ["longest gaps", *shown][: room + 2])
     lines = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
-    return "\n".join(fit(line, width) for line in lines[:MOST_LINES])
+    return "\n".join(clip(line, width, CUT) for line in lines[:MOST_LINES])
 
 
 def answer(found: Why) -> str:
@@ -166,46 +165,3 @@ def _unknown(found: Why) -> list[str]:
         f"Not recorded: {printable(one.missing)}. To record it: {printable(one.record_with)}"
         for one in found.cannot_tell[:3]
     ]
-
-
-def versus_text(found: Versus, width: int) -> str:
-    """What changed from A to B, class by class."""
-    lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
-    lines += _verdict(found)
-    columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
-    rows = list(_change_rows(found))
-    lines += ["", *table(columns, rows, width).split("\n")]
-    return "\n".join(fit(line, width) for line in lines)
-
-
-def _verdict(found: Versus) -> list[str]:
-    """The largest change of a class or of a reason."""
-    parts = [one for one in found.change if one.name not in ("span", "idle")]
-    span = next((one for one in found.change if one.name == "span"), None)
-    if span is None:
-        return ["Neither trace has GPU events to compare."]
-    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
-    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
-    if largest is None or largest.a_ns == largest.b_ns:
-        return [f"{text}: every class takes as long as before."]
-    more = duration(abs(largest.b_ns - largest.a_ns))
-    way = "more" if largest.b_ns > largest.a_ns else "less"
-    return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
-
-
-def named(name: str) -> str:
-    """A class or a reason in words."""
-    return CLASSES[name] if name in CLASSES else REASONS[name]
-
-
-def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:
-    for one in found.change:
-        indent = "  " if one.name in REASONS else ""
-        delta = one.b_ns - one.a_ns
-        sign = "+" if delta > 0 else ""
-        yield (
-            f"{indent}{named(one.name)}",
-            duration(one.a_ns),
-            duration(one.b_ns),
-            f"{sign}{duration(delta)}",
-        )
