@@ -32,7 +32,6 @@ IDLE = (
 UNLINKED, GRAPH, HOST = 0, 1, 2
 LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
 
-NEVER = np.iinfo(np.int64).max
 FEWEST = 20
 """Gaps from which the usual launch latency can be told."""
 
@@ -91,12 +90,11 @@ def _linked(
     """Gaps with the calls that ended them. A call that starts after its event is none: clocks."""
     calls = trace.launch[events].astype(np.intp)
     calls[(calls >= 0) & (trace.start[calls] > trace.start[events])] = -1
-    first = np.full(len(trace), NEVER)
-    linked = calls >= 0  # events are in order: the last assignment, the earliest start, stays
-    first[calls[linked][::-1]] = trace.start[events[linked][::-1]]
     launch = trace.launch[event].astype(np.intp)
     launch[(launch >= 0) & (trace.start[launch] > end)] = -1
-    in_graph = (launch >= 0) & (first[launch] < end)
+    known, first = np.unique(calls, return_index=True)  # events are in order: the earliest of each
+    began = trace.start[events[first[known.searchsorted(launch)]]] if len(event) else end
+    in_graph = (launch >= 0) & (began < end)
     return Gaps(begin, end, event, before, launch, in_graph)
 
 
