@@ -108,6 +108,11 @@ class Device:
         """How long each gap lasted for which reason (ns); shape [IDLE, gaps]."""
         return self._reasons(self.gaps, self.cuts, np.arange(len(self.gaps)), self.gaps.end)
 
+    def reasons_between(self, which: Rows, begin: Int64s, end: Int64s) -> Int64s:
+        """Likewise for the part [begin, end) of some gaps (places in `gaps`)."""
+        until = self._reasons(self.gaps, self.cuts, which, end)
+        return until - self._reasons(self.gaps, self.cuts, which, begin)
+
     @cached_property
     def span(self) -> DeviceAccount:
         """The account from the first start to the last end of its events."""

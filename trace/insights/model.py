@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from fusetui.trace.model.ids import Id
+from fusetui.trace.program.modules import ModuleTime
 
 Certainty = Literal["certain", "likely"]
 
@@ -89,21 +90,12 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What better kernels could give at most; ns."""
+    """What better kernels could give at most. Effective times; known + unknown is their sum."""
 
-    known_ns: int  # GPU time of the kernels whose bound is known
+    known_ns: int  # of kernels whose bound is known
     unknown_ns: int
-    at_stake_ns: int
-
-
-class ModuleTime(msgspec.Struct, frozen=True):
-    """A module of the tree of modules; indices in `path` are starred."""
-
-    module: str
-    path: str
-    gpu_ns: int
-    kernels: int
-    count: int
+    at_stake_ns: int  # of the known ones
+    assumed_ns: int  # of known_ns: kernels whose attainable rate nobody has measured
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -8,12 +8,16 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.insights.account import Accounts, Device, accounts
+from fusetui.trace.insights.ceiling import ceiling
 from fusetui.trace.insights.cpu import cpu_accounts
+from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
 from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.trace.insights.rules import findings_of
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.modules import module_times
 from fusetui.trace.text.figures import duration, plural
 
 NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
@@ -35,7 +39,28 @@ class NotThere(Exception):  # noqa: N818
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
-    """Raises NotThere."""
+    """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
+    chosen = selection or Selection()
+    found = accounted(trace, chosen)
+    facts = _facts(trace, chosen)
+    findings, unknown = findings_of(facts)
+    return msgspec.structs.replace(
+        found,
+        findings=findings,
+        cannot_tell=(*found.cannot_tell, *unknown),
+        ceiling=ceiling(facts.kernels.bounds) if found.devices else None,
+        modules=module_times(facts.kernels.origins).modules,
+    )
+
+
+def _facts(trace: Trace, chosen: Selection) -> Facts:
+    found = accounts(trace)
+    _, window, _ = _window(trace, _spans(trace, chosen), chosen)
+    return Facts(found, _devices(found, chosen), *(window or ()))
+
+
+def accounted(trace: Trace, selection: Selection | None = None) -> Why:
+    """The account and the longest gaps alone. Raises NotThere."""
     chosen = selection or Selection()
     spans = _spans(trace, chosen)
     about, window, spans = _window(trace, spans, chosen)

@@ -7,6 +7,7 @@ from argparse import Namespace
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
 from fusetui.render.output import emit, emit_json, width
+from fusetui.trace.insights.why import accounted
 
 MOST = 20
 
@@ -14,7 +15,7 @@ MOST = 20
 def run(args: Namespace) -> int:
     """Raises CommandError when what is asked for is not in the trace."""
     loaded = load(args.trace)
-    found = found_in(loaded.trace, args)
+    found = found_in(loaded.trace, args, accounted)
     if args.json:
         from fusetui.render.why_json import gaps_document
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections.abc import Callable
 
 from fusetui.commands.errors import CommandError
 from fusetui.trace import Trace
@@ -14,8 +15,11 @@ from fusetui.trace.text.times import parse_time
 NS = re.compile(r"[0-9]{1,18}")
 
 
-def found_in(trace: Trace, args: Namespace) -> Why:
-    """Raises CommandError when what is asked for is not in the trace."""
+def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why] = why) -> Why:
+    """`ask`: why, or accounted for the account and the gaps alone.
+
+    Raises CommandError when what is asked for is not in the trace.
+    """
     selection = Selection(
         step=args.step,
         from_ns=_time("--from", args.begin),
@@ -25,7 +29,7 @@ def found_in(trace: Trace, args: Namespace) -> Why:
         all_gaps=args.all,
     )
     try:
-        return why(trace, selection)
+        return ask(trace, selection)
     except NotThere as missing:
         raise CommandError(str(missing)) from None
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
-from fusetui.trace.insights.model import Finding, Why
+from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
@@ -17,8 +18,9 @@ from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, Column, table
 
 MOST_LINES = 25
-FINDINGS = 5
-REASON_ROWS = 6
+MOST_UNKNOWN = 3
+WIDEST = 96
+REASON_ROWS = 4
 THREADS = 10
 GAPS = 4
 FEWEST_GAPS = 2
@@ -30,18 +32,20 @@ Sums = Counter[str]
 
 def why_text(found: Why, width: int) -> str:
     """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
-    if found.devices:
-        blocks = [_head(found, width), _account(found, width), _findings(found.findings)]
-    else:
-        blocks = [_head(found, width), _threads(found, width), _findings(found.findings)]
-    blocks.append(_unknown(found))
-    used = sum(len(block) + 1 for block in blocks if block)
-    room = min(MOST_LINES - used - 1, GAPS)
-    if room >= FEWEST_GAPS and found.gaps:
-        shown = gaps_table(gap_rows(found.gaps[:room], found.base_ns), width).split("\n")
-        blocks.insert(2 if not found.findings else 3, ["longest gaps", *shown][: room + 2])
+    account = _account(found, width) if found.devices else _threads(found, width)
+    blocks = [_head(found, width), account, _unknown(found)]
+    blocks.insert(2, _findings(found, _room(blocks), width))
+    room = min(_room(blocks) - 1, GAPS + 2)
+    if room >= FEWEST_GAPS + 2 and found.gaps:
+        rows = gap_rows(found.gaps[: room - 2], found.base_ns)
+        blocks.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
     return "\n".join(clip(line, width, CUT) for line in lines[:MOST_LINES])
+
+
+def _room(blocks: Sequence[Sequence[str]]) -> int:
+    """Lines that are left for one more block."""
+    return MOST_LINES - sum(len(block) + 1 for block in blocks if block)
 
 
 def answer(found: Why) -> str:
@@ -84,7 +88,7 @@ def _idle(sums: Sums) -> str:
 
 
 def _head(found: Why, width: int) -> list[str]:
-    return [printable(found.file), *wrap(printable(answer(found)), min(width, 96))]
+    return [printable(found.file), *wrap(printable(answer(found)), min(width, WIDEST))]
 
 
 def _account(found: Why, width: int) -> list[str]:
@@ -154,14 +158,37 @@ def _threads(found: Why, width: int) -> list[str]:
     return [*table(columns, rows, width).split("\n"), *more] if rows else []
 
 
-def _findings(findings: Sequence[Finding]) -> list[str]:
-    shown = [f"{n}. {printable(one.text)}" for n, one in enumerate(findings[:FINDINGS], 1)]
-    rest = len(findings) - len(shown)
-    return [*shown, *([f"... and {plural(rest, 'more finding')} (--json has all)"] if rest else [])]
+def _findings(found: Why, room: int, width: int) -> list[str]:
+    """As many as there is room for, the first one with what to try."""
+    lines = _ceiling(found, width)
+    for number, one in enumerate(found.findings, 1):
+        remedy = f" Try: {one.try_}" if number == 1 and one.try_ else ""
+        text = f"{number}. {one.text}{remedy}"
+        more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
+        rest = len(found.findings) - number
+        if len(lines) + len(more) > room - bool(rest):
+            return [*lines, f"... and {plural(rest + 1, 'more finding')} (--json has all)"]
+        lines += more
+    return lines
+
+
+def _ceiling(found: Why, width: int) -> list[str]:
+    """What better kernels could give at most, of the kernels for which that is known."""
+    known = found.ceiling
+    if not known or not known.known_ns:
+        return []
+    text = (
+        f"Better kernels could save {duration(known.at_stake_ns)} at most of the "
+        f"{duration(known.known_ns)} whose work is known "
+        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
+    )
+    return wrap(text, min(width, WIDEST))
 
 
 def _unknown(found: Why) -> list[str]:
+    """Each thing that was not recorded once, however many answers need it."""
+    lacks = dict.fromkeys((one.missing, one.record_with) for one in found.cannot_tell)
     return [
-        f"Not recorded: {printable(one.missing)}. To record it: {printable(one.record_with)}"
-        for one in found.cannot_tell[:3]
+        f"Not recorded: {printable(missing)}. To record: {printable(record_with)}"
+        for missing, record_with in islice(lacks, MOST_UNKNOWN)
     ]

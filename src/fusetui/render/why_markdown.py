@@ -26,8 +26,10 @@ def why_markdown(found: Why) -> str:
         lines += [*_threads(found), ""]
     lines += [*_findings(found.findings), *_gaps(found.gaps[:GAPS], found.base_ns)]
     lines += [
-        f"* Not recorded: {markdown(one.missing)}. To record it: {markdown(one.record_with)}"
-        for one in found.cannot_tell
+        f"* Not recorded: {markdown(missing)}. To record: {markdown(record_with)}"
+        for missing, record_with in dict.fromkeys(
+            (one.missing, one.record_with) for one in found.cannot_tell
+        )
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -76,8 +78,12 @@ def _threads(found: Why) -> list[str]:
 
 
 def _findings(findings: Sequence[Finding]) -> list[str]:
-    lines = [f"{n}. {markdown(one.text)}" for n, one in enumerate(findings, 1)]
+    lines = [f"{n}. {markdown(one.text)}{_remedy(one)}" for n, one in enumerate(findings, 1)]
     return [*lines, ""] if lines else []
+
+
+def _remedy(finding: Finding) -> str:
+    return f" Try: {markdown(finding.try_)}" if finding.try_ else ""
 
 
 def _gaps(gaps: Sequence[Gap], base_ns: int) -> list[str]:

@@ -10,7 +10,8 @@ from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.insights.ceiling import Ceiling, bounds, ceiling
+from fusetui.trace.insights.ceiling import bounds, ceiling
+from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.attainable import ASSUMED, MEASURED, attainable, is_assumed
