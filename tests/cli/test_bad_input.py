@@ -15,7 +15,7 @@ import pytest
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
-COMMANDS = ["summary", "kernels", "ops", "launches"]
+COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -20,6 +20,8 @@ COMMANDS = (
     ("ops", "TRACE"),
     ("ops", "TRACE", "--by", "shape"),
     ("launches", "TRACE"),
+    ("modules", "TRACE"),
+    ("lines", "TRACE"),
     ("diff", "TRACE", "TRACE"),
     ("check", "TRACE", "--expect", "kernels=1"),
     ("decode", "ampere_bf16_s16816gemm_bf16_128x9007199254740993_tn"),

@@ -37,8 +37,25 @@ class Sample(NamedTuple):
     args: dict[str, Any]
 
 
+class Text(Protocol):
+    """What is known of a document that was read."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Can any part be had at once."""
+
+    def problem(self) -> str:
+        """Why no part can be had any more, in one sentence; "" when it can."""
+
+    def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end). Raises TraceError or OSError."""
+
+
 class Events(Protocol):
     """The events of one document, which stays where it is."""
+
+    @property
+    def text(self) -> Text: ...
 
     @property
     def stretches(self) -> tuple[Stretch, ...]: ...

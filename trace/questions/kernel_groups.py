@@ -17,6 +17,8 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.program.origin import module_of, origins
+from fusetui.trace.program.regions import label_of
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.questions.inputs import input_keys
 from fusetui.trace.questions.spread import Spread, grouped, spreads
@@ -108,6 +110,18 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
     return Keys(number, fields)
 
 
+def _by_module(trace: Trace, known: Jobs) -> Keys:
+    """By the kind of the module, or the annotation, that the work belongs to."""
+    rows = module_of(origins(trace), known.rows)
+    labels: dict[str | None, int] = {}
+    of_name = np.full(len(trace.names), -1, dtype=np.int64)
+    for name in np.unique(trace.name[rows[rows >= 0]]).tolist():
+        of_name[name] = labels.setdefault(label_of(trace.names[name]), len(labels))
+    names = [*labels, None]
+    number = np.where(rows >= 0, of_name[trace.name[rows]], len(labels))
+    return Keys(number, lambda n: {"module": names[n]})
+
+
 def _by_family(trace: Trace, known: Jobs) -> Keys:
     """By who names kernels so (`decode`), which is mostly the library that they come from."""
     families: dict[str | None, int] = {}
@@ -145,6 +159,7 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "name": _by_name,
     "op": _by_op,
     "shape": _by_shape,
+    "module": _by_module,
     "family": _by_family,
     "stream": _by_stream,
     "step": _by_step,

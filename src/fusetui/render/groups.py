@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-from fusetui.render.table import LEAST, Column, table
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.model.ids import LARGEST, exact_id
 from fusetui.trace.questions.kernel_groups import KernelGroup
@@ -17,6 +16,7 @@ from fusetui.trace.roofline.model import NS
 from fusetui.trace.roofline.peaks import BANDWIDTH, TERA
 from fusetui.trace.text.figures import count, duration, percent, plural, quantity, significant
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import LEAST, Column, table
 
 DIGITS = 3  # of rates, which rest on estimates
 HINT = "--top 0 shows all"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fusetui.render.table import Column, table
 from fusetui.trace import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.questions.launches import Calls, Replay, ThreadLaunches
 from fusetui.trace.questions.queue import QueueLength
 from fusetui.trace.text.figures import count, duration, percent, plural, significant
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
 MOST = 12  # threads, or kinds of replays; --json has all
 CALL_COLUMNS = (
