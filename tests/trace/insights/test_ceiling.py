@@ -99,6 +99,13 @@ def test_attainable_figures_are_below_the_data_sheets() -> None:
     assert all(entry.teraflops.keys() <= set(KINDS) for entry in MEASURED)
 
 
+def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
+    peak = peak_of({"name": "NVIDIA H200", "numSms": 132}, {"bf16": 500e12})
+    assert peak is not None
+    assert (is_assumed(peak, "bf16"), is_assumed(peak, "fp8")) == (True, False)
+    assert attainable(peak).flop_per_s("bf16") == pytest.approx(0.8 * 500e12)
+
+
 def test_what_nobody_measured_is_assumed() -> None:
     peak = peak_of({"name": "NVIDIA L4", "numSms": 58})
     assert peak is not None
