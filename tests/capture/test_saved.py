@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from fusetui.capture.saved import (
     LARGEST,
     SavedRun,
     SavedVariant,
+    Traces,
     read_json,
     read_run,
     trace_files,
@@ -168,9 +168,11 @@ def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> Non
         saved(anywhere, RUN)
     finally:
         place[key] = before
-    for read in (read_run, trace_files):
-        with suppress(CaptureError):
-            read(anywhere)
+    for read, kind in ((read_run, SavedRun), (trace_files, Traces)):
+        try:
+            assert isinstance(read(anywhere), kind)
+        except CaptureError as error:
+            assert str(error).startswith(str(anywhere / "run.json"))
 
 
 @settings(deadline=None)  # the first example imports much
