@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,15 @@ def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> Non
         saved(anywhere, RUN)
     finally:
         place[key] = before
-    for read, kind in ((read_run, SavedRun), (trace_files, Traces)):
-        try:
-            assert isinstance(read(anywhere), kind)
-        except CaptureError as error:
-            assert str(error).startswith(str(anywhere / "run.json"))
+    assert isinstance(outcome(read_run, anywhere), SavedRun | CaptureError)
+    assert isinstance(outcome(trace_files, anywhere), Traces | CaptureError)
+
+
+def outcome(read: Callable[[Path], object], folder: Path) -> object:
+    try:
+        return read(folder)
+    except CaptureError as error:
+        return error
 
 
 @settings(deadline=None)  # the first example imports much

@@ -8,10 +8,10 @@ import numpy as np
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Id, Trace
-from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.report import Skipped
 from fusetui.trace.questions.busy import gpu_times, work_busy_ns
-from fusetui.trace.read.chunks import Skipped
 
 
 class TrackFigures(msgspec.Struct, frozen=True):
