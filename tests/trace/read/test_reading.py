@@ -56,7 +56,7 @@ def test_no_events(write: Write) -> None:
 
 def test_gzip_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_bytes(gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n"))
+    path.write_bytes(gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n", mtime=0))
     trace = opened(path)
     assert len(trace) == 1
     assert trace.report.bytes == path.stat().st_size
@@ -125,8 +125,8 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         ("[]", "not of trace events"),
         ("[1, 2]", "not of trace events"),
         ('[{"a": 1}, {"b": 2}]', "not of trace events"),
-        (gzip.compress(b"hello"), "no JSON"),
-        (gzip.compress(b'{"traceEvents": [', 0)[:-20], "before the first trace event"),
+        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b'{"traceEvents": [', 0, mtime=0)[:-20], "before the first trace event"),
         (b"\x1f\x8b", "gzip"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
     ],
