@@ -167,7 +167,7 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
         (["kernels", "TRACE", "--json"], {"torch", "textual"}),
         (["summary", "nowhere.json"], {"torch", "textual"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words) if isinstance(words, set) else words),
 )
 def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
