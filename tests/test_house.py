@@ -170,7 +170,7 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
         (["why", "TRACE"], {"torch", "textual", "fusetui.trace.kernel_names"}),
         (["gaps", "TRACE", "--json"], {"torch", "textual", "fusetui.trace.kernel_names"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words) if isinstance(words, set) else words),
 )
 def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
