@@ -53,8 +53,8 @@ COLORS: dict[Kind, tuple[str, str, str]] = {  # block, its neighbour, text; all 
 }
 
 BY_ROLE = {
-    Role.COPY: Kind.COPY,
-    Role.SET: Kind.COPY,
+    Role.MEMCPY: Kind.COPY,
+    Role.MEMSET: Kind.COPY,
     Role.ANNOTATION: Kind.ANNOTATION,
     Role.GPU_ANNOTATION: Kind.ANNOTATION,
     Role.PYTHON: Kind.PYTHON,
@@ -100,7 +100,7 @@ def label_of(role: int, name: str) -> str:
 
 
 def _label(role: int, name: str) -> str:
-    if role in (Role.KERNEL, Role.COPY, Role.SET):
+    if role in (Role.KERNEL, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
         frame = PYTHON_FRAME.match(name)

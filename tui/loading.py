@@ -9,10 +9,10 @@ from textual.message import Message
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
-from fusetui.trace.read.callbacks import Stop, never
 from fusetui.tui.headings import short_label
 from fusetui.tui.sides import make_sides
 from fusetui.tui.view import Side
@@ -101,7 +101,7 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
         return
     post(Loaded(paths, _sides(traces, paths)))
     for trace in traces:
-        if not trace.elements.text.at_hand:
+        if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
     for trace in traces:

@@ -193,7 +193,7 @@ class Opening(Part):
     def has_diff(self) -> bool:
         """Are there two sides, and both whole: a part would differ in what was not read."""
         sides = self._session.sides
-        return len(sides) == 2 and not any(side.trace.report.part for side in sides)
+        return len(sides) == 2 and not any(side.trace.report.prefix for side in sides)
 
     # Threads
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,6 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from textual.app import SuspendNotSupported
-from textual.errors import NoWidget
-from textual.events import MouseScrollDown, MouseScrollUp
-from textual.pilot import OutOfBounds, Pilot
-from textual.worker import WorkerError
-
-from fusetui.trace import TraceError
-from fusetui.trace.text.printable import printable_lines
-from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.commands import COMMANDS
 from tests.fuzz import words
 from tests.fuzz.campaign import Kind
 from tests.fuzz.case import case
@@ -34,6 +24,16 @@ from tests.fuzz.shrink import shrunk, shrunk_bytes
 from tests.fuzz.sizes import sized
 from tests.fuzz.trial import alone
 from tests.tui.driving import screen
+from textual.app import SuspendNotSupported
+from textual.errors import NoWidget
+from textual.events import MouseScrollDown, MouseScrollUp
+from textual.pilot import OutOfBounds, Pilot
+from textual.worker import WorkerError
+
+from fusetui.trace import TraceError
+from fusetui.trace.text.printable import printable_lines
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.commands import COMMANDS
 
 Step = tuple[str, ...]
 """What is done, and with what: a key, a text typed after a key, a click, a wheel, a new size."""
@@ -47,8 +47,27 @@ OTHER_KEYS = ("tab", "backspace", "b", "e", "A", "ctrl+p", "delete", "f5", "é",
 TEXTS = ("a", "aten", "Mm", "", "\x00", "[red]", "(", "*", "ProfilerStep", "é", "\u202e", "gemm")
 TIMES = ("0ns", "-1ns", "12.5ms", "999999s", "5 us", "1e3", "1.5", "999999999999999999s")
 LINES = (
-    *("step 1", "step 0", "step 99", "step x", "mark a", "mark 1", "open", "diff", "nothing", "", "q x"),
-    *("open nowhere.json", "diff {other}", "open {other}", "open /", "diff {trace}", "\x1b]0;P\x07"),
+    *(
+        "step 1",
+        "step 0",
+        "step 99",
+        "step x",
+        "mark a",
+        "mark 1",
+        "open",
+        "diff",
+        "nothing",
+        "",
+        "q x",
+    ),
+    *(
+        "open nowhere.json",
+        "diff {other}",
+        "open {other}",
+        "open /",
+        "diff {trace}",
+        "\x1b]0;P\x07",
+    ),
 )
 
 
@@ -118,9 +137,7 @@ async def _a_moment(_least: float = 0) -> None:
     await asyncio.sleep(MOMENT)
 
 
-async def _driven(
-    app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limited: Limited
-) -> None:
+async def _driven(app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limited: Limited) -> None:
     async with app.run_test(size=tried.size) as pilot:
         with limited("opening"):
             for _ in range(2):
@@ -174,15 +191,21 @@ def save(seed: int, number: int, what: str, place: Path) -> Path:
     steps = shrunk(tried.steps, lambda some: fails(tried._replace(steps=tuple(some))))
     tried = tried._replace(steps=tuple(steps))
     for number, data in enumerate(tried.traces):
-
-        def with_trace(data: bytes, number: int = number, tried: AppCase = tried) -> AppCase:
-            traces = (*tried.traces[:number], data, *tried.traces[number + 1 :])
-            return tried._replace(traces=traces)
-
-        tried = with_trace(shrunk_bytes(data, lambda some, change=with_trace: fails(change(some))))
+        with_trace = partial(_with_trace, tried, number)
+        tried = with_trace(shrunk_bytes(data, partial(_also, fails, with_trace)))
     path = place.with_name(f"{place.name}.json")
     path.write_text(as_text(tried))
     return path
+
+
+def _with_trace(tried: AppCase, number: int, data: bytes) -> AppCase:
+    return tried._replace(traces=(*tried.traces[:number], data, *tried.traces[number + 1 :]))
+
+
+def _also(
+    fails: Callable[[AppCase], bool], changed: Callable[[bytes], AppCase], data: bytes
+) -> bool:
+    return fails(changed(data))
 
 
 def as_text(tried: AppCase) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from fusetui.trace import Trace
-from fusetui.trace.questions.totals import gpu_under, self_ns
-from fusetui.trace.questions.busy import gpu_times
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
+from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.questions.totals import gpu_under, self_ns
 from fusetui.trace.questions.windows import window_figures
 
 LARGEST = 2**53 - 1  # integers beyond it are damaged by jq and JavaScript
@@ -114,10 +115,12 @@ def check_busy(trace: Trace) -> None:
     parts = (times.compute_ns, times.comm_ns, times.copy_ns)
     check(max(parts) <= busy <= sum(parts), "parts of busy", times)
     check(busy <= times.sum_ns and times.sum_ns == int(trace.dur[rows].sum()), "sum", times)
-    span = trace.end_ns - trace.begin_ns
-    cuts = [trace.begin_ns, trace.begin_ns + span // 3, trace.begin_ns + span // 2, trace.end_ns + 1]
-    found = [window_figures(trace, a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
-    check(sum(w.busy_ns for w in found) == busy, "windows add up", ([w.busy_ns for w in found], busy))
+    begin, length = trace.begin_ns, trace.end_ns - trace.begin_ns
+    cuts = [begin, begin + length // 3, begin + length // 2, trace.end_ns + 1]
+    found = [window_figures(trace, a, b) for a, b in pairwise(cuts)]
+    check(
+        sum(w.busy_ns for w in found) == busy, "windows add up", ([w.busy_ns for w in found], busy)
+    )
     for window in found:
         check(0 <= window.idle_ns <= window.span_ns * window.devices, "idle of a window", window)
 

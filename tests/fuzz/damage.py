@@ -10,8 +10,32 @@ from tests.fuzz import words
 from tests.fuzz.document import Document
 
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+|\s+', re.DOTALL)
-SYNTAX = (b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"\n", b"-", b"\x00", b"\xff", b"\xed\xa0\x80")
-INSERTED = (*SYNTAX, b'{"ph":"X"', b"}{", b"]}", b"],[", b'"traceEvents":[', b"9" * 30, b"e9", b"\xef\xbb\xbf")
+SYNTAX = (
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\n",
+    b"-",
+    b"\x00",
+    b"\xff",
+    b"\xed\xa0\x80",
+)
+INSERTED = (
+    *SYNTAX,
+    b'{"ph":"X"',
+    b"}{",
+    b"]}",
+    b"],[",
+    b'"traceEvents":[',
+    b"9" * 30,
+    b"e9",
+    b"\xef\xbb\xbf",
+)
 
 Change = Callable[[bytes, Random], bytes]
 
@@ -110,11 +134,15 @@ def _marked(data: bytes, rnd: Random) -> bytes:
 
 
 def _followed(data: bytes, rnd: Random) -> bytes:
-    return data + rnd.choice((b"\n\n", b"\x00" * 99, b"garbage", b'{"ph":"X","ts":1}', b"]", b"}", b",[]"))
+    return data + rnd.choice(
+        (b"\n\n", b"\x00" * 99, b"garbage", b'{"ph":"X","ts":1}', b"]", b"}", b",[]")
+    )
 
 
 def _wide(data: bytes, rnd: Random) -> bytes:
-    return data.decode("utf-8", "replace").encode(rnd.choice(("utf-16", "utf-16-le", "utf-32")), "replace")
+    return data.decode("utf-8", "replace").encode(
+        rnd.choice(("utf-16", "utf-16-le", "utf-32")), "replace"
+    )
 
 
 OF_ELEMENTS: tuple[Change, ...] = (
@@ -123,5 +151,14 @@ OF_ELEMENTS: tuple[Change, ...] = (
 )
 OF_FILES: tuple[Change, ...] = (cut, cut, cut, _doubled, _marked, _followed, _wide, _deep)
 ANYWHERE: tuple[Change, ...] = (
-    *(_without, _twice, _swapped, _inserted, _random_bytes, _without_syntax, _token, _unknown_value),
+    *(
+        _without,
+        _twice,
+        _swapped,
+        _inserted,
+        _random_bytes,
+        _without_syntax,
+        _token,
+        _unknown_value,
+    ),
 )

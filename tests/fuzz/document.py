@@ -48,7 +48,9 @@ def document(rnd: Random) -> Document:
         for _ in range(rnd.randint(1, 3)):
             elements.insert(rnd.randint(0, len(elements)), _no_event(rnd))
     head, tail = ("[", "]") if rnd.random() < 0.2 else _around(rnd)
-    between = rnd.choice((",\n", ",\n  ")) if lines else rnd.choice((",", ", ", " , ", ",\n", "\n,\t"))
+    between = (
+        rnd.choice((",\n", ",\n  ")) if lines else rnd.choice((",", ", ", " , ", ",\n", "\n,\t"))
+    )
     edge = "\n" if lines else rnd.choice(("", " ", "\n"))
     return Document(head + edge, elements, between, edge + tail, lines)
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from fusetui.trace import Trace, TraceError, open_trace
 from tests.fuzz.case import Case
 from tests.fuzz.checks import check_trace
 from tests.fuzz.document import document
@@ -21,7 +20,9 @@ from tests.fuzz.questions import questions
 from tests.fuzz.sizes import sized
 from tests.fuzz.ways import WAYS
 
-ASKED = 0.2  # share of the questions that one input is asked
+from fusetui.trace import Trace, TraceError, open_trace
+
+ASKED = 0.12  # share of the questions that one input is asked: many inputs matter more
 
 Limited = Callable[[str], AbstractContextManager[object]]
 """Called with what is asked; raises, or ends the process, when that takes too long."""
@@ -48,9 +49,10 @@ def examine(case: Case, limited: Limited = nullcontext, asked: float = ASKED) ->
             if rnd.random() < asked:
                 with limited(name):
                     ask()
-        way = rnd.choice(WAYS)
-        with limited(way.__name__):
-            way(trace, path, rnd)
+        for way in WAYS:
+            if rnd.random() < asked:
+                with limited(way.__name__):
+                    way(trace, path, rnd)
         check_memory()
         return check_losses(trace, case.data)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
 import orjson
+from tests.fuzz.checks import check
+from tests.fuzz.oracle import Expected, Slice, expected, good_lines
+from tests.fuzz.packing import unpacked
 
 from fusetui.trace import Trace
 from fusetui.trace.questions.counters import MOST, counters
 from fusetui.trace.read.elements import TOO_DEEP
-from tests.fuzz.checks import check
-from tests.fuzz.oracle import Expected, Slice, expected, good_lines
-from tests.fuzz.packing import unpacked
+
+SWALLOWING = re.compile(rb'\[|\{[^{}]{0,500}"traceEvents"')
+"""A list, or a whole document, among the events: one element, whatever a lost bracket puts in it."""
 
 MOST_ARGS = 100  # slices whose args are compared
 
@@ -104,8 +108,8 @@ def check_lines(trace: Trace, lines: list[Slice], data: bytes) -> None:
     report = trace.report
     if report.too_damaged >= 0 or any("a second" in skip.reason for skip in report.skipped):
         return  # that is one sentence, and what follows is not counted
-    if any(data[skip.byte : skip.byte + 1] == b"[" for skip in report.skipped):
-        return  # a list among the events is one element, whatever a lost bracket has put into it
+    if any(SWALLOWING.match(data, skip.byte) for skip in report.skipped):
+        return
     there = zip(trace.start.tolist(), trace.dur.tolist(), strict=True)
     begins = Counter(trace.start.tolist())
     whole = Counter(there)

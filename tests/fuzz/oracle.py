@@ -71,7 +71,7 @@ def good_lines(data: bytes) -> list[Slice]:
         return []
     for line in lines[first + 1 :]:
         element = _loaded(line.strip(f"{BLANKS},"))
-        if isinstance(element, Pairs):
+        if isinstance(element, Pairs) and element.get("name") is not None:  # no value of args
             _judge(found, 0, element)
     return found.slices
 

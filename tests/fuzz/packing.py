@@ -41,9 +41,9 @@ def _gzip(data: bytes, rnd: Random) -> bytes:
 
 
 def _zstd(data: bytes, rnd: Random) -> bytes:
-    options = {zstd.CompressionParameter.checksum_flag: rnd.choice((0, 1))}
+    options: dict[int, int] = {zstd.CompressionParameter.checksum_flag: rnd.choice((0, 1))}
     skipped = SKIPPABLE if rnd.random() < 0.2 else b""
-    return skipped + zstd.compress(data, options={**options})
+    return skipped + zstd.compress(data, options=options)
 
 
 def unpacked(data: bytes) -> bytes | None:

@@ -16,12 +16,20 @@ Event = list[Pair]
 BASES = (0, 0, 1_000, 10**9, 1712195495519689047, -5_000, 2**43 * 1000 - 700, 2**61 - 10**6)
 """Where times begin, in ns: among them Unix time, and the edges of what is exact and what is read."""
 SPANS = (0, 1, 999, 50_000, 10**6, 10**6, 10**9, 10**15)
-CPU_CATEGORIES = ("cpu_op", "cpu_op", "cpu_op", "python_function", "user_annotation", "Operator", "")
+CPU_CATEGORIES = (
+    "cpu_op",
+    "cpu_op",
+    "cpu_op",
+    "python_function",
+    "user_annotation",
+    "Operator",
+    "",
+)
 CALLS = ("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime")
 DEVICE_CATEGORIES = ("kernel", "kernel", "kernel", "gpu_memcpy", "gpu_memset", "Kernel")
 LANE_CATEGORIES = ("gpu_user_annotation", "cuda_sync", "mtia_ccp_events", "cuda_profiler_range")
 METADATA = ("process_name", "process_labels", "thread_name", "process_sort_index", "odd_name")
-PAIRS = ("BE", "be", "SF")
+PAIRS = (("B", "E"), ("b", "e"), ("S", "F"))
 
 
 class Program:
@@ -60,10 +68,16 @@ class Program:
         more = "".join(self._rnd.choice("0159") for _ in range(self._digits - 3))
         return f"{sign}{ns // 1000}.{ns % 1000:03}{more}"
 
-    def slice(self, name: str, category: str, where: Event, begin: int, dur: int, **args: Any) -> None:
+    def slice(
+        self, name: str, category: str, where: Event, begin: int, dur: int, **args: Any
+    ) -> None:
         self._left -= 1
         times = [("ts", self.time(self._base + begin)), ("dur", self.time(dur))]
-        event = [("ph", '"X"'), ("cat", json.dumps(category)), ("name", words.quoted(name, self._rnd))]
+        event = [
+            ("ph", '"X"'),
+            ("cat", json.dumps(category)),
+            ("name", words.quoted(name, self._rnd)),
+        ]
         event += [*where, *times]
         if args or self._rnd.random() < 0.3:
             event.append(("args", self._args(args)))
@@ -88,7 +102,9 @@ class Program:
             length += rnd.choice((0, 0, 0, 0, 0, 0, 0, length + 1))
             self._op(where, begin, length)
             if levels and rnd.random() < 0.5:
-                self._ops(where, begin + rnd.choice((0, 0, length // 4)), begin + length, levels - 1)
+                self._ops(
+                    where, begin + rnd.choice((0, 0, length // 4)), begin + length, levels - 1
+                )
             begin += length + rnd.choice((0, 0, 1, length))
             if rnd.random() < 0.3:
                 return
@@ -98,7 +114,9 @@ class Program:
         if rnd.random() < 0.3:
             number, self._next = self._next, self._next + rnd.choice((1, 1, 1, 0))
             self._launched.append((number, begin))
-            self.slice("cudaLaunchKernel", rnd.choice(CALLS), where, begin, length, correlation=number)
+            self.slice(
+                "cudaLaunchKernel", rnd.choice(CALLS), where, begin, length, correlation=number
+            )
         elif rnd.random() < 0.2:
             self.slice(
                 rnd.choice(words.NAMES), "cpu_op", where, begin, length,
@@ -120,7 +138,9 @@ class Program:
     def _devices(self) -> None:
         """Kernels of the launches, some of them lost, some of nobody."""
         rnd = self._rnd
-        places = [self._thread(rnd.choice((0, 0, 1, 9)), 7 + n) for n in range(rnd.choice((1, 2, 4)))]
+        places = [
+            self._thread(rnd.choice((0, 0, 1, 9)), 7 + n) for n in range(rnd.choice((1, 2, 4)))
+        ]
         for number, called in self._launched:
             for _ in range(rnd.choice((0, 1, 1, 1, 2))):
                 begin = called + rnd.choice((0, 1, 5, self._span // 3, -4))
@@ -135,7 +155,11 @@ class Program:
     def _kernel(self, where: Event, begin: int, correlation: int) -> None:
         rnd = self._rnd
         dur = rnd.choice((0, 1, 5, self._span // 7, self._span // 2))
-        more = {"External_id": rnd.choice((correlation, rnd.randint(0, 5)))} if rnd.random() < 0.5 else {}
+        more = (
+            {"External_id": rnd.choice((correlation, rnd.randint(0, 5)))}
+            if rnd.random() < 0.5
+            else {}
+        )
         self.slice(
             rnd.choice(words.KERNELS), rnd.choice(DEVICE_CATEGORIES), where, begin, dur,
             correlation=correlation, grid=[rnd.choice((1, 64, 0, -1)), 1, 1], block=[128, 1, 1], **more,
@@ -149,7 +173,7 @@ class Program:
     def _pairs(self) -> None:
         rnd = self._rnd
         for _ in range(rnd.randint(1, 8)):
-            begin, end = rnd.choice(PAIRS)
+            begin, end = rnd.choice(PAIRS)  # of characters
             for phase in rnd.choice((begin + end, begin, end, begin + begin + end + end)):
                 number = ("id", rnd.choice(("1", '"0x7"', "null", words.value(rnd))))
                 name = ("name", rnd.choice(('"a"', '"ProfilerStep#1"', words.value(rnd))))
@@ -161,7 +185,9 @@ class Program:
             names = rnd.choices("abc", k=2)
             args = ", ".join(f'"{name}": {words.number(rnd)}' for name in names)
             self._event("C", ("name", '"queue"'), ("args", f"{{{args}}}"))
-            totals = f'"Total Allocated": {words.number(rnd)}, "Total Reserved": {rnd.randint(0, 99)}'
+            totals = (
+                f'"Total Allocated": {words.number(rnd)}, "Total Reserved": {rnd.randint(0, 99)}'
+            )
             kind = rnd.choice(("0", "1", "1", "20", '"a"'))
             device = f'"Device Type": {kind}, "Device Id": 0'
             self._event("i", ("name", '"[memory]"'), ("args", f"{{{device}, {totals}}}"))
@@ -177,13 +203,15 @@ class Program:
     def _others(self) -> None:
         rnd = self._rnd
         for _ in range(rnd.randint(1, 6)):
-            phase = rnd.choice(("s", "f", "t", "i", "I", "n", "N", "P", "v", "R", "c", "(", "unknown"))
+            phase = rnd.choice(
+                ("s", "f", "t", "i", "I", "n", "N", "P", "v", "R", "c", "(", "unknown")
+            )
             self._event(phase, ("name", '"ac2g"'), ("cat", '"ac2g"'), ("id", words.value(rnd)))
 
 
 def program(rnd: Random) -> list[Event]:
     """Events of which most files have few, some hundreds."""
-    events = rnd.choice((0, 1, 2, 3, 5, 8, 8, 12, 20, 20, 20, 40, 40, 60, 150))
+    events = rnd.choice((0, 1, 2, 3, 3, 5, 5, 8, 8, 12, 12, 20, 20, 40, 100))
     return list(_odd(Program(rnd, events).run(), rnd))
 
 

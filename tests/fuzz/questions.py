@@ -9,40 +9,51 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
+from tests.fuzz.checks import check, check_json
 
 from fusetui import cli
 from fusetui.capture.expect import compare, parse
-from fusetui.commands import figures
 from fusetui.commands.errors import is_for_user
 from fusetui.commands.loading import notices
 from fusetui.render.output import _json
 from fusetui.render.summary import summary_text
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace import Trace, summary
-from fusetui.trace.questions.totals import kernel_totals, op_totals
-from fusetui.trace.kernel_names.annotate import annotate
-from fusetui.trace.model.categories import Role
-from fusetui.trace.questions.chain import launch_chain, launch_latency_ns, launched_under, queue_delay_ns
 from fusetui.trace.cells.counters import curve_of, values
-from fusetui.trace.questions.counters import counters
-from fusetui.trace.diff import Diff, Kind, diff, to_markdown, to_text
-from fusetui.trace.text.printable import json_lines, printable_lines
-from fusetui.trace.kernel_names.kinds import KINDS
-from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.cells.raster import Lines, cells, edges
+from fusetui.trace.diff import Diff, Kind, diff, to_markdown, to_text
+from fusetui.trace.kernel_names import decode, short_name
+from fusetui.trace.kernel_names.annotate import annotate
+from fusetui.trace.kernel_names.kinds import KINDS
+from fusetui.trace.model.categories import Role
+from fusetui.trace.questions.chain import (
+    launch_chain,
+    launch_latency_ns,
+    launched_under,
+    queue_delay_ns,
+)
+from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.search import find
 from fusetui.trace.questions.tally import tallies
+from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.questions.windows import window_figures
 from fusetui.trace.roofline import describe, remarks
-from tests.fuzz.checks import check, check_json
+from fusetui.trace.text.printable import json_lines, printable_lines
 
 Asked = Callable[[], None]
 
 ROWS = 12  # that are asked about one by one
 WIDTH = 100
-COMMANDS = ("summary", "kernels", "ops", "check", "diff")
+COMMANDS: dict[str, list[str]] = {
+    **{name: [] for name in ("summary", "kernels", "ops", "why", "gaps", "modules", "lines")},
+    "launches": [],
+    "check": ["--expect", "kernels=1 gemm=2"],
+    "diff": ["{path}"],
+}
+"""Each with what follows the trace."""
 
 
 def questions(
@@ -65,17 +76,16 @@ def questions(
 
 def ask_summary(trace: Trace) -> None:
     found = summary(trace)
-    _encoded(found)
+    _encoded(msgspec.to_builtins(found))
     _shown(summary_text(found, kernel_totals(trace), op_totals(trace), WIDTH))
     _shown("\n".join(notices(trace.report)))
-    check(found["slices"] == sum(t["slices"] for t in found["tracks"]), "slices of tracks")
-    linked = found["gpu_events_linked"]
-    check(found["kernels"] <= found["gpu_events"] >= linked, "counts of GPU events")
+    check(found.slices == sum(track.slices for track in found.tracks), "slices of tracks")
+    linked = found.gpu_events_linked
+    check(found.kernels <= found.gpu_events >= linked, "counts of GPU events")
 
 
 def ask_kernels(trace: Trace) -> None:
     totals = kernel_totals(trace)
-    _encoded({"kernels": [figures._kernel(total) for total in totals]})
     _shown(kernels_text(totals, 10, WIDTH))
     rows = trace.rows_of(Role.KERNEL)
     check(sum(total.count for total in totals) == len(rows), "kernels by name")
@@ -90,12 +100,11 @@ def ask_kernels(trace: Trace) -> None:
 
 def ask_ops(trace: Trace) -> None:
     totals = op_totals(trace)
-    _encoded({"ops": [figures._op(total) for total in totals]})
     _shown(ops_text(totals, 10, WIDTH))
     rows = trace.rows_of(Role.OP)
     check(sum(total.count for total in totals) == len(rows), "ops by name")
     for total in totals:
-        check(0 <= total.total_ns and 0 <= total.self_ns, "time of an op", total)
+        check(total.total_ns >= 0 and total.self_ns >= 0, "time of an op", total)
 
 
 def ask_check(trace: Trace) -> None:
@@ -162,7 +171,9 @@ def ask_cells(trace: Trace, rnd: Random) -> None:
 
 def ask_same(trace: Trace) -> None:
     found = ask_diff(trace, trace)
-    check(all(row.kind is Kind.SAME and not row.change_ns for row in found.rows), "same", found.rows)
+    check(
+        all(row.kind is Kind.SAME and not row.change_ns for row in found.rows), "same", found.rows
+    )
     check(found.step.a_ns == found.step.b_ns and not found.step.shown, "the same step", found.step)
     check(found.step.ratio in (1, None), "ratio of the same", found.step)
 
@@ -188,8 +199,8 @@ def ask_diff(a: Trace, b: Trace) -> Diff:
 
 def ask_command_line(path: Path, rnd: Random) -> None:
     """One command, as text or as JSON: it ends with an exit code and says what it has to."""
-    command = rnd.choice(COMMANDS)
-    more = {"check": ["--expect", "kernels=1 gemm=2"], "diff": [str(path)]}.get(command, [])
+    command = rnd.choice(list(COMMANDS))
+    more = [word.format(path=path) for word in COMMANDS[command]]
     as_json = rnd.random() < 0.5
     out, said = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(said):
@@ -217,5 +228,3 @@ def _shown(text: str) -> None:
     shown = printable_lines(text)
     check(shown.replace("\n", "").isprintable(), "text that a terminal obeys", shown[:200])
     shown.encode("utf-8")
-
-

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 SMALL = {
-    "read.reading.CELL": 1000,
+    "read.reading.EXTENT": 1000,
     "read.reading.LARGE": 2000,
     "read.source.LARGE": 2000,
     "read.chunks.MARGIN": 100,
@@ -25,7 +25,7 @@ SMALL = {
 }
 TINY = {
     **SMALL,
-    "read.reading.CELL": 200,
+    "read.reading.EXTENT": 200,
     "read.source.LARGE": 0,
     "read.chunks.MARGIN": 20,
     "read.chunks.FARTHEST": 1 << 10,

@@ -10,15 +10,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
+from tests.fuzz.checks import check, check_trace
+from tests.fuzz.oracle import expected
+from tests.fuzz.packing import unpacked
 
 from fusetui.trace import Trace, open_trace, summary
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.read.events import PHASES_OF_PAIRS
-from tests.fuzz.checks import check, check_trace
-from tests.fuzz.oracle import expected
-from tests.fuzz.packing import unpacked
 
 COLUMNS = (
     *("start", "dur", "name", "cat", "role", "track", "parent", "end_row", "depth"),
@@ -36,7 +37,8 @@ def check_same(one: Trace, other: Trace, what: str) -> None:
 
 
 def _counts(trace: Trace) -> dict[str, object]:
-    return {key: value for key, value in summary(trace).items() if key not in FILE}
+    figures = msgspec.structs.asdict(summary(trace))
+    return {key: value for key, value in figures.items() if key not in FILE}
 
 
 def from_a_pipe(trace: Trace, path: Path, rnd: Random) -> None:
@@ -81,7 +83,7 @@ def stopped(trace: Trace, path: Path, rnd: Random) -> None:
             part = open_trace(str(path), stop=stop, cached=False)
         except NothingRead:
             return
-    if part.report.part is None:
+    if part.report.prefix is None:
         check_same(trace, part, "not stopped")
     else:
         _check_part(part, trace)
@@ -120,7 +122,7 @@ def _look_early(patch: pytest.MonkeyPatch) -> None:
 
 def _check_part(part: Trace, whole: Trace) -> None:
     check_trace(part)
-    check(part.report.part is not None, "a part that does not say so")
+    check(part.report.prefix is not None, "a part that does not say so")
     check(not part.report.complete, "a part that is called complete")
     summary(part)
     if whole.report.phases.keys() & PHASES_OF_PAIRS:

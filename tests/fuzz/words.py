@@ -13,11 +13,40 @@ NUMBERS = (
     *("4611686018427387", "8796093022208", "8796093022208.001", "1712195495519689.047"),
 )
 STRINGS = (
-    *('""', '"a"', '"X"', '"M"', '"B"', '"E"', '"C"', '"i"', '"é"', '"\\u00e9"', '"\\ud83d\\ude00"'),
+    *(
+        '""',
+        '"a"',
+        '"X"',
+        '"M"',
+        '"B"',
+        '"E"',
+        '"C"',
+        '"i"',
+        '"é"',
+        '"\\u00e9"',
+        '"\\ud83d\\ude00"',
+    ),
     *('"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"\\u001b]0;P\\u0007"', '"\\u202ea\\u200b"'),
-    *('"},{\\"ph\\":\\"X\\""', '"]"', '"["', '"}{"', '"\\\\"', '"\\""', '"\\\\\\""', '"\\/"', '"\\n"'),
+    *(
+        '"},{\\"ph\\":\\"X\\""',
+        '"]"',
+        '"["',
+        '"}{"',
+        '"\\\\"',
+        '"\\""',
+        '"\\\\\\""',
+        '"\\/"',
+        '"\\n"',
+    ),
     *('"12"', '" 1.5 "', '"1e3"', '"nan"', '"inf"', '"1_0"', '"٣"', '"0x10"', '"true"', '"null"'),
-    *('"kernel"', '"cpu_op"', '"cuda_runtime"', '"user_annotation"', '"ProfilerStep#1"', '"[memory]"'),
+    *(
+        '"kernel"',
+        '"cpu_op"',
+        '"cuda_runtime"',
+        '"user_annotation"',
+        '"ProfilerStep#1"',
+        '"[memory]"',
+    ),
     *('"traceEvents"', '"\\"traceEvents\\": ["', '"thread 7 (main)"', '"stream 7"', '"GPU 0"'),
 )
 OTHERS = (
@@ -44,7 +73,13 @@ NAMES = (
     *("aten::mm", "aten::linear", "aten::addmm", "aten::copy_", "aten::empty", "aten::conv2d"),
     *("aten::_scaled_dot_product_flash_attention", "aten::add_", "autograd::engine::evaluate"),
     *("nn.Module: Linear_0", "torch/nn/modules/linear.py(125): forward", "<built-in method mm>"),
-    *("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch", "hipLaunchKernel", "cudaMemcpyAsync"),
+    *(
+        "cudaLaunchKernel",
+        "cuLaunchKernel",
+        "cudaGraphLaunch",
+        "hipLaunchKernel",
+        "cudaMemcpyAsync",
+    ),
     *("ProfilerStep#3", "Optimizer.step#SGD.step", "Context Sync", "Iteration Start: PyTorch"),
     "CompiledFxGraph",
 )

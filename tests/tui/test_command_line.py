@@ -10,19 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui.driving import opened, screen, settled
 
+from fusetui.trace.text.times import NS, parse_time
 from fusetui.tui.command_box import CommandBox
-from fusetui.tui.command_line import (
-    NS,
-    Command,
-    Goto,
-    Mark,
-    Open,
-    Quit,
-    Step,
-    Wrong,
-    parse,
-    parse_time,
-)
+from fusetui.tui.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.moves import at_time, over, zoom
 from fusetui.tui.timeline import Timeline
 from fusetui.tui.view import Side, View

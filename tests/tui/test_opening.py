@@ -19,8 +19,9 @@ from tests.tui.conftest import mlp_events
 from textual.pilot import Pilot
 
 from fusetui.trace import CannotRead, Trace, open_trace
+from fusetui.trace.model.callbacks import Progress, Stop
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.read.callbacks import Part, Progress, Stop
+from fusetui.trace.model.report import Prefix
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.chooser import Chooser
 from fusetui.tui.list_pages import TreePage
@@ -78,7 +79,9 @@ def whole(tmp_path: Path) -> Trace:
 def part(tmp_path: Path) -> Trace:
     """The first two of four steps."""
     trace = trace_of(tmp_path, mlp_events(2))
-    report = msgspec.structs.replace(trace.report, complete=False, part=Part(340 * MB, 1000 * MB))
+    report = msgspec.structs.replace(
+        trace.report, complete=False, prefix=Prefix(340 * MB, 1000 * MB)
+    )
     return msgspec.structs.replace(trace, report=report)
 
 

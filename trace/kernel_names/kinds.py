@@ -7,6 +7,7 @@ from functools import cache
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.collectives import is_collective
 
 _WORDS = """
     attention comm conv copy elementwise embedding fill foreach gemm gemv index kernels loss
@@ -43,9 +44,9 @@ _REDUCES = re.compile(r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|p
 @cache
 def kinds_of(role: Role, name: str) -> frozenset[str]:
     """Everything that a GPU event or a CPU op counts as; only kernels and ops are `kernels`."""
-    if role is Role.COPY:
+    if role is Role.MEMCPY:
         return frozenset({"memcpy"})
-    return frozenset({"memset"}) if role is Role.SET else kinds(name) | {"kernels"}
+    return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
 
 
 def kinds(name: str) -> frozenset[str]:
@@ -54,7 +55,7 @@ def kinds(name: str) -> frozenset[str]:
         return frozenset({_cpu_kind(name) if len(name) <= LONGEST_OP else "unknown"})
     decoded = decode(name)
     if decoded is None:
-        return frozenset({"unknown"})
+        return frozenset({"comm" if is_collective(name) else "unknown"})
     words = {decoded.op, decoded.kernel_category, decoded.family} - {None}
     return frozenset(str(word) for word in words | {_ALSO[w] for w in words if w in _ALSO})
 

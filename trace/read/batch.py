@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
+from fusetui.trace.model.report import Skipped
+from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.events import (
     ExactEvent,
     LooseEvent,
@@ -143,7 +144,7 @@ class Batch:
         self._room -= len(listed)
 
     def _read_others(self, first: int, last: int) -> None:
-        """What is no object; but behind a quote too many, an event may be in what seems a string."""
+        """What is no object; behind a quote too many, an event may be in what seems a string."""
         braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
         begins, ends = self.begins[first:last], self.ends[first:last]
         holding = np.searchsorted(braces, begins) < np.searchsorted(braces, ends)

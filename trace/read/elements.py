@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
@@ -10,28 +10,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+import orjson
 
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import BETWEEN, Sample, Stretch, Text
+from fusetui.trace.read.arguments import texts_of_args
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.kept import Text
+from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
+from fusetui.trace.read.samples import samples
 
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
-
-
-class Stretch(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk.
-
-    `samples` of them are counters or instants, the only events that counters.py looks at.
-    """
-
-    start: int
-    end: int
-    events: int
-    samples: int = 0
-    places: NDArray[np.int64] | None = None
 
 
 class Elements:
@@ -59,6 +49,25 @@ class Elements:
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
+    @property
+    def at_hand(self) -> bool:
+        return self.text.at_hand
+
+    def problem(self) -> str:
+        return self.text.problem()
+
+    def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
+        return samples(self.text, self.stretches[number])
+
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
+        found = texts_of_args(self.text, self.stretches[number], places, names)
+        if found is not None:
+            return found
+        first = int(self._firsts[number])
+        each = (self.element(first + place).get("args") for place in places)
+        known = (args if isinstance(args, dict) else {} for args in each)
+        return [BETWEEN.join(_json(args.get(name)) for name in names) for args in known]
+
     def warm(self) -> None:
         """Have the text at hand, which may take a second per GB; whoever asks first waits less."""
         with suppress(OSError, TraceError):
@@ -79,14 +88,12 @@ class Elements:
         return decode_raw(list_text(self.text, self.stretches[number]))
 
 
-def list_text(text: Text, stretch: Stretch) -> bytearray:
-    """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
-    found = bytearray(b"[")
-    found += text.part(stretch.start, stretch.end)
-    while found[-1] in b" \t\r\n,":
-        found.pop()
-    found += b"]"
-    return found
+def _json(value: object) -> bytes:
+    """What was read piece by piece, as text again; a number may be too large for it."""
+    try:
+        return b"" if value is None else orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return b""
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:

@@ -21,9 +21,13 @@ def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
     assert any("first step left out as cold" in note for note in found.notes)
 
 
-def test_a_first_step_is_cold_beside_others_without_a_duration(trace_of: Callable[..., Trace]) -> None:
+def test_a_first_step_is_cold_beside_others_without_a_duration(
+    trace_of: Callable[..., Trace],
+) -> None:
     plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
-    steps = [{**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)} for n in range(4)]
+    steps = [
+        {**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)} for n in range(4)
+    ]
     found = diff(trace_of(steps), trace_of(steps))
     assert any("the others take no time at the median" in note for note in found.notes)
 
