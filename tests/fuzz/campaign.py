@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count as numbers_from
 from itertools import islice
@@ -54,7 +55,7 @@ def run(kind: Kind, plan: Plan) -> Result:
     """Try all inputs; tells ever again how far it is."""
     result, begin = Result(), time.monotonic()
     told = begin
-    for outcome in _outcomes(kind, plan):
+    for outcome in _until_interrupted(_outcomes(kind, plan)):
         now = time.monotonic()
         result.seconds = now - begin
         if outcome.failed:
@@ -68,6 +69,11 @@ def run(kind: Kind, plan: Plan) -> Result:
         if plan.seconds is not None and result.seconds > plan.seconds:
             break
     return result
+
+
+def _until_interrupted(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    with suppress(KeyboardInterrupt):
+        yield from outcomes
 
 
 def _outcomes(kind: Kind, plan: Plan) -> Iterator[Outcome]:

@@ -16,7 +16,7 @@ from fusetui.trace.questions.counters import MOST, counters
 from fusetui.trace.read.elements import TOO_DEEP
 
 SWALLOWING = re.compile(rb'\[|\{[^{}]{0,500}"traceEvents"')
-"""A list, or a whole document, among the events: one element, whatever a lost bracket puts in it."""
+"""A list or a whole document among the events: one element, whatever a lost bracket puts in it."""
 
 MOST_ARGS = 100  # slices whose args are compared
 

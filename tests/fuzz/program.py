@@ -14,7 +14,7 @@ Pair = tuple[str, str]
 Event = list[Pair]
 
 BASES = (0, 0, 1_000, 10**9, 1712195495519689047, -5_000, 2**43 * 1000 - 700, 2**61 - 10**6)
-"""Where times begin, in ns: among them Unix time, and the edges of what is exact and what is read."""
+"""Where times begin (ns): among them Unix time, and the edges of what is exact and what is read."""
 SPANS = (0, 1, 999, 50_000, 10**6, 10**6, 10**9, 10**15)
 CPU_CATEGORIES = (
     "cpu_op",
@@ -162,7 +162,8 @@ class Program:
         )
         self.slice(
             rnd.choice(words.KERNELS), rnd.choice(DEVICE_CATEGORIES), where, begin, dur,
-            correlation=correlation, grid=[rnd.choice((1, 64, 0, -1)), 1, 1], block=[128, 1, 1], **more,
+            correlation=correlation, grid=[rnd.choice((1, 64, 0, -1)), 1, 1], block=[128, 1, 1],
+            **more,
         )  # fmt: skip
 
     def _event(self, phase: str, *pairs: Pair) -> None:

@@ -38,7 +38,7 @@ class Worker:
     def __init__(self, numbers: Sequence[int], tried: Try) -> None:
         self.left = list(numbers)  # those that were not tried yet
         self.ended = False
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._text = b""
         self.pipe, write = os.pipe()
         self._pid = os.fork()

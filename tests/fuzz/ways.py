@@ -1,4 +1,4 @@
-"""Other ways to the same trace: from a pipe, from the cache, in parts, stopped half-way, scrubbed."""
+"""Other ways to the same trace: from a pipe, from the cache, in parts, stopped, scrubbed."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def scrubbed(trace: Trace, path: Path, rnd: Random) -> None:
 def _events(trace: Trace) -> list[tuple[int, ...]]:
     """In the order of the file: times, and the events that are linked; pid and tid may change."""
     rows = np.argsort(trace.order)
-    order = np.append(trace.order, -1)  # -1 stays -1
-    columns = (trace.order, trace.start, trace.dur, order[trace.launch], order[trace.op])
+    place = np.append(np.argsort(rows), -1)  # -1 stays -1
+    columns = (trace.start, trace.dur, place[trace.launch], place[trace.op])
     return [tuple(row) for row in np.stack(columns)[:, rows].T.tolist()]
 
 

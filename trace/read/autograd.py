@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from fusetui.trace.read.times import exact_nanoseconds
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 LARGEST = 2**63
+LONGEST = 20  # digits of a number worth looking at
 T = TypeVar("T")
 
 
@@ -182,6 +184,8 @@ def _integer(value: object) -> int:
     """0 for what is missing; -1 for what is no number of 64 bits."""
     if value is None:
         return 0
+    if isinstance(value, Decimal) and value.adjusted() > LONGEST:
+        return -1  # of 1e1000000 an int would take a million digits
     try:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):

@@ -146,7 +146,7 @@ def _args(text: bytes) -> Args | None:
     if not text.startswith(b"{"):
         return None
     try:
-        args = decode_args(text)
+        args = decode_args(text if text.isascii() else text.decode("utf-8", "replace").encode())
     except (msgspec.MsgspecError, RecursionError):  # a number beyond all bounds
         return None
     external_id = args.external_id if args.external_id is not None else args.external_id_2021

@@ -62,7 +62,7 @@ class Joiner:
         if chunk.after == -1 or is_end(document, chunk.after):
             return chunk
         self._beyond[chunk.end] = chunk.after
-        too_damaged = self._mended(document).has_enough()
+        too_damaged = not self._mended(document).go_on()
         return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 
     def _mended(self, document: Document) -> Mender:

@@ -39,8 +39,12 @@ class Patience(msgspec.Struct):
 
 
 def patience_for(size: int) -> Patience:
-    """Linear in the size, so that reading is."""
-    return Patience(damaged=5_000 + size // 2048, ahead=(64 << 20) + size)
+    """Linear in the size, so that reading is; what a large document may waste is too much for a
+    small one."""
+    return Patience(
+        damaged=min(5_000 + size // 2048, 1_000 + size // 64),
+        ahead=min((64 << 20) + size, (4 << 20) + 4 * size),
+    )
 
 
 class TooDamaged(GoOn):
@@ -108,8 +112,8 @@ class Mender:
     def _long_element(self, start: int) -> Window | None:
         """One that is longer than what was looked at; its text is left out beyond LONGEST."""
         state, at = INSIDE, start
-        limit = start + max(self._patience.ahead, WINDOW)
-        while at < limit and (text := self._document[at : at + WINDOW]):
+        limit = start + max(self._patience.ahead, AFTER_DAMAGE)
+        while at < limit and (text := self._document[at : min(at + WINDOW, limit)]):
             found = split(text, state)
             if len(found.ends):
                 end = at + int(found.ends[0])
@@ -150,7 +154,7 @@ class Mender:
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
         """Read a damaged element as far as it goes, else skip it; see batch.Mend."""
         begin, end = batch.place_of(number)
-        if self.has_enough():
+        if self._has_enough():
             raise TooDamaged(number, begin)
         text = batch.text_of(number).rstrip(SEPARATORS)
         if event := _first_event(text):
@@ -168,7 +172,7 @@ class Mender:
 
     def _read_unclosed(self, start: int) -> Chunk:
         """An element whose end the brackets do not tell: it lacks a quote, or the file ends."""
-        if self.has_enough():
+        if self._has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
         self._size = AFTER_DAMAGE
         last = len(self._document)
@@ -200,7 +204,12 @@ class Mender:
         found = self._document.find(NEXT, place)
         return found.start if found else len(self._document)
 
-    def has_enough(self) -> bool:
+    def go_on(self) -> bool:
+        """A bracket closed the list, but more of it follows; False when that is too much damage."""
+        self._size = AFTER_DAMAGE
+        return not self._has_enough()
+
+    def _has_enough(self) -> bool:
         """One more place is damaged: is that too much."""
         self._patience.damaged -= 1
         return self._patience.damaged < 0

@@ -189,3 +189,10 @@ def test_files(file: str) -> None:
     trace = open_trace(str(DAMAGED / file))
     found = (names(trace), len(trace.report.skipped), trace.report.complete)
     assert found == EXPECTED[file]
+
+
+def test_bytes_that_are_no_utf8_in_a_label_lose_no_event(write: Write) -> None:
+    label = b'{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"a\xff"}}'
+    trace = open_trace(str(write(b"[%b,%b]" % (label, GOOD.encode()))))
+    assert trace.report.unreadable == 0
+    assert "a\ufffd" in trace.tracks[0].label
