@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,8 @@ from fusetui.trace.read.tail import is_end
 
 SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
 HURRY = 1.0  # seconds after which no other gap is
+
+NO_END = re.compile(rb"[^\s,\]}]")
 
 May = Callable[[int, int], bool]
 """May the bytes [position, stop) be read the slow way?"""
@@ -61,7 +64,8 @@ class Joiner:
         """The chunk without its `after`, where that is not the end."""
         if chunk.after == -1 or is_end(document, chunk.after):
             return chunk
-        self._beyond[chunk.end] = chunk.after
+        found = document.find(NO_END, chunk.after)
+        self._beyond[chunk.end] = found.start if found else len(document)
         too_damaged = not self._mended(document).go_on()
         return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
 

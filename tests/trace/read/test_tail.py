@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.read import mend
 
 Write = Callable[[str | bytes], Path]
 
@@ -47,3 +48,18 @@ def test_what_follows_packed_data_is_told_about(write: Write) -> None:
     report = opened(write, packed + b"garbage").report
     assert report.cut == f"other data follows the gzip data, at byte {len(packed)}"
     assert opened(write, packed + b"\0" * 700).report.cut is None
+
+
+def test_any_number_of_brackets_too_many_is_one_place_of_damage(write: Write) -> None:
+    text = f'{{"traceEvents":[{EVENT % "a"}{"]" * 9000},\n{EVENT % "b"}\n]}}'
+    assert sorted(opened(write, text).names) == ["a", "b"]
+
+
+def test_damage_that_leaves_no_slice_is_told_about(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mend, "patience_for", lambda _: mend.Patience(damaged=1, ahead=0))
+    damaged = '{"ph":"X","name":"a"b","ts":1}'
+    trace = opened(write, f'{{"traceEvents":[{",".join([damaged] * 4)}]}}')
+    assert len(trace) == 0
+    assert trace.report.too_damaged > 0
