@@ -106,6 +106,8 @@ def _shape(group: Group) -> Kind:
         return Kind.REMOVED
     if not group.a:
         return Kind.ADDED
+    if len(group.a) == len(group.b):
+        return Kind.REPLACED
     return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
 
 

@@ -140,7 +140,8 @@ def _what(row: Row, place: str) -> str:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op = printable(row.op)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
-        one = _plain((row.b if row.kind is Kind.FUSED else row.a)[0])
+        ones = row.b if row.kind is Kind.FUSED else row.a
+        one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
         return (
             f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
         )

@@ -138,6 +138,29 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     return made
 
 
+@pytest.fixture
+def trace_of_op(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> Callable[..., Trace]:
+    """One op that launches these kernels, each (name, us), in each of five steps."""
+
+    def made(op: str, kernels: Sequence[tuple[str, float]]) -> Trace:
+        events: list[dict[str, Any]] = []
+        for step in range(5):
+            begin, clock = 10_000 * step, 10_000 * step + 200
+            plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin}
+            name = f"ProfilerStep#{step}"
+            events.append({**plain, "cat": "user_annotation", "name": name, "dur": 9_000})
+            events.append({**plain, "cat": "cpu_op", "name": op, "dur": 100})
+            for n, (kernel, us) in enumerate(kernels):
+                number = 1 + 100 * step + n
+                events += launched(number, begin + 2 + 5 * n, clock, us, kernel)
+                clock += int(us) + 1
+        return trace_of(events)
+
+    return made
+
+
 @pytest.fixture(scope="session")
 def work() -> Callable[[Diff], list[Row]]:
     """The rows of a diff that are work, not dispatch."""
