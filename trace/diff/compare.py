@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fusetui.trace.diff import dispatch, explain
+from fusetui.trace.diff import dispatch, explain, odd
 from fusetui.trace.diff.account import accounting, side, step_change
 from fusetui.trace.diff.align import align
-from fusetui.trace.diff.items import Vocabulary, items
+from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.pieces import work_of
@@ -45,11 +45,17 @@ def diff(a: Trace, b: Trace) -> Diff:
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
+    of_a, of_b = settled(of_a, of_b)
     groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
     step = step_change(work_a, work_b)
-    rows = (*explain.rows(of_a, of_b, groups), *dispatch.rows(of_a, of_b))
-    side_a, side_b = side(of_a), side(of_b)
+    rows = (
+        *explain.rows(of_a, of_b, groups),
+        *odd.rows(of_a, of_b, groups),
+        *dispatch.rows(of_a, of_b),
+    )
+    on_cpu = not (work_a.gpu or work_b.gpu)
+    side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
     return Diff(

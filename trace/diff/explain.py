@@ -72,7 +72,8 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         said.append(f"the same {thing}{timed}")
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
-    return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where)
+    medians = a.medians[i], b.medians[j]
+    return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where, True, *medians)
 
 
 def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
@@ -91,6 +92,8 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
         where=where,
+        a_median_ns=sum(a.medians[i] for i in one),
+        b_median_ns=sum(b.medians[j] for j in other),
     )
 
 
@@ -118,7 +121,7 @@ def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
     replaced = (a.exact[one] & KERNEL_MASK) != (b.exact[other] & KERNEL_MASK)
     tick = max(resolution(a.samples), resolution(b.samples))
     changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick)
-    faster = b.ns[other] < a.ns[one]
+    faster = b.median_ns[other] < a.median_ns[one]
     return [
         Kind.REPLACED if new else Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
         for new, far, less in zip(replaced.tolist(), changed.tolist(), faster.tolist(), strict=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.names import identity, part, work_class
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median
+from fusetui.trace.diff.usual import mean, usual_steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.op_names import is_compiler, stem
@@ -27,6 +28,10 @@ CROWD = 8
 OP_SHIFT = 32
 KERNEL_MASK = (1 << OP_SHIFT) - 1
 """The halves of an exact key: the op's number above, the kernel's below."""
+
+
+LANE_SHIFT = 56
+"""Where the lane is put in a key that tells lanes apart; there are fewer ops than that."""
 
 
 class Vocabulary:
@@ -45,11 +50,13 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
     the same op, `by_op` for the same part of the same op, `alone` for the only kernel of the same
     op, `by_class` for the same kind of work (0: of no kind that says enough). `samples` is
-    [steps alike, items], `ns` their median.
+    [steps alike, items].
     """
 
     work: Work
     window: int  # the representative one
+    alike: Rows  # the steps that do the same work as that one
+    usual: Rows  # those of them over which all figures are means
     row: Rows
     op: Rows
     lane: Rows
@@ -58,7 +65,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     alone: Int64s
     by_class: Int64s
     samples: Int64s
-    ns: Int64s
+    every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -66,6 +73,18 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def trace(self) -> Trace:
         return self.work.trace
+
+    @cached_property
+    def ns(self) -> Int64s:
+        """What each takes in a usual step: a mean, so that the parts of a step add up."""
+        if not len(self.usual):
+            return median(self.samples)
+        return mean(self.samples[np.isin(self.alike, self.usual)])
+
+    @cached_property
+    def median_ns(self) -> Int64s:
+        """Of all steps alike."""
+        return median(self.samples)
 
     @cached_property
     def names(self) -> list[str]:
@@ -108,9 +127,24 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
     @cached_property
+    def medians(self) -> list[int]:
+        found: list[int] = self.median_ns.tolist()
+        return found
+
+    @cached_property
     def rows(self) -> list[int]:
         found: list[int] = self.row.tolist()
         return found
+
+    def keys_of(self, span: slice) -> Int64s:
+        """For pieces of a step: a number for the same kernel under the same op on the same lane."""
+        lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
+        found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
+        return found
+
+    def row_in(self, item: int, step: int) -> int:
+        """The row of an item in another step of the same work."""
+        return int(self.work.row[self.work.of_window(step)][item])
 
     def op_word(self, item: int) -> int:
         """The number of its op; 0 when there is none."""
@@ -142,6 +176,8 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     found = Items(
         work=work,
         window=window,
+        alike=np.array(alike, dtype=np.intp),
+        usual=np.array(alike, dtype=np.intp),
         row=work.row[chosen],
         op=work.op[chosen],
         lane=work.lane[chosen],
@@ -150,9 +186,19 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
         alone=_alone(work, chosen, op[chosen]),
         by_class=_classes(work, chosen, words),
         samples=samples,
-        ns=median(samples) if len(alike) else samples[0],
+        every=exact,
     )
     return found, _notes(work, alike)
+
+
+def settled(a: Items, b: Items) -> tuple[Items, Items]:
+    """Both sides with the steps that stand for all chosen."""
+    of_a, of_b = a.work.windows.dur, b.work.windows.dur
+    usual_a, usual_b = usual_steps(of_a, of_b, a.alike, b.alike)
+    return (
+        msgspec.structs.replace(a, usual=usual_a),
+        msgspec.structs.replace(b, usual=usual_b),
+    )
 
 
 def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:

@@ -27,6 +27,10 @@ MARKS = {
 }
 
 SAME = "the same kernel"
+EARLIER = "work that ran in the step, launched before it"
+LATER = "work of the step that ran after it"
+OVERLAP = "work that ran beside other work"
+OPTIONAL = ("earlier", "later", "overlap")
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
@@ -57,13 +61,18 @@ def lines(diff: Diff) -> list[Line]:
 
 
 def closing(diff: Diff) -> list[Line]:
-    """The lines that close the sum: idle time, what is not explained, and the step itself."""
+    """The lines that close the sum: idle time, what work does at the borders of a step and beside
+    other work, what is not explained, and the step itself."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
-    return [
+    found = [
         Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
+        Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
+        Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
+        Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
         Line("", "", None, None, sums.not_explained_ns, "not explained"),
         Line("", "step", diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
+    return [line for line in found if line.kind not in OPTIONAL or line.a_ns or line.b_ns]
 
 
 def largest(found: Sequence[Line], limit: int | None) -> tuple[list[Line], list[Line]]:

@@ -82,6 +82,8 @@ class Row(msgspec.Struct, frozen=True):
     b_rows: tuple[int, ...] = ()
     where: str = ""  # the module or annotation around it
     counts: bool = True
+    a_median_ns: int = 0  # of all steps; `a_ns` is the mean of the usual ones, which adds up
+    b_median_ns: int = 0
 
     @property
     def change_ns(self) -> int:
@@ -97,7 +99,10 @@ CPU = "CPU: "
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One trace of the two; times are medians over its steps, in ns."""
+    """One trace of the two; times are means over its usual steps, in ns.
+
+    The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns, exactly.
+    """
 
     label: str
     gpu: bool  # its work is GPU events; else CPU ops
@@ -108,19 +113,27 @@ class Side(msgspec.Struct, frozen=True):
     busy_ns: int  # of the step, by time: any GPU event runs, or any CPU op in a trace without
     idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
+    dispatch_ns: int = 0  # of CPU ops that compute nothing, where they are part of the sum
+    overlap_ns: int = 0  # of the work that ran while other work did
+    later_ns: int = 0  # of the step's own work that ran after its end
+    earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
+    usual: tuple[int, ...] = ()  # the steps that stand for all, counted from 0 among those used
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """step_ns = rows_ns + idle_ns + not_explained_ns, exactly; all are changes, B less A, in ns.
+    """step_ns is the sum of all others, exactly; all are changes, B less A, in ns.
 
-    Not explained is work that ran at the same time as other work, or outside the step that launched
-    it, and that medians of parts do not add up to the median of the whole.
+    Each says how much it makes the step longer: more overlap makes it shorter. Not explained is
+    what the usual steps take in the mean less the median step.
     """
 
     step_ns: int
     rows_ns: int
     idle_ns: int
     not_explained_ns: int
+    overlap_ns: int = 0
+    later_ns: int = 0
+    earlier_ns: int = 0
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -177,6 +190,8 @@ def _row(row: Row) -> dict[str, Any]:
         "why": row.why,
         "where": row.where,
         "counts": row.counts,
+        "a_median_ns": row.a_median_ns,
+        "b_median_ns": row.b_median_ns,
         "a_rows": list(row.a_rows),
         "b_rows": list(row.b_rows),
     }

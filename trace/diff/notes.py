@@ -20,7 +20,7 @@ LOOKED_AT = 6
 """So many of the heaviest pairs are asked for their shapes and dtypes: each is parsed anew."""
 
 
-VARIES = 0.1
+VARIES = 0.02
 """A rest of this share of a step is worth a word."""
 
 
@@ -140,11 +140,11 @@ def _few_steps(a: Items, b: Items) -> str:
 
 
 def _rest(step: StepChange, sums: Accounting) -> str:
-    """Says what may hide in the part that rows do not explain, when it is large."""
+    """Says why a part of the sum is not explained, when it is large."""
     share = abs(sums.not_explained_ns)
     if share <= VARIES * max(step.a_ns or 0, step.b_ns or 0):
         return ""
     return (
-        f"{duration(share)} not explained: pieces of work overlap each other or leave their step,"
-        " or their times vary so much that medians do not add up"
+        f"{duration(share)} not explained: the steps vary so much that those with the usual work"
+        " do not take the median time"
     )

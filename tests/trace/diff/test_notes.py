@@ -42,9 +42,3 @@ def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     path.write_text(text[:-40])
     notes = diff(open_trace(str(path)), build(mm())).notes
     assert "cut: the file was cut short" in notes
-
-
-def test_a_large_rest_is_explained(build: Build) -> None:
-    a = build([("aten::mm", "gemm", 40.0, 7)])
-    b = build([("aten::mm", "gemm", 40.0, 7), ("aten::copy_", "copy", 30.0, 13)])
-    assert any("not explained: pieces of work overlap" in note for note in diff(a, b).notes)

@@ -1,0 +1,205 @@
+"""What only some steps do: work that the others lack, and kernels that took long only once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.lcs import match
+from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
+from fusetui.trace.questions.busy import any_busy_ns
+from fusetui.trace.text.figures import change, plural
+
+Int64s = NDArray[np.int64]
+
+SHARP = 4
+"""What happened once is so many times as far from the other steps as these are from each other."""
+
+SMALL = 0.001
+"""A kernel that took long only once is told of when that is this share of the step, or more."""
+
+SHOWN = 5
+"""Of such kernels the most that are told of."""
+
+KINDS = 8
+"""A step that differs in more kinds of work than this is one row."""
+
+Key = tuple[int, bool, int]  # the step, is it missing, the number of the op and the kernel
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of work that a step has more (or, `missing`, less) than the usual ones."""
+
+    step: int
+    missing: bool
+    row: int  # of the trace; of what is missing: in the representative step
+    ns: int
+    word: int
+
+
+def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+    """Rows that are no part of a usual step, each naming its step.
+
+    What is odd alike on both sides, in the same step where they have as many, is no change.
+    """
+    same_steps = len(a.work.windows) == len(b.work.windows)
+    found = [_by_key(odd, same_steps) for odd in (_odd(a), _odd(b))]
+    changed: list[Row] = []
+    for side, (mine, other) in enumerate((found, found[::-1])):
+        left = [p for key, members in mine.items() for p in members[len(other.get(key, ())) :]]
+        changed += _rows((a, b)[side], left, "AB"[side])
+    if same_steps and np.array_equal(a.usual, b.usual):
+        changed += _once(a, b, groups)
+        changed += _idle_once(a, b)
+    return changed
+
+
+def _odd(items: Items) -> Iterator[Piece]:
+    """Of every step whose work is not the usual one: in what it differs."""
+    work = items.work
+    keys = items.keys_of(work.of_window(items.window))
+    for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
+        span = work.of_window(step)
+        other = items.keys_of(span)
+        pairs = match(keys, other)
+        lacking = np.setdiff1d(np.arange(len(keys)), [i for i, _ in pairs])
+        for item in lacking.tolist():
+            yield Piece(step, True, items.rows[item], items.times[item], int(items.exact[item]))
+        for place in np.setdiff1d(np.arange(len(other)), [j for _, j in pairs]).tolist():
+            row, word = int(work.row[span][place]), int(items.every[span][place])
+            yield Piece(step, False, row, int(work.ns[span][place]), word)
+
+
+def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
+    pieces: defaultdict[Key, list[Piece]] = defaultdict(list)
+    for piece in found:
+        pieces[piece.step if same_steps else -1, piece.missing, piece.word].append(piece)
+    return pieces
+
+
+def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
+    """One row for each kind of work in each step, or one for all of a step that differs in many."""
+    steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        steps[piece.step, piece.missing].append(piece)
+    found = []
+    for (step, _), members in steps.items():
+        kinds: defaultdict[int, list[Piece]] = defaultdict(list)
+        for piece in members:
+            kinds[piece.word].append(piece)
+        name = f"step {items.work.windows.number_of(step)} of {side}"
+        groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
+        found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
+    return found
+
+
+def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:
+    trace, missing = items.trace, pieces[0].missing
+    op = int(trace.op[pieces[0].row])
+    more = missing == (side == "A")
+    names = tuple(trace.name_of(piece.row) for piece in pieces)
+    ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
+    here = (names, ns, count, members)
+    a, b = (((), 0, 0, ()), here) if more else (here, ((), 0, 0, ()))
+    return Row(
+        kind=Kind.ADDED if more else Kind.REMOVED,
+        op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
+        a=a[0],
+        b=b[0],
+        a_ns=a[1],
+        b_ns=b[1],
+        a_count=a[2],
+        b_count=b[2],
+        why=f"missing only in {step}" if missing else f"only in {step}",
+        a_rows=a[3],
+        b_rows=b[3],
+        counts=False,
+        a_median_ns=a[1],
+        b_median_ns=b[1],
+    )
+
+
+def _once(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+    """Kernels that took more or less time in one step of one side than in all others."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    steps, of_a, of_b = np.intersect1d(a.alike, b.alike, return_indices=True)
+    if not pairs or len(steps) < 3:
+        return []
+    one, other = np.array(pairs, dtype=np.intp).T
+    before, after = a.samples[np.ix_(of_a, one)], b.samples[np.ix_(of_b, other)]
+    apart, step = _outliers(before, after)
+    floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
+    tick = max(resolution(a.samples), resolution(b.samples))
+    least = int(SMALL * int(np.median(a.work.windows.dur)))
+    far = np.flatnonzero(apart > np.maximum(floor, max(tick, least)))
+    far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
+    return [
+        _slow(a, b, pairs[n], int(steps[step[n]]), int(before[step[n], n]), int(after[step[n], n]))
+        for n in far.tolist()
+    ]
+
+
+def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp]]:
+    """Per column, of samples [steps, columns]: the step in which the two sides are the farthest
+    apart, and how far; 0 where other steps are nearly as far, or vary as much on a side."""
+    differences = after - before
+    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    step = away.argmax(axis=0)
+    ordered = np.sort(away, axis=0)
+    others = np.arange(len(away))[:, None] != step
+    varies = [
+        np.ptp(np.where(others, side, np.median(side, axis=0)), axis=0) for side in (before, after)
+    ]
+    sharp = (ordered[-1] > SHARP * ordered[-2]) & (ordered[-1] > np.maximum(*varies))
+    return np.where(sharp, ordered[-1], 0), step
+
+
+def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns: int) -> Row:
+    i, j = pair
+    number = b.work.windows.number_of(step)
+    return Row(
+        kind=Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
+        op=a.op_names[i],
+        a=(a.names[i],),
+        b=(b.names[j],),
+        a_ns=a_ns,
+        b_ns=b_ns,
+        a_count=1,
+        b_count=1,
+        why=f"only in step {number}: {change(a_ns, b_ns)} time",
+        a_rows=(a.row_in(i, step),),
+        b_rows=(b.row_in(j, step),),
+        counts=False,
+        a_median_ns=a.medians[i],
+        b_median_ns=b.medians[j],
+    )
+
+
+def _idle_once(a: Items, b: Items) -> list[Row]:
+    """Idle time of one step that no other step has."""
+    if len(a.work.windows) < 3:
+        return []
+    before, after = _idle(a), _idle(b)
+    apart, step = _outliers(before[:, None], after[:, None])
+    number, least = int(step[0]), int(np.median(a.work.windows.dur)) // 100
+    a_ns, b_ns = int(before[number]), int(after[number])
+    if apart[0] <= least or abs(b_ns - a_ns) <= least:
+        return []
+    why = f"only in step {b.work.windows.number_of(number)}"
+    kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
+    return [Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)]
+
+
+def _idle(items: Items) -> Int64s:
+    work = items.work
+    rows = work.trace.gpu_rows if work.gpu else work.row
+    windows = work.windows
+    found: Int64s = windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)
+    return found
