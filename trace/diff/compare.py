@@ -14,7 +14,7 @@ from fusetui.trace.diff.align import align
 from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
-from fusetui.trace.diff.pieces import work_of
+from fusetui.trace.diff.pieces import in_common, work_of
 from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
@@ -41,7 +41,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = work_of(a, labels[0]), work_of(b, labels[1])
+    work_a, work_b = in_common(work_of(a, labels[0]), work_of(b, labels[1]))
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
@@ -49,9 +49,12 @@ def diff(a: Trace, b: Trace) -> Diff:
     groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
     step = step_change(work_a, work_b)
+    once = odd.once(of_a, of_b, groups)
+    of_a, of_b = settled(of_a, of_b, [one.step for one in once])
     rows = (
         *explain.rows(of_a, of_b, groups),
-        *odd.rows(of_a, of_b, groups),
+        *odd.rows(of_a, of_b),
+        *(one.row for one in once),
         *dispatch.rows(of_a, of_b),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)

@@ -32,11 +32,14 @@ LAUNCHES = "launch calls"
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each step used; arrays of shape [steps]."""
 
+    label: str
     names: tuple[str, ...]
     count: Int64s
     ns: Int64s  # self time
     usual: Rows  # the steps over which its time is a mean
     rows: tuple[int, ...]  # in the representative step
+    every: Rows  # in all steps, and the step of each
+    step: Rows
     adds_up: bool  # its time is part of no other dispatch and no work
 
     @property
@@ -64,7 +67,40 @@ def rows(a: Items, b: Items) -> list[Row]:
         else:
             changed.append(_changed(label, one, other, counts))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
+    changed += [row for pair in equal for row in _once(b, *pair)]
     return changed + (_rest(equal) if counts else [])
+
+
+def _once(b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+    """What there is more or less of in one step only, and as much of in all others."""
+    steps = max(len(d.count) if d else 0 for d in (one, other))
+    nothing = np.zeros((2, steps), dtype=np.int64)
+    counts = [d.count if d else nothing[0] for d in (one, other)]
+    times = [d.ns if d else nothing[0] for d in (one, other)]
+    if steps < 3 or len(counts[0]) != len(counts[1]):
+        return []
+    (odd,) = np.nonzero(counts[0] != counts[1])
+    if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
+        return []
+    step, label = int(odd[0]), next(d.label for d in (one, other) if d is not None)
+    before, after = (int(count[step]) for count in counts)
+    here = [tuple(d.every[d.step == step].tolist()) if d is not None else () for d in (one, other)]
+    return [
+        Row(
+            kind=Kind.REMOVED if after < before else Kind.ADDED,
+            op=CPU + label,
+            a=one.names if one and before else (),
+            b=other.names if other and after else (),
+            a_ns=int(times[0][step]),
+            b_ns=int(times[1][step]),
+            a_count=before,
+            b_count=after,
+            why=f"only in step {b.work.windows.number_of(step)}",
+            a_rows=here[0],
+            b_rows=here[1],
+            counts=False,
+        )
+    ]
 
 
 def dispatched(items: Items) -> Int64s:
@@ -140,18 +176,21 @@ def _by_label(items: Items) -> dict[str, Dispatch]:
         present, first = np.unique(key[order], return_index=True)
         spelled = list(number)
         for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
-            found[spelled[value]] = _dispatch(items, rows_[part], window[part], ns[part], adds_up)
+            label = spelled[value]
+            found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
     return found
 
 
-def _dispatch(items: Items, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool) -> Dispatch:
+def _dispatch(
+    items: Items, label: str, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool
+) -> Dispatch:
     trace, steps = items.trace, len(items.work.windows)
     sums = np.zeros((2, steps), dtype=np.int64)
     np.add.at(sums[0], window, 1)
     np.add.at(sums[1], window, ns)
     names = tuple(trace.names[n] for n in np.unique(trace.name[rows_]).tolist())
     here = tuple(rows_[window == items.window].tolist())
-    return Dispatch(names, sums[0], sums[1], items.usual, here, adds_up)
+    return Dispatch(label, names, sums[0], sums[1], items.usual, here, rows_, window, adds_up)
 
 
 def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:

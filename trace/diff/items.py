@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import msgspec
@@ -191,10 +191,12 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     return found, _notes(work, alike)
 
 
-def settled(a: Items, b: Items) -> tuple[Items, Items]:
-    """Both sides with the steps that stand for all chosen."""
+def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
+    """Both sides with the steps that stand for all chosen; but not these, if others are left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
-    usual_a, usual_b = usual_steps(of_a, of_b, a.alike, b.alike)
+    plain = [np.setdiff1d(side.alike, without) for side in (a, b)]
+    plain = [found if len(found) else side.alike for found, side in zip(plain, (a, b), strict=True)]
+    usual_a, usual_b = usual_steps(of_a, of_b, *plain)
     return (
         msgspec.structs.replace(a, usual=usual_a),
         msgspec.structs.replace(b, usual=usual_b),

@@ -22,8 +22,8 @@ Int64s = NDArray[np.int64]
 SHARP = 4
 """What happened once is so many times as far from the other steps as these are from each other."""
 
-SMALL = 0.001
-"""A kernel that took long only once is told of when that is this share of the step, or more."""
+COMMON = 99
+"""And so many times as far as this percentile of all kernels in the other steps."""
 
 SHOWN = 5
 """Of such kernels the most that are told of."""
@@ -44,7 +44,14 @@ class Piece(msgspec.Struct, frozen=True):
     word: int
 
 
-def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+class Once(msgspec.Struct, frozen=True):
+    """What took other times in one step than in all others, of those used."""
+
+    step: int
+    row: Row
+
+
+def rows(a: Items, b: Items) -> list[Row]:
     """Rows that are no part of a usual step, each naming its step.
 
     What is odd alike on both sides, in the same step where they have as many, is no change.
@@ -55,10 +62,14 @@ def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
     for side, (mine, other) in enumerate((found, found[::-1])):
         left = [p for key, members in mine.items() for p in members[len(other.get(key, ())) :]]
         changed += _rows((a, b)[side], left, "AB"[side])
-    if same_steps and np.array_equal(a.usual, b.usual):
-        changed += _once(a, b, groups)
-        changed += _idle_once(a, b)
     return changed
+
+
+def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
+    """Kernels and idle time that changed in one step only, where both sides use the same steps."""
+    if len(a.work.windows) != len(b.work.windows) or not np.array_equal(a.usual, b.usual):
+        return []
+    return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
 def _odd(items: Items) -> Iterator[Piece]:
@@ -126,7 +137,7 @@ def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool
     )
 
 
-def _once(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     """Kernels that took more or less time in one step of one side than in all others."""
     pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
     steps, of_a, of_b = np.intersect1d(a.alike, b.alike, return_indices=True)
@@ -137,12 +148,15 @@ def _once(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
     apart, step = _outliers(before, after)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     tick = max(resolution(a.samples), resolution(b.samples))
-    least = int(SMALL * int(np.median(a.work.windows.dur)))
-    far = np.flatnonzero(apart > np.maximum(floor, max(tick, least)))
+    away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
+    least = max(tick, SHARP * int(np.percentile(away, COMMON)))
+    far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
     return [
-        _slow(a, b, pairs[n], int(steps[step[n]]), int(before[step[n], n]), int(after[step[n], n]))
+        Once(number, _slow(a, b, pairs[n], number, int(before[place, n]), int(after[place, n])))
         for n in far.tolist()
+        for place in [int(step[n])]
+        for number in [int(steps[place])]
     ]
 
 
@@ -157,7 +171,9 @@ def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp]]:
     varies = [
         np.ptp(np.where(others, side, np.median(side, axis=0)), axis=0) for side in (before, after)
     ]
-    sharp = (ordered[-1] > SHARP * ordered[-2]) & (ordered[-1] > np.maximum(*varies))
+    followed = 100 * ordered[-2] < np.maximum(*varies)  # one side varies with the other
+    sharp = ordered[-1] > SHARP * ordered[-2]
+    sharp &= followed | (ordered[-1] > np.maximum(*varies))
     return np.where(sharp, ordered[-1], 0), step
 
 
@@ -182,7 +198,7 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns:
     )
 
 
-def _idle_once(a: Items, b: Items) -> list[Row]:
+def _idle_once(a: Items, b: Items) -> list[Once]:
     """Idle time of one step that no other step has."""
     if len(a.work.windows) < 3:
         return []
@@ -194,7 +210,8 @@ def _idle_once(a: Items, b: Items) -> list[Row]:
         return []
     why = f"only in step {b.work.windows.number_of(number)}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
-    return [Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)]
+    row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
+    return [Once(number, row)]
 
 
 def _idle(items: Items) -> Int64s:

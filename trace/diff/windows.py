@@ -32,6 +32,8 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     whole: bool = False  # the trace has no steps: one window holds all of its work
     notes: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()  # what each is called; from 0 where nothing tells
+    places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
+    found: int = 0  # how many these are; 0 where all are used
 
     def __len__(self) -> int:
         return len(self.start)
@@ -43,8 +45,24 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
         """Those kept, and why the others were not."""
         numbers = tuple(self.number_of(n) for n in range(len(self)))
-        kept = tuple(numbers[n] for n in np.arange(len(self))[keep].tolist())
-        return Windows(self.start[keep], self.end[keep], self.whole, (*self.notes, note), kept)
+        left = np.arange(len(self))[keep].tolist()
+        return Windows(
+            self.start[keep],
+            self.end[keep],
+            self.whole,
+            (*self.notes, note) if note else self.notes,
+            tuple(numbers[n] for n in left),
+            tuple(self.all_places[n] for n in left),
+            self.all_found,
+        )
+
+    @property
+    def all_places(self) -> tuple[int, ...]:
+        return self.places if self.found else tuple(range(len(self)))
+
+    @property
+    def all_found(self) -> int:
+        return self.found or len(self)
 
     def number_of(self, index: int) -> int:
         return self.numbers[index] if self.numbers else index

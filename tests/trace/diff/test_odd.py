@@ -69,3 +69,12 @@ def test_steps_of_other_numbers_are_compared_all_the_same(build: Build) -> None:
     b = build(USUAL, FACTORS[:5], odd={1: [*USUAL, COPY]})
     (row,) = changed(diff(a, b))
     assert row.why == "only in step 1 of B"
+
+
+def test_dispatch_of_one_step(build: Build) -> None:
+    view = ("aten::view", None, 3.0)
+    found = diff(
+        build([*USUAL, MM], FACTORS), build([*USUAL, MM], FACTORS, odd={3: [*USUAL, view, MM]})
+    )
+    (row,) = [row for row in found.rows if row.kind is not Kind.SAME]
+    assert (row.kind, row.op, row.why) == (Kind.ADDED, "CPU: aten::view", "only in step 3")
