@@ -96,7 +96,7 @@ def test_a_diff(fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path,
 def test_arguments(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, command: list[str]
 ) -> None:
-    monkeypatch.setattr("fusetui.commands.browse.has_terminal", lambda: True)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
     words = [str(run_folder) if word == "RUN" else word for word in command]
     monkeypatch.setenv("COLUMNS", "2000")  # no name is wrapped
     found = fusetui(*words, stdin=WORST.replace("\n", ""))

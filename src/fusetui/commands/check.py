@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
 from fusetui.capture.expect import Guess, compare, parse
@@ -12,12 +13,13 @@ from fusetui.trace.questions.tally import Tallies, tallies
 from fusetui.trace.text.figures import plural
 
 
-def check(name: str, guess: str, as_json: bool) -> int:
-    expected = parse(guess)
-    loaded = load(name)
+def run(args: Namespace) -> int:
+    """1 when any guess is wrong."""
+    expected = parse(args.expect)
+    loaded = load(args.trace)
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
-    if as_json:
+    if args.json:
         emit_json(_record(counted, guesses))
     else:
         emit("\n".join(_lines(counted, guesses)))
