@@ -15,6 +15,7 @@ from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.pieces import in_common, work_of
+from fusetui.trace.diff.regions import Program, by_region
 from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
@@ -48,11 +49,13 @@ def diff(a: Trace, b: Trace) -> Diff:
     of_a, of_b = settled(of_a, of_b)
     groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
+    programs = Program(of_a), Program(of_b)
+    groups = by_region(*programs, groups)
     step = step_change(work_a, work_b)
     once = odd.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once])
     rows = (
-        *explain.rows(of_a, of_b, groups),
+        *explain.rows(of_a, of_b, groups, programs),
         *odd.rows(of_a, of_b),
         *(one.row for one in once),
         *dispatch.rows(of_a, of_b),

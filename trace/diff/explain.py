@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,30 +15,52 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.names import identity
+from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
+from fusetui.trace.diff.sorts import of_all
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
-from fusetui.trace.diff.where import places
 from fusetui.trace.questions.op_names import stem
 from fusetui.trace.text.figures import change
 from fusetui.trace.text.printable import printable
+
+
+class Context(NamedTuple):
+    """Where in the program a row is, and what sort of work it is."""
+
+    where: str
+    phase: str
+    work: str
+
 
 LOOKED_UP = 500
 """Of so many fusions at most the shapes are looked up: each is parsed anew."""
 
 
-def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+def rows(
+    a: Items, b: Items, groups: Sequence[Group], programs: tuple[Program, Program]
+) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
-    where_a, where_b = places(a), places(b)
     found = [
         (_pair if len(group.a) == len(group.b) == 1 else _row)(
-            a, b, group, kind, where_a[group.a[0]] if group.a else where_b[group.b[0]]
+            a, b, group, kind, _context(group, *programs)
         )
         for group, kind in zip(groups, kinds, strict=True)
     ]
     return [found[n] for n in _program_order(a, b, groups)]
+
+
+def _context(group: Group, a: Program, b: Program) -> Context:
+    """Where the program does it, as A says, or B of what only B has."""
+    program, first = (a, group.a[0]) if group.a else (b, group.b[0])
+    if len(group.a) + len(group.b) <= 2:
+        work = a.sorts[group.a[0]] if group.a else b.sorts[group.b[0]]
+    else:
+        found = {*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)}
+        work = of_all(found)
+    return Context(program.places[first], program.phases[first], work)
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
@@ -58,7 +81,7 @@ def _is_chain(a: Items, group: Group) -> bool:
     return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
-def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     """The same as `_row`, for one against one: most rows are that, and may be very many."""
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
@@ -73,10 +96,13 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
     medians = a.medians[i], b.medians[j]
-    return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where, True, *medians)
+    where, phase, work = context
+    times = a_ns, b_ns, 1, 1
+    head = kind, op, names[:1], names[1:]
+    return Row(*head, *times, why, *rows, where, True, *medians, phase, work)
 
 
-def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     one, other = group.a, group.b
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
@@ -91,9 +117,12 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         why=group.why,
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
-        where=where,
+        where=context.where,
         a_median_ns=sum(a.medians[i] for i in one),
         b_median_ns=sum(b.medians[j] for j in other),
+        phase=context.phase,
+        work=context.work,
+        together=group.together,
     )
 
 
@@ -105,6 +134,8 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
 
 def _shape(group: Group) -> Kind:
     """The kind of a group that is no pair."""
+    if group.together:
+        return Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
@@ -131,6 +162,8 @@ def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
 def _op(a: Items, b: Items, group: Group) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
     items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
+    if group.together and not any(items.op_word(item) for item in members):
+        items, members = (b, group.b) if items is a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
     names = Counter(items.op_names[item] for item in members)

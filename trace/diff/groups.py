@@ -21,6 +21,7 @@ class Group(msgspec.Struct, frozen=True):
     a: tuple[int, ...]
     b: tuple[int, ...]
     why: str = ""
+    together: bool = False  # only as a whole: nothing tells which item does the work of which
 
 
 class Board:

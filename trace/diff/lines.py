@@ -154,9 +154,20 @@ def _what(row: Row, place: str) -> str:
         return (
             f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
         )
+    if row.together:
+        sides = " -> ".join(_counted(names) for names in (row.a, row.b))
+        return "  ".join(
+            part for part in (clip(printable(place), MAX_NAME), row.work, sides) if part
+        )
     kernel = _short((row.b or row.a)[0])
     parts = [clip(printable(place), MAX_NAME), op, kernel if kernel != op else ""]
     return "  ".join(part for part in parts if part)
+
+
+def _counted(names: Sequence[str]) -> str:
+    """How many kernels, and the one that is there most often."""
+    ((most, times),) = Counter(names).most_common(1)
+    return _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
 
 
 def _names(names: Sequence[str]) -> str:

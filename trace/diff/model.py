@@ -84,6 +84,9 @@ class Row(msgspec.Struct, frozen=True):
     counts: bool = True
     a_median_ns: int = 0  # of all steps; `a_ns` is the mean of the usual ones, which adds up
     b_median_ns: int = 0
+    phase: str = ""  # forward, backward or optimizer, in a step of training
+    work: str = ""  # the sort of work: GEMM, copy, communication, ...
+    together: bool = False  # these kernels for those as a whole: which does which is not known
 
     @property
     def change_ns(self) -> int:
@@ -192,6 +195,9 @@ def _row(row: Row) -> dict[str, Any]:
         "counts": row.counts,
         "a_median_ns": row.a_median_ns,
         "b_median_ns": row.b_median_ns,
+        "phase": row.phase,
+        "work": row.work,
+        "together": row.together,
         "a_rows": list(row.a_rows),
         "b_rows": list(row.b_rows),
     }
