@@ -12,7 +12,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median, ratio_interval
-from fusetui.trace.diff.usual import mean
+from fusetui.trace.diff.usual import mean, middle
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
@@ -57,6 +57,7 @@ def side(items: Items, on_cpu: bool) -> Side:
         overlap_ns=work_ns + dispatch + earlier - later - busy_ns,
         later_ns=later,
         earlier_ns=earlier,
+        odd_ns=_odd(items),
         usual=tuple(usual.tolist()),
     )
 
@@ -67,8 +68,15 @@ def accounting(step: StepChange, a: Side, b: Side, rows: Iterable[Row]) -> Accou
     idle = b.idle_ns - a.idle_ns
     overlap = a.overlap_ns - b.overlap_ns
     later, earlier = a.later_ns - b.later_ns, b.earlier_ns - a.earlier_ns
-    rest = step.change_ns - of_rows - idle - overlap - later - earlier
-    return Accounting(step.change_ns, of_rows, idle, rest, overlap, later, earlier)
+    odd = b.odd_ns - a.odd_ns
+    rest = step.change_ns - of_rows - idle - overlap - later - earlier - odd
+    return Accounting(step.change_ns, of_rows, idle, rest, overlap, later, earlier, odd)
+
+
+def _odd(items: Items) -> int:
+    """How much the steps that differ from the usual ones move the median."""
+    durations = items.work.windows.dur
+    return int(np.median(durations) - middle(durations, items.plain)) if len(durations) else 0
 
 
 def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tuple[int, int]:

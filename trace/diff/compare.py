@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from fusetui.trace.diff import dispatch, explain, odd
 from fusetui.trace.diff.account import accounting, side, step_change
 from fusetui.trace.diff.align import align
@@ -17,6 +19,7 @@ from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.pieces import in_common, work_of
 from fusetui.trace.diff.regions import Program, by_region
 from fusetui.trace.diff.rules import group, moved
+from fusetui.trace.diff.story import by_place, by_work, story
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
 
@@ -64,7 +67,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    return Diff(
+    found = Diff(
         a=labels[0],
         b=labels[1],
         step=step,
@@ -76,6 +79,9 @@ def diff(a: Trace, b: Trace) -> Diff:
         accounting=sums,
         side_a=side_a,
         side_b=side_b,
+    )
+    return msgspec.structs.replace(
+        found, story=story(found), by_work=by_work(found), by_place=by_place(found)
     )
 
 

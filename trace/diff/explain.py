@@ -21,7 +21,7 @@ from fusetui.trace.diff.sorts import of_all
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.questions.op_names import stem
-from fusetui.trace.text.figures import change
+from fusetui.trace.text.figures import change, duration
 from fusetui.trace.text.printable import printable
 
 
@@ -31,6 +31,7 @@ class Context(NamedTuple):
     where: str
     phase: str
     work: str
+    compiled: str
 
 
 LOOKED_UP = 500
@@ -60,7 +61,9 @@ def _context(group: Group, a: Program, b: Program) -> Context:
     else:
         found = {*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)}
         work = of_all(found)
-    return Context(program.places[first], program.phases[first], work)
+    sides = "a" if any(map(a.compiled, group.a)) else ""
+    sides += "b" if any(map(b.compiled, group.b)) else ""
+    return Context(program.places[first], program.phases[first], work, sides)
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
@@ -92,14 +95,23 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row
     else:
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
         timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
+        if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
+            timed = f", within noise: {_range(a, i)} -> {_range(b, j)}"
         said.append(f"the same {thing}{timed}")
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
     medians = a.medians[i], b.medians[j]
-    where, phase, work = context
+    where, phase, work, compiled = context
     times = a_ns, b_ns, 1, 1
+    hidden = a.hidden[i], b.hidden[j]
     head = kind, op, names[:1], names[1:]
-    return Row(*head, *times, why, *rows, where, True, *medians, phase, work)
+    return Row(*head, *times, why, *rows, where, True, *medians, phase, work, compiled, *hidden)
+
+
+def _range(items: Items, item: int) -> str:
+    """The shortest and the longest time of all steps."""
+    times = items.samples[:, item]
+    return f"{duration(int(times.min()))} to {duration(int(times.max()))}"
 
 
 def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
@@ -122,6 +134,9 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
         b_median_ns=sum(b.medians[j] for j in other),
         phase=context.phase,
         work=context.work,
+        compiled=context.compiled,
+        a_hidden_ns=sum(a.hidden[i] for i in one),
+        b_hidden_ns=sum(b.hidden[j] for j in other),
         together=group.together,
     )
 

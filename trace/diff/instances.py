@@ -87,7 +87,7 @@ def _choose(
     if len(many) > LONG_RUN:
         return
     times = board.items[side].times, board.items[1 - side].times
-    chosen = _closest([times[1][i] for i in few], [times[0][j] for j in many])
+    chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
     partners = [many[n] for n in chosen]
     if partners == [pair[side] for pair in pairs]:
         return
@@ -104,7 +104,7 @@ def _choose(
         here.sort()
 
 
-def _closest(few: list[int], many: list[int]) -> list[int]:
+def closest(few: list[int], many: list[int]) -> list[int]:
     """For each of the few, in order, one of the many: so that the differences add up to least."""
     spare = len(many) - len(few)
     best: list[list[int]] = [[0] * (spare + 1)]

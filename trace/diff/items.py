@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.diff.hidden import behind_compute
 from fusetui.trace.diff.names import identity, part, work_class
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median
@@ -57,6 +58,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     window: int  # the representative one
     alike: Rows  # the steps that do the same work as that one
     usual: Rows  # those of them over which all figures are means
+    plain: Rows  # those of them in which nothing happens that does not in the others
     row: Rows
     op: Rows
     lane: Rows
@@ -127,6 +129,17 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
     @cached_property
+    def hidden(self) -> list[int]:
+        """Of communication, of copies and sets: how long kernels that compute ran meanwhile, in a
+        usual step; 0 for these kernels."""
+        work = self.work
+        if not work.gpu or not len(self.usual):
+            return [0] * len(self)
+        steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
+        found: list[int] = mean(behind_compute(self.trace, np.stack(steps))).tolist()
+        return found
+
+    @cached_property
     def medians(self) -> list[int]:
         found: list[int] = self.median_ns.tolist()
         return found
@@ -178,6 +191,7 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
         window=window,
         alike=np.array(alike, dtype=np.intp),
         usual=np.array(alike, dtype=np.intp),
+        plain=np.array(alike, dtype=np.intp),
         row=work.row[chosen],
         op=work.op[chosen],
         lane=work.lane[chosen],
@@ -198,8 +212,8 @@ def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Ite
     plain = [found if len(found) else side.alike for found, side in zip(plain, (a, b), strict=True)]
     usual_a, usual_b = usual_steps(of_a, of_b, *plain)
     return (
-        msgspec.structs.replace(a, usual=usual_a),
-        msgspec.structs.replace(b, usual=usual_b),
+        msgspec.structs.replace(a, usual=usual_a, plain=plain[0]),
+        msgspec.structs.replace(b, usual=usual_b, plain=plain[1]),
     )
 
 

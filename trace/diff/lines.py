@@ -27,10 +27,12 @@ MARKS = {
 }
 
 SAME = "the same kernel"
+NOISE = "noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
 OVERLAP = "work that ran beside other work"
-OPTIONAL = ("earlier", "later", "overlap")
+ODD = "what steps with other work do to the median"
+OPTIONAL = ("earlier", "later", "overlap", "odd")
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
@@ -69,22 +71,11 @@ def closing(diff: Diff) -> list[Line]:
         Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
+        Line("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
         Line("", "", None, None, sums.not_explained_ns, "not explained"),
         Line("", "step", diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
     return [line for line in found if line.kind not in OPTIONAL or line.a_ns or line.b_ns]
-
-
-def largest(found: Sequence[Line], limit: int | None) -> tuple[list[Line], list[Line]]:
-    """The lines of largest effect, still in their order, and the rest."""
-    if limit is None or len(found) <= limit:
-        return list(found), []
-    ranked = sorted(range(len(found)), key=lambda n: (not found[n].counts, -_effect(found[n])))
-    kept = set(ranked[:limit])
-    return (
-        [line for n, line in enumerate(found) if n in kept],
-        [line for n, line in enumerate(found) if n not in kept],
-    )
 
 
 def _effect(line: Line) -> int:
@@ -112,7 +103,7 @@ def _work(rows: Sequence[Row]) -> Line:
     what = _what(row, _place(rows))
     return Line(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
-        kind=str(row.kind),
+        kind=_kind(row.kind, a_ns, b_ns),
         a_ns=a_ns if row.a else None,
         b_ns=b_ns if row.b else None,
         change_ns=b_ns - a_ns,
@@ -123,8 +114,15 @@ def _work(rows: Sequence[Row]) -> Line:
     )
 
 
+def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
+    """What changed by a quarter is not called the same, even where it may be noise."""
+    return NOISE if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
+
+
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """That what is the same is the same needs no second word."""
+    if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
+        return f"within noise, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)

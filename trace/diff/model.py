@@ -86,11 +86,18 @@ class Row(msgspec.Struct, frozen=True):
     b_median_ns: int = 0
     phase: str = ""  # forward, backward or optimizer, in a step of training
     work: str = ""  # the sort of work: GEMM, copy, communication, ...
+    compiled: str = ""  # the sides, `a` or `b` or `ab`, whose kernels a compiled region launched
+    a_hidden_ns: int = 0  # of communication and copies: while kernels that compute ran
+    b_hidden_ns: int = 0
     together: bool = False  # these kernels for those as a whole: which does which is not known
 
     @property
     def change_ns(self) -> int:
         return self.b_ns - self.a_ns
+
+    @property
+    def hidden_change_ns(self) -> int:
+        return self.b_hidden_ns - self.a_hidden_ns
 
     @property
     def on_cpu(self) -> bool:
@@ -120,6 +127,7 @@ class Side(msgspec.Struct, frozen=True):
     overlap_ns: int = 0  # of the work that ran while other work did
     later_ns: int = 0  # of the step's own work that ran after its end
     earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
+    odd_ns: int = 0  # how much steps with other work than the usual move the median step
     usual: tuple[int, ...] = ()  # the steps that stand for all, counted from 0 among those used
 
 
@@ -137,6 +145,23 @@ class Accounting(msgspec.Struct, frozen=True):
     overlap_ns: int = 0
     later_ns: int = 0
     earlier_ns: int = 0
+    odd_ns: int = 0
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the step on both sides; the sums of all parts are that of the step."""
+
+    name: str
+    phase: str
+    a_ns: int
+    b_ns: int
+    a_count: int
+    b_count: int
+    compiled: str = ""  # the sides, `a` or `b` or `ab`, on which torch.compile made its kernels
+
+    @property
+    def change_ns(self) -> int:
+        return self.b_ns - self.a_ns
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -151,6 +176,9 @@ class Diff(msgspec.Struct, frozen=True):
     accounting: Accounting
     side_a: Side
     side_b: Side
+    story: str = ""  # one sentence: the largest terms of the change
+    by_work: tuple[Part, ...] = ()  # the rows of the sum by sort of work, and by place
+    by_place: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The `diff --json` contract; durations are integers in ns."""
@@ -172,6 +200,9 @@ class Diff(msgspec.Struct, frozen=True):
             "accounting": _fields(self.accounting),
             "sides": {"a": _fields(self.side_a), "b": _fields(self.side_b)},
             "notes": list(self.notes),
+            "story": self.story,
+            "by_work": [_fields(part) for part in self.by_work],
+            "by_place": [_fields(part) for part in self.by_place],
         }
 
 
@@ -197,11 +228,14 @@ def _row(row: Row) -> dict[str, Any]:
         "b_median_ns": row.b_median_ns,
         "phase": row.phase,
         "work": row.work,
+        "compiled": row.compiled,
+        "a_hidden_ns": row.a_hidden_ns,
+        "b_hidden_ns": row.b_hidden_ns,
         "together": row.together,
         "a_rows": list(row.a_rows),
         "b_rows": list(row.b_rows),
     }
 
 
-def _fields(value: Side | Accounting) -> dict[str, Any]:
+def _fields(value: Side | Accounting | Part) -> dict[str, Any]:
     return msgspec.structs.asdict(value)

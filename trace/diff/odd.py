@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.instances import LONG_RUN, closest
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import match
 from fusetui.trace.diff.model import Kind, Row
@@ -78,14 +79,28 @@ def _odd(items: Items) -> Iterator[Piece]:
     keys = items.keys_of(work.of_window(items.window))
     for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
         span = work.of_window(step)
-        other = items.keys_of(span)
+        other, times = items.keys_of(span), work.ns[span].tolist()
         pairs = match(keys, other)
-        lacking = np.setdiff1d(np.arange(len(keys)), [i for i, _ in pairs])
-        for item in lacking.tolist():
+        lacking = _unpaired(keys, items.times, other, times, {i for i, _ in pairs})
+        for item in lacking:
             yield Piece(step, True, items.rows[item], items.times[item], int(items.exact[item]))
-        for place in np.setdiff1d(np.arange(len(other)), [j for _, j in pairs]).tolist():
+        for place in _unpaired(other, times, keys, items.times, {j for _, j in pairs}):
             row, word = int(work.row[span][place]), int(items.every[span][place])
-            yield Piece(step, False, row, int(work.ns[span][place]), word)
+            yield Piece(step, False, row, times[place], word)
+
+
+def _unpaired(
+    keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
+) -> list[int]:
+    """What has no partner; of a kernel many times, those that take as long as no other ones."""
+    left = [n for n in range(len(keys)) if n not in paired]
+    for key in {int(keys[n]) for n in left}:
+        mine, other = np.flatnonzero(keys == key), np.flatnonzero(others == key)
+        if len(other) < len(mine) <= LONG_RUN:
+            few, many = [other_times[n] for n in other], [times[n] for n in mine]
+            left = [n for n in left if int(keys[n]) != key]
+            left += np.delete(mine, closest(few, many)).tolist()
+    return sorted(left)
 
 
 def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:

@@ -9,6 +9,7 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.sorts import OTHER, sorts
 from fusetui.trace.diff.where import phases, places
+from fusetui.trace.questions.op_names import is_compiler
 
 Key = tuple[str, ...]
 
@@ -21,6 +22,11 @@ class Program:
         self.sorts = sorts(items)
         self.phases = phases(items)
         self.places = places(items)
+
+    def compiled(self, item: int) -> bool:
+        """Did a region that torch.compile made launch it."""
+        op = self.items.op_names[item]
+        return is_compiler(op) or op.startswith(("triton_", "cpp_fused", "graph_"))
 
     def known(self, item: int) -> bool:
         """Does it come from an op of the program, not from a compiled region or a graph."""

@@ -112,5 +112,5 @@ def test_the_mean_of_the_usual_steps_is_the_median_step(build: Build) -> None:
 
 
 def whole(sums: Accounting) -> int:
-    beside = sums.overlap_ns + sums.later_ns + sums.earlier_ns
+    beside = sums.overlap_ns + sums.later_ns + sums.earlier_ns + sums.odd_ns
     return sums.rows_ns + sums.idle_ns + beside + sums.not_explained_ns

@@ -103,7 +103,7 @@ def test_the_sum_closes_and_every_piece_is_in_one_row(
     found = compared(TRACES, *(pair[::-1] if turned else pair))
     sums, rows = found.accounting, work(found)
     assert sums.rows_ns == sum(row.change_ns for row in found.rows if row.counts)
-    beside = sums.overlap_ns + sums.later_ns + sums.earlier_ns
+    beside = sums.overlap_ns + sums.later_ns + sums.earlier_ns + sums.odd_ns
     assert sums.step_ns == sums.rows_ns + sums.idle_ns + beside + sums.not_explained_ns
     a_ns, b_ns = found.step.a_ns or 0, found.step.b_ns or 0
     assert abs(sums.not_explained_ns) <= (abs(sums.step_ns) + max(a_ns, b_ns)) // 100
