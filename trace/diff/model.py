@@ -25,8 +25,9 @@ class Kind(StrEnum):
 class StepChange(msgspec.Struct, frozen=True):
     """Median time of a step on each side (ns); None for a side that holds no work at all.
 
-    `ratio` is b / a: below 1 means that B is faster. [low, high] holds 95 % of its bootstrap
-    resamples over steps; None with fewer than two steps on a side.
+    `ratio` is b / a: below 1 means that B is faster. [low, high] is its interval of 95 % within these
+    two runs; None with fewer than four steps on a side. `drift_*`: how much longer the last step of
+    a run took than its first, as a share; 0 where that may be chance.
     """
 
     a_ns: int | None
@@ -34,6 +35,8 @@ class StepChange(msgspec.Struct, frozen=True):
     ratio: float | None
     low: float | None
     high: float | None
+    drift_a: float = 0.0
+    drift_b: float = 0.0
 
     @property
     def change_ns(self) -> int:
@@ -193,6 +196,7 @@ class Diff(msgspec.Struct, frozen=True):
                 "low": step.low,
                 "high": step.high,
             },
+            "drift": {"a": step.drift_a, "b": step.drift_b},
             "verdict": str(self.verdict.answer),
             "reason": self.verdict.reason,
             "steps": {"a": self.side_a.steps, "b": self.side_b.steps},

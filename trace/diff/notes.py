@@ -13,7 +13,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
 from fusetui.trace.diff.statistics import FEW_STEPS
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
 
 LOOKED_AT = 6
@@ -35,7 +35,8 @@ def notes(
     """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
     found = _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
-    found += [_few_steps(a, b), _rest(step, sums)]
+    found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
+    found += [_drift(a, step.drift_a), _drift(b, step.drift_b)]
     for items in (a, b):
         found += items.work.windows.notes
     return [note for note in found if note]
@@ -136,6 +137,33 @@ def _few_steps(a: Items, b: Items) -> str:
     return (
         f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): what is called a change may be"
         f" noise; profile at least {FEW_STEPS}"
+    )
+
+
+def _drift(items: Items, drift: float) -> str:
+    """A run that becomes slower or faster tells how far another one may be off."""
+    if not drift:
+        return ""
+    became = "slower" if drift > 0 else "faster"
+    share = percent(abs(drift), 1, fine=True)
+    return (
+        f"{items.work.label} became {share} {became} from its first step to its last: the interval"
+        " is as much wider"
+    )
+
+
+def _ranks(a: Trace, b: Trace) -> str:
+    """Two ranks of one job wait for each other."""
+    of_a, of_b = (_inner(t.keys, "distributedInfo") for t in (a, b))
+    if not (isinstance(of_a, dict) and isinstance(of_b, dict)):
+        return ""
+    ranks = of_a.get("rank"), of_b.get("rank")
+    size = of_a.get("world_size")
+    if ranks[0] == ranks[1] or None in ranks or size != of_b.get("world_size") or not size:
+        return ""
+    return (
+        f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
+        " job: time in a collective is waiting for the other ranks, no slowness of its own"
     )
 
 

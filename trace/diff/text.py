@@ -74,7 +74,7 @@ def answer(diff: Diff) -> str:
 
 
 def _verdict(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 %, 20 steps)`: a step takes so much less time.
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`: a step takes so much less time.
 
     Where nothing can be told: why, and what was measured.
     """
@@ -97,12 +97,12 @@ def _by(step: StepChange) -> str:
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 %`, in the direction of `_by`; with signs where that is open."""
+    """`95 % CI 15.2 to 18.1 % within these runs`, in the direction of `_by`; with signs where that is open."""
     sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
     shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
-    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]}"
+    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these runs"
 
 
 def _steps(diff: Diff) -> str:

@@ -42,3 +42,19 @@ def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     path.write_text(text[:-40])
     notes = diff(open_trace(str(path)), build(mm())).notes
     assert "cut: the file was cut short" in notes
+
+
+def test_a_run_that_drifts(build: Build) -> None:
+    factors = [1 + 0.04 * n for n in range(8)]
+    notes = diff(build(mm(), factors), build(mm(), (1.0,) * 8)).notes
+    assert any(
+        "became" in note and "slower from its first step to its last" in note for note in notes
+    )
+
+
+def test_two_ranks_of_one_job(build: Build) -> None:
+    def rank(number: int) -> Trace:
+        return build(mm(), distributedInfo={"rank": number, "world_size": 4})
+
+    assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
+    assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)

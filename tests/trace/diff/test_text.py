@@ -40,22 +40,24 @@ def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
 
 def test_the_first_line_is_the_answer(build: Build) -> None:
     first = to_text(changed(build), 200).splitlines()[0]
-    assert re.search(r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ %, 5 steps\)$", first)
+    assert re.search(
+        r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ % within these runs, 5 steps\)$", first
+    )
 
 
 def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
     a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
     text = to_text(diff(a, b), 300).splitlines()[0]
-    pattern = (
-        r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ %, 5 steps\)$"
-    )
+    pattern = r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ % within these runs, 5 steps\)$"
     assert re.search(pattern, text)
 
 
 def test_equal_steps(build: Build) -> None:
     trace = build(A)
     text = to_text(diff(trace, trace), 300).splitlines()[0]
-    assert text.endswith("no significant difference: as fast as A (95 % CI 0 to 0 %, 5 steps)")
+    assert text.endswith(
+        "no significant difference: as fast as A (95 % CI 0 to 0 % within these runs, 5 steps)"
+    )
 
 
 def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
