@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 
 
 def step_change(a: Work, b: Work) -> StepChange:
-    """The medians over the steps used, the interval of their ratio, and how far the runs drifted."""
+    """The medians over the steps used, the interval of their ratio, and the drift of each run."""
     of_a, of_b = a.windows.dur, b.windows.dur
     a_ns = int(median(of_a)) if len(of_a) else None
     b_ns = int(median(of_b)) if len(of_b) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import msgspec
@@ -69,10 +70,10 @@ def _rejected(a: int, b: int) -> int:
     if min(a, b) == 0:
         return 0
     if max(a, b) > EXACT:
-        return max(1, round(a * b / 2 - Z * (a * b * (a + b + 1) / 12) ** 0.5))
+        return max(1, int(a * b / 2 - Z * math.sqrt(a * b * (a + b + 1) / 12)))
     ways = _ways(a, b)
     below = np.cumsum(ways) / ways.sum()
-    return int((below <= TAIL).sum())
+    return int(np.count_nonzero(below <= TAIL))
 
 
 def _ways(a: int, b: int) -> NDArray[np.float64]:

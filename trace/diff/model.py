@@ -25,9 +25,9 @@ class Kind(StrEnum):
 class StepChange(msgspec.Struct, frozen=True):
     """Median time of a step on each side (ns); None for a side that holds no work at all.
 
-    `ratio` is b / a: below 1 means that B is faster. [low, high] is its interval of 95 % within these
-    two runs; None with fewer than four steps on a side. `drift_*`: how much longer the last step of
-    a run took than its first, as a share; 0 where that may be chance.
+    `ratio` is b / a: below 1 means that B is faster. [low, high] is its interval of 95 % within
+    these two runs; None with fewer than four steps on a side. `drift_*`: how much longer the last
+    step of a run took than its first, as a share; 0 where that may be chance.
     """
 
     a_ns: int | None

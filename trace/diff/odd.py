@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -82,11 +82,26 @@ def _odd(items: Items) -> Iterator[Piece]:
         other, times = items.keys_of(span), work.ns[span].tolist()
         pairs = match(keys, other)
         lacking = _unpaired(keys, items.times, other, times, {i for i, _ in pairs})
-        for item in lacking:
-            yield Piece(step, True, items.rows[item], items.times[item], int(items.exact[item]))
-        for place in _unpaired(other, times, keys, items.times, {j for _, j in pairs}):
-            row, word = int(work.row[span][place]), int(items.every[span][place])
-            yield Piece(step, False, row, times[place], word)
+        more = _unpaired(other, times, keys, items.times, {j for _, j in pairs})
+        words, mine = items.every[span], items.exact
+        elsewhere = Counter(words[more].tolist()) & Counter(mine[lacking].tolist())
+        for item in _without(lacking, mine, elsewhere):
+            yield Piece(step, True, items.rows[item], items.times[item], int(mine[item]))
+        for place in _without(more, words, elsewhere):
+            yield Piece(step, False, int(work.row[span][place]), times[place], int(words[place]))
+
+
+def _without(places: list[int], words: Int64s, elsewhere: Counter[int]) -> list[int]:
+    """Those left when so many of each word are only at another place in the step."""
+    less = elsewhere.copy()
+    left = []
+    for place in places:
+        word = int(words[place])
+        if less[word]:
+            less[word] -= 1
+        else:
+            left.append(place)
+    return left
 
 
 def _unpaired(

@@ -74,7 +74,7 @@ def answer(diff: Diff) -> str:
 
 
 def _verdict(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`: a step takes so much less time.
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`, by time a step.
 
     Where nothing can be told: why, and what was measured.
     """
@@ -97,7 +97,7 @@ def _by(step: StepChange) -> str:
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 % within these runs`, in the direction of `_by`; with signs where that is open."""
+    """`95 % CI 15.2 to 18.1 % within these runs`, as `_by` counts; with signs where open."""
     sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
