@@ -4,7 +4,7 @@
 
 Each change is planted alone: into one step, into all steps, and into all steps at the kernel that
 lies deepest in the program. Right is a diff that has the row of this change with its figure, and no
-other row. `planting.py` has the changes.
+other row. `tests/trace/diff/plants.py` has the changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.planting import PLACES, PLANTS, Answer, Planted, Subject, judge
+from tests.trace.diff.planting import PLACES, Answer, Planted, Subject, judge
+from tests.trace.diff.plants import PLANTS
 
 BEGIN, END = "<!-- table: planted -->", "<!-- end -->"
 

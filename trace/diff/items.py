@@ -206,10 +206,13 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
 
 
 def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
-    """Both sides with the steps that stand for all chosen; but not these, if others are left."""
+    """Both sides with the steps that stand for all chosen: where they have as many, those that do
+    the usual work on both; but not `without`, if others are left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
-    plain = [np.setdiff1d(side.alike, without) for side in (a, b)]
-    plain = [found if len(found) else side.alike for found, side in zip(plain, (a, b), strict=True)]
+    common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else None
+    found = [side.alike if common is None or not len(common) else common for side in (a, b)]
+    plain = [np.setdiff1d(steps, without) for steps in found]
+    plain = [p if len(p) else side.alike for p, side in zip(plain, (a, b), strict=True)]
     usual_a, usual_b = usual_steps(of_a, of_b, *plain)
     return (
         msgspec.structs.replace(a, usual=usual_a, plain=plain[0]),

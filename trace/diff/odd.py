@@ -58,7 +58,7 @@ def rows(a: Items, b: Items) -> list[Row]:
     What is odd alike on both sides, in the same step where they have as many, is no change.
     """
     same_steps = len(a.work.windows) == len(b.work.windows)
-    found = [_by_key(odd, same_steps) for odd in (_odd(a), _odd(b))]
+    found = [_by_key(odd, same_steps) for odd in (_odd(a, b), _odd(b, a))]
     changed: list[Row] = []
     for side, (mine, other) in enumerate((found, found[::-1])):
         left = [p for key, members in mine.items() for p in members[len(other.get(key, ())) :]]
@@ -67,28 +67,39 @@ def rows(a: Items, b: Items) -> list[Row]:
 
 
 def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
-    """Kernels and idle time that changed in one step only, where both sides use the same steps."""
-    if len(a.work.windows) != len(b.work.windows) or not np.array_equal(a.usual, b.usual):
+    """Kernels and idle time that changed in one step only, where both sides have as many steps."""
+    if len(a.work.windows) != len(b.work.windows):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
-def _odd(items: Items) -> Iterator[Piece]:
-    """Of every step whose work is not the usual one: in what it differs."""
+def _odd(items: Items, twin: Items) -> Iterator[Piece]:
+    """Of every step whose work is not the usual one: in what it differs. What is missing would have
+    taken as long as in the same step of the other side, or else as in the usual ones."""
     work = items.work
     keys = items.keys_of(work.of_window(items.window))
     for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
         span = work.of_window(step)
         other, times = items.keys_of(span), work.ns[span].tolist()
         pairs = match(keys, other)
-        lacking = _unpaired(keys, items.times, other, times, {i for i, _ in pairs})
-        more = _unpaired(other, times, keys, items.times, {j for _, j in pairs})
+        usual = _times_in(items, twin, step)
+        lacking = _unpaired(keys, usual, other, times, {i for i, _ in pairs})
+        more = _unpaired(other, times, keys, usual, {j for _, j in pairs})
         words, mine = items.every[span], items.exact
         elsewhere = Counter(words[more].tolist()) & Counter(mine[lacking].tolist())
         for item in _without(lacking, mine, elsewhere):
-            yield Piece(step, True, items.rows[item], items.times[item], int(mine[item]))
+            yield Piece(step, True, items.rows[item], usual[item], int(mine[item]))
         for place in _without(more, words, elsewhere):
             yield Piece(step, False, int(work.row[span][place]), times[place], int(words[place]))
+
+
+def _times_in(items: Items, twin: Items, step: int) -> list[int]:
+    """What each item would take in a step: in that of the other side, where it does just that."""
+    same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
+    if same and np.array_equal(items.exact, twin.exact):
+        times: list[int] = twin.samples[twin.alike.tolist().index(step)].tolist()
+        return times
+    return items.times
 
 
 def _without(places: list[int], words: Int64s, elsewhere: Counter[int]) -> list[int]:
@@ -229,13 +240,14 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns:
 
 
 def _idle_once(a: Items, b: Items) -> list[Once]:
-    """Idle time of one step that no other step has."""
-    if len(a.work.windows) < 3:
+    """Idle time of one step that no other step of the same work has."""
+    steps = np.intersect1d(a.alike, b.alike)
+    if len(steps) < 3:
         return []
-    before, after = _idle(a), _idle(b)
-    apart, step = _outliers(before[:, None], after[:, None])
-    number, least = int(step[0]), int(np.median(a.work.windows.dur)) // 100
-    a_ns, b_ns = int(before[number]), int(after[number])
+    before, after = _idle(a)[steps], _idle(b)[steps]
+    apart, place = _outliers(before[:, None], after[:, None])
+    number, least = int(steps[place[0]]), int(np.median(a.work.windows.dur)) // 100
+    a_ns, b_ns = int(before[place[0]]), int(after[place[0]])
     if apart[0] <= least or abs(b_ns - a_ns) <= least:
         return []
     why = f"only in step {b.work.windows.number_of(number)}"

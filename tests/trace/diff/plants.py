@@ -1,219 +1,39 @@
 """Changes that can be planted into any trace whose kernels have launch calls.
 
-A change is made to the events of the file; what it must read as in a diff is known beforehand.
+Each is made to the events of the file; what it must read as in a diff is known beforehand.
 """
 
 from __future__ import annotations
 
-import gzip
 import random
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
+from tests.trace.diff.planting import GPU, PLACES, SEED, Editor, Event, Planted, Subject, number
 
-from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
-from fusetui.trace.diff.items import Items, Vocabulary, items, settled
-from fusetui.trace.diff.pieces import work_of
-from fusetui.trace.diff.where import places
+from fusetui.trace.diff import Kind
+from fusetui.trace.diff.items import Items
 from fusetui.trace.model.categories import Role
-
-Event = dict[str, Any]
-PLACES = ("in one step", "in all steps", "nested")
-DECODE = msgspec.json.Decoder(float_hook=Decimal)
-ENCODE = msgspec.json.Encoder(decimal_format="number")
-GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "gpu_user_annotation")
-SEED = 0
-NOISE = 0.005
-"""What rows that are the same may add up to, as a share of the step."""
 
 IDLE = 0.05
 """Idle time that is put in, as a share of the step."""
 
 
-@dataclass
-class Subject:
-    """A trace, its document, and the work of its usual steps."""
-
-    path: Path
-    trace: Trace
-    document: dict[str, Any]
-    items: Items
-    depth: list[int]
-
-    @classmethod
-    def read(cls, path: Path) -> Subject | None:
-        """None when no kernel has a launch in the file."""
-        trace = open_trace(str(path))
-        work = work_of(trace, path.name)
-        found = items(work, Vocabulary())[0]
-        if not work.gpu or not len(found) or not len(work.windows):
-            return None
-        raw = path.read_bytes()
-        document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-        if isinstance(document, list):
-            document = {"traceEvents": document}
-        depth = [int(trace.depth[op]) if op >= 0 else 0 for op in found.op.tolist()]
-        depth = [d + bool(where) for d, where in zip(depth, places(found), strict=True)]
-        subject = cls(path, trace, document, settled(found, found)[0], depth)
-        return subject if subject.candidates() else None
-
-    def candidates(self) -> list[int]:
-        """Items that can be changed: a kernel under a known op that launches nothing else."""
-        trace, found = self.trace, self.items
-        ops, counts = np.unique(found.op, return_counts=True)
-        single = set(ops[(counts == 1) & (ops >= 0)].tolist())
-        tick = 1000 if not (found.samples % 1000).any() else 1
-        return [
-            n
-            for n, (row, op) in enumerate(zip(found.rows, found.op.tolist(), strict=True))
-            if op in single
-            and trace.launch[row] >= 0
-            and trace.role[row] == Role.KERNEL
-            and trace.role[op] == Role.OP
-            and trace.name_of(op).startswith("aten::")
-            and int(found.samples[:, n].min()) >= max(1000, 10 * tick)
-            and "nccl" not in found.names[n].lower()
-        ]
-
-    def chosen(self, place: str, number: int, wanted: Callable[[int], bool]) -> int | None:
-        """One of the candidates by chance, always the same; the deepest ones for a nested place."""
-        found = [n for n in self.candidates() if wanted(n)]
-        if place == "nested" and found:
-            deepest = max(self.depth[n] for n in found)
-            found = [n for n in found if self.depth[n] == deepest]
-        random.Random(SEED).shuffle(found)
-        return found[number] if number < len(found) else None
-
-    def steps(self, place: str) -> list[int]:
-        """The steps that a change is made in; none where there is no other step."""
-        alike: list[int] = self.items.alike.tolist()
-        if place == "in one step":
-            return [alike[len(alike) // 2]] if len(alike) > 2 else []
-        return alike if len(alike) == len(self.items.work.windows) else []
-
-
-@dataclass
-class Planted:
-    """Events with a change, and what a diff must say: rows of work, and nothing else."""
-
-    events: list[Event]
-    kind: Kind | None  # None: no row at all
-    change_ns: int = 0  # of that row
-    op: str = ""
-    idle_ns: int = 0
-    once: bool = False  # in one step: no part of the usual one
-    dispatch: set[str] = field(default_factory=set)  # labels that may change too
-
-
-@dataclass
-class Answer:
-    right: bool
-    said: str
-
-
-class Editor:
-    """A copy of the events of a subject, with their rows."""
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.events: list[Event] = list(subject.document["traceEvents"])
-        self.gone: set[int] = set()
-        self.more: list[Event] = []
-        ids = [e.get("args", {}).get("correlation", 0) for e in self.events if e.get("args")]
-        self.next_id = max((n for n in ids if isinstance(n, int)), default=0) + 1
-
-    def edit(self, row: int) -> Event:
-        """The event of a row, as a copy that may be changed."""
-        place = int(self.subject.trace.order[row])
-        event = dict(self.events[place])
-        event["args"] = dict(event.get("args") or {})
-        self.events[place] = event
-        return event
-
-    def drop(self, row: int) -> None:
-        self.gone.add(int(self.subject.trace.order[row]))
-
-    def make_room(self, at: Decimal, room: Decimal) -> None:
-        """Everything from a time on is later; what lies around it on a CPU takes longer."""
-        for place, event in enumerate(self.events):
-            if "ts" not in event or event.get("ph") == "M":
-                continue
-            start, dur = _number(event["ts"]), _number(event.get("dur", 0))
-            if start >= at:
-                self.events[place] = {**event, "ts": start + room}
-            elif start + dur > at and event.get("cat") not in GPU[:6]:
-                self.events[place] = {**event, "dur": dur + room}
-        for event in self.more:
-            if event["ts"] >= at:
-                event["ts"] += room
-
-    def finished(self) -> list[Event]:
-        return [e for n, e in enumerate(self.events) if n not in self.gone] + self.more
-
-
-def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
-    """Is the change found, alone and with its figure."""
-    into.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.events}))
-    found = diff(subject.trace, open_trace(str(into)))
-    work = [r for r in found.rows if not r.on_cpu and _changed(r)]
-    cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]
-    wrong = [f"dispatch {op}" for op in cpu if op not in planted.dispatch]
-    if planted.kind is None:
-        wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
-        wrong += _idle_wrong(found, work, planted)
-    elif len(work) != 1:
-        wrong += [f"{len(work)} rows", *map(_said, work[:4])]
-    else:
-        wrong += _wrong(work[0], planted)
-    same = sum(row.change_ns for row in found.rows if row.kind is Kind.SAME)
-    wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
-    return Answer(not wrong, "; ".join(wrong))
-
-
-def _changed(row: Row) -> bool:
-    return row.kind is not Kind.SAME
-
-
-def _wrong(row: Row, planted: Planted) -> list[str]:
-    tolerance = max(2, abs(planted.change_ns) // 100)
-    wrong = [] if row.kind is planted.kind else [f"kind {_said(row)}"]
-    wrong += [] if row.counts != planted.once else [f"in the sum: {row.counts}"]
-    wrong += [] if planted.op in row.op or not planted.op else [f"op {_said(row)}"]
-    apart = abs(row.change_ns - planted.change_ns) > tolerance
-    return [*wrong, *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else [])]
-
-
-def _idle_wrong(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:
-    told = [row.change_ns for row in work if row.op == "idle"] if planted.once else []
-    idle = told[0] if told else found.accounting.idle_ns
-    apart = abs(idle - planted.idle_ns) > max(2, planted.idle_ns // 100)
-    return [f"idle {idle} ns, not {planted.idle_ns} ns"] if apart else []
-
-
-def _said(row: Row) -> str:
-    return f"{row.kind} {row.op} {row.change_ns:+} ns {row.why}"
-
-
-def drop(subject: Subject, place: str, number: int) -> Planted | None:
+def drop(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and its launch."""
-    item = subject.chosen(place, number, lambda n: True)
+    item = subject.chosen(place, nth, lambda n: True)
     return _each(subject, place, item, _drop, Kind.REMOVED, lambda ns: -ns)
 
 
-def scale(subject: Subject, place: str, number: int) -> Planted | None:
+def scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel takes 1.3 times as long, and all after it is later."""
-    item = subject.chosen(place, number, lambda n: _steady(subject, n))
+    item = subject.chosen(place, nth, lambda n: _steady(subject, n))
     return _each(subject, place, item, _scale, Kind.SLOWER, lambda ns: 3 * ns // 10)
 
 
-def fuse(subject: Subject, place: str, number: int) -> Planted | None:
+def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
     """Two ops in a row become one compiled kernel that takes as long as the second."""
     found = subject.items
     single = set(subject.candidates())
@@ -226,32 +46,32 @@ def fuse(subject: Subject, place: str, number: int) -> Planted | None:
             n + 1 in single and apart and all(pointwise.match(op) for op in ops) and _near(found, n)
         )
 
-    item = subject.chosen(place, number, pair)
+    item = subject.chosen(place, nth, pair)
     planted = _each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
     if planted is not None and item is not None and planted.once:
         return None  # one step that was compiled differs in several rows
     return planted
 
 
-def split(subject: Subject, place: str, number: int) -> Planted | None:
+def split(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel becomes two others under the same op."""
-    item = subject.chosen(place, number, lambda n: _part(subject, n))
+    item = subject.chosen(place, nth, lambda n: _part(subject, n))
     planted = _each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
     return None if planted is not None and planted.once else planted
 
 
-def retile(subject: Subject, place: str, number: int) -> Planted | None:
+def retile(subject: Subject, place: str, nth: int) -> Planted | None:
     """A product in another tile, as fast."""
     item = subject.chosen(
-        place, number, lambda n: re.search(r"\d+x\d+", _name(subject, n)) is not None
+        place, nth, lambda n: re.search(r"\d+x\d+", _name(subject, n)) is not None
     )
     planted = _each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
     return None if planted is not None and planted.once else planted
 
 
-def idle(subject: Subject, place: str, number: int) -> Planted | None:
+def idle(subject: Subject, place: str, nth: int) -> Planted | None:
     """Nothing happens for a while between two kernels."""
-    item = subject.chosen(place, number, lambda n: True)
+    item = subject.chosen(place, nth, lambda n: True)
     steps = subject.steps(place)
     if item is None or not steps or place == "nested":
         return None
@@ -265,19 +85,19 @@ def idle(subject: Subject, place: str, number: int) -> Planted | None:
     return Planted(editor.finished(), None, idle_ns=int(room * 1000), once=place == PLACES[0])
 
 
-def copy(subject: Subject, place: str, number: int) -> Planted | None:
+def copy(subject: Subject, place: str, nth: int) -> Planted | None:
     """A copy more, with its op and its launch."""
-    item = subject.chosen(place, number, lambda n: True)
+    item = subject.chosen(place, nth, lambda n: True)
     return _each(subject, place, item, _copy, Kind.ADDED, lambda ns: 5000, {"aten::copy_"})
 
 
-def duplicate(subject: Subject, place: str, number: int) -> Planted | None:
+def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
     """An op and its kernel once more, right after."""
-    item = subject.chosen(place, number, lambda n: True)
+    item = subject.chosen(place, nth, lambda n: True)
     return _each(subject, place, item, _duplicate, Kind.ADDED, lambda ns: ns)
 
 
-def reorder_streams(subject: Subject, place: str, number: int) -> Planted | None:
+def reorder_streams(subject: Subject, place: str, nth: int) -> Planted | None:
     """Streams have other numbers, in another order."""
 
     def renumbered(event: Event) -> Event:
@@ -288,10 +108,10 @@ def reorder_streams(subject: Subject, place: str, number: int) -> Planted | None
             args["stream"] = 500 - event["tid"]
         return {**event, "tid": 500 - event["tid"], "args": args}
 
-    return _all_of_it(subject, place, number, renumbered)
+    return _all_of_it(subject, place, nth, renumbered)
 
 
-def renumber_processes(subject: Subject, place: str, number: int) -> Planted | None:
+def renumber_processes(subject: Subject, place: str, nth: int) -> Planted | None:
     """Processes of the CPU have other numbers."""
     pids = {subject.trace.track_of(int(row)).pid for row in subject.trace.rows_of(Role.OP)[:1000]}
 
@@ -302,25 +122,25 @@ def renumber_processes(subject: Subject, place: str, number: int) -> Planted | N
             else event
         )
 
-    return _all_of_it(subject, place, number, renumbered)
+    return _all_of_it(subject, place, nth, renumbered)
 
 
-def shuffle(subject: Subject, place: str, number: int) -> Planted | None:
+def shuffle(subject: Subject, place: str, nth: int) -> Planted | None:
     """The events of the file in another order."""
-    planted = _all_of_it(subject, place, number, lambda event: event)
+    planted = _all_of_it(subject, place, nth, lambda event: event)
     if planted is not None:
         random.Random(SEED).shuffle(planted.events)
     return planted
 
 
-def shift(subject: Subject, place: str, number: int) -> Planted | None:
+def shift(subject: Subject, place: str, nth: int) -> Planted | None:
     """All times later by a second and some ns."""
     by = Decimal("1000000.125")
     return _all_of_it(
         subject,
         place,
-        number,
-        lambda e: {**e, "ts": _number(e["ts"]) + by} if "ts" in e and e.get("ph") != "M" else e,
+        nth,
+        lambda e: {**e, "ts": number(e["ts"]) + by} if "ts" in e and e.get("ph") != "M" else e,
     )
 
 
@@ -364,8 +184,6 @@ def _each(
         times.append(int(subject.trace.dur[row]))
     once = place == PLACES[0]
     mean = times[0] if once else subject.items.times[item]
-    if once and kind is Kind.REMOVED:  # nothing tells what it would have taken in that step
-        mean = settled(subject.items, subject.items, steps)[0].times[item]
     return Planted(
         editor.finished(),
         kind,
@@ -378,9 +196,9 @@ def _each(
 
 
 def _all_of_it(
-    subject: Subject, place: str, number: int, change: Callable[[Event], Event]
+    subject: Subject, place: str, nth: int, change: Callable[[Event], Event]
 ) -> Planted | None:
-    if place != "in all steps" or number:
+    if place != "in all steps" or nth:
         return None
     return Planted([change(event) for event in subject.document["traceEvents"]], None)
 
@@ -394,21 +212,21 @@ def _drop(editor: Editor, item: int, row: int, op: int) -> set[str]:
 
 def _scale(editor: Editor, item: int, row: int, op: int) -> set[str]:
     event = editor.edit(row)
-    before = _number(event["dur"])
+    before = number(event["dur"])
     more = Decimal(3 * int(before * 1000) // 10) / 1000
-    editor.make_room(_number(event["ts"]) + before, more)
+    editor.make_room(number(event["ts"]) + before, more)
     editor.edit(row)["dur"] = before + more
     return set()
 
 
 def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
     event, call = editor.edit(row), editor.edit(int(editor.subject.trace.launch[row]))
-    whole = _number(event["dur"])
+    whole = number(event["dur"])
     first = Decimal(int(whole * 1000) * 2 // 3) / 1000
     event["dur"] = first
     event["name"] = f"{event['name']}_part"
     again = {**event, "name": "void splitKreduce_kernel<32, 16, int>(int)"}
-    again |= {"ts": _number(event["ts"]) + first, "dur": whole - first}
+    again |= {"ts": number(event["ts"]) + first, "dur": whole - first}
     _launch(editor, again, call)
     return set()
 
@@ -449,14 +267,14 @@ def _copy(editor: Editor, item: int, row: int, op: int) -> set[str]:
     while trace.parent[top] >= 0:
         top = int(trace.parent[top])
     outer = editor.edit(top)
-    end = _number(outer["ts"]) + _number(outer["dur"])
+    end = number(outer["ts"]) + number(outer["dur"])
     room = Decimal(12)
     editor.make_room(end, room)
     begin = end + 1
     new = {**outer, "cat": outer["cat"], "name": "aten::copy_", "ts": begin, "dur": Decimal(8)}
     new["args"] = {}
     editor.more.append(new)
-    after = max(_number(editor.edit(row)["ts"]) + _number(kernel["dur"]), begin + 6)
+    after = max(number(editor.edit(row)["ts"]) + number(kernel["dur"]), begin + 6)
     editor.make_room(after, Decimal(5))
     again = {
         **kernel,
@@ -472,8 +290,8 @@ def _duplicate(editor: Editor, item: int, row: int, op: int) -> set[str]:
     """The second launch lies in the op itself, after the first."""
     trace = editor.subject.trace
     kernel, call = editor.edit(row), editor.edit(int(trace.launch[row]))
-    after = _number(kernel["ts"]) + _number(kernel["dur"])
-    room = _number(kernel["dur"])
+    after = number(kernel["ts"]) + number(kernel["dur"])
+    room = number(kernel["dur"])
     editor.make_room(after, room)
     _launch(editor, {**kernel, "ts": after}, call)
     return set()
@@ -481,16 +299,16 @@ def _duplicate(editor: Editor, item: int, row: int, op: int) -> set[str]:
 
 def _launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
     """Another launch call in the place of the second half of this one, and its kernel."""
-    number = editor.next_id
+    correlation = editor.next_id
     editor.next_id += 1
-    start, dur = _number(call["ts"]), _number(call["dur"])
+    start, dur = number(call["ts"]), number(call["dur"])
     again = dict(call)
     if not keep:
         half = dur / 2
         call["dur"] = half
         again |= {"ts": start + half, "dur": dur - half}
     for event in (kernel, again):
-        event["args"] = {**event["args"], "correlation": number}
+        event["args"] = {**event["args"], "correlation": correlation}
         editor.more.append(event)
 
 
@@ -528,9 +346,5 @@ def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
         running = int((starts < moment).sum() - (ends < moment).sum() - (ends == moment).sum())
         if begin < moment < end and running == 0:
             event = subject.document["traceEvents"][int(trace.order[row])]
-            return _number(event["ts"]) + Decimal(moment - int(trace.start[row])) / 1000
+            return number(event["ts"]) + Decimal(moment - int(trace.start[row])) / 1000
     return None
-
-
-def _number(value: Any) -> Decimal:
-    return value if isinstance(value, Decimal) else Decimal(str(value))
