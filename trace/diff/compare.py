@@ -56,7 +56,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     groups = by_region(*programs, groups)
     step = step_change(work_a, work_b)
     once = odd.once(of_a, of_b, groups)
-    of_a, of_b = settled(of_a, of_b, [one.step for one in once])
+    of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
         *odd.rows(of_a, of_b),

@@ -46,10 +46,15 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True):
-    """What took other times in one step than in all others, of those used."""
+    """What took other times in one step than in all others, of those used.
+
+    `paired`: in the other steps each side follows the other, as two copies of one recording do; so
+    this step is no usual one.
+    """
 
     step: int
     row: Row
+    paired: bool
 
 
 def rows(a: Items, b: Items) -> list[Row]:
@@ -186,7 +191,7 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
         return []
     one, other = np.array(pairs, dtype=np.intp).T
     before, after = a.samples[np.ix_(of_a, one)], b.samples[np.ix_(of_b, other)]
-    apart, step = _outliers(before, after)
+    apart, step, paired = _outliers(before, after)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     tick = max(resolution(a.samples), resolution(b.samples))
     away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
@@ -194,16 +199,21 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
     return [
-        Once(number, _slow(a, b, pairs[n], number, int(before[place, n]), int(after[place, n])))
+        Once(
+            number,
+            _slow(a, b, pairs[n], number, int(before[place, n]), int(after[place, n])),
+            bool(paired[n]),
+        )
         for n in far.tolist()
         for place in [int(step[n])]
         for number in [int(steps[place])]
     ]
 
 
-def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp]]:
-    """Per column, of samples [steps, columns]: the step in which the two sides are the farthest
-    apart, and how far; 0 where other steps are nearly as far, or vary as much on a side."""
+def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp], NDArray[np.bool_]]:
+    """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
+    they are the farthest; 0 where other steps are nearly as far, or vary as much on a side. That
+    step, and whether a side follows the other in the others."""
     differences = after - before
     away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
     step = away.argmax(axis=0)
@@ -212,10 +222,10 @@ def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp]]:
     varies = [
         np.ptp(np.where(others, side, np.median(side, axis=0)), axis=0) for side in (before, after)
     ]
-    followed = 100 * ordered[-2] < np.maximum(*varies)  # one side varies with the other
+    followed = 100 * ordered[-2] <= np.maximum(*varies)  # one side varies with the other
     sharp = ordered[-1] > SHARP * ordered[-2]
     sharp &= followed | (ordered[-1] > np.maximum(*varies))
-    return np.where(sharp, ordered[-1], 0), step
+    return np.where(sharp, ordered[-1], 0), step, followed
 
 
 def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns: int) -> Row:
@@ -245,7 +255,7 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     if len(steps) < 3:
         return []
     before, after = _idle(a)[steps], _idle(b)[steps]
-    apart, place = _outliers(before[:, None], after[:, None])
+    apart, place, paired = _outliers(before[:, None], after[:, None])
     number, least = int(steps[place[0]]), int(np.median(a.work.windows.dur)) // 100
     a_ns, b_ns = int(before[place[0]]), int(after[place[0]])
     if apart[0] <= least or abs(b_ns - a_ns) <= least:
@@ -253,7 +263,7 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     why = f"only in step {b.work.windows.number_of(number)}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
     row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
-    return [Once(number, row)]
+    return [Once(number, row, bool(paired[0]))]
 
 
 def _idle(items: Items) -> Int64s:
