@@ -17,10 +17,8 @@ TAIL = 0.025
 EXACT = 60
 """Up to so many steps a side the distribution is counted out; beyond, it is normal."""
 
-TREND = 0.05
-"""A run drifts when its steps are in an order that chance gives more rarely than this."""
-
-Z = 1.959964  # of the normal distribution, two-sided 5 %
+Z = 1.959964
+"""Of the normal distribution: 5 % lie farther out, on both sides together."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
 
 def drift(durations: Int64s) -> float:
     """How much longer the last step took than the first, as a share, by the median of all slopes
-    (Theil and Sen); 0 where the order of the steps may be chance (Kendall's test)."""
+    (Theil and Sen); 0 where the order of the steps may be chance (Kendall's test, at 5 %)."""
     size = len(durations)
     first, last = np.triu_indices(size, 1)
     rises = np.sign(durations[last] - durations[first]).sum() if size > 3 else 0
