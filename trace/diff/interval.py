@@ -14,6 +14,9 @@ Int64s = NDArray[np.int64]
 TAIL = 0.025
 """The interval leaves out so much of the distribution on either side."""
 
+ENOUGH = 10
+"""Of fewer steps nothing is told of how one depends on the one before."""
+
 EXACT = 60
 """Up to so many steps a side the distribution is counted out; beyond, it is normal."""
 
@@ -32,7 +35,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
     """The interval of B / A that the rank test of Mann, Whitney and Wilcoxon gives: all ratios that
-    it does not reject at 5 %, widened by what the runs drifted.
+    it does not reject at 5 %, widened by the drift of the runs, and where a step tells of the next.
 
     `a`, `b`: durations in order of time. None with so few steps that no ratio can be rejected, from
     four steps a side on. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) A run that drifts tells
@@ -44,6 +47,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
         return None
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     low, high = float(ratios[count - 1]), float(ratios[len(ratios) - count])
+    centre, wider = float(np.median(ratios)), max(_wider(before), _wider(after))
+    low, high = centre * (low / centre) ** wider, centre * (high / centre) ** wider
     drift_a, drift_b = drift(before), drift(after)
     apart = max(abs(drift_a), abs(drift_b))
     return Interval(low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart), drift_a, drift_b)
@@ -60,6 +65,20 @@ def drift(durations: Int64s) -> float:
         return 0.0
     slopes = (durations[last] - durations[first]) / (last - first)
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
+
+
+def _wider(durations: Int64s) -> float:
+    """By how much an interval is too narrow where slow steps follow slow ones: n steps tell no more
+    than n (1 - r) / (1 + r) that know nothing of each other, r the correlation of their ranks. 1
+    where r may be chance."""
+    size = len(durations)
+    if size < ENOUGH:
+        return 1.0
+    ranks = np.argsort(np.argsort(durations, kind="stable")) - (size - 1) / 2
+    found = float((ranks[1:] * ranks[:-1]).sum() / (ranks * ranks).sum())
+    if found * math.sqrt(size) < Z:
+        return 1.0
+    return math.sqrt((1 + found) / (1 - found))
 
 
 @cache
