@@ -13,11 +13,12 @@ import sys
 import time
 from pathlib import Path
 
-from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.details import details, details_height
 from fusetui.tui.glyphs import UNICODE
 from fusetui.tui.moves import MOVES
 from fusetui.tui.timeline import Timeline
+
+from fusetui.tui.app import FusetuiApp, Options
 
 SIZE = (200, 50)
 LINES = details_height(SIZE[1]) - 1

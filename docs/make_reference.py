@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from fusetui.arguments import COMMANDS, EXIT_CODES, command_parsers
 from fusetui.tui.commands import Where, commands_of, key_text
+
+from fusetui.arguments import COMMANDS, EXIT_CODES, command_parsers
 
 TARGET = Path(__file__).parent / "reference.md"
 WIDTH = 90

@@ -15,8 +15,10 @@ from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
 from tests.terminal import Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
-from fusetui.tui.commands import commands_of, key_text
+from fusetui.tui.keys import key_text
+from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
+from fusetui.tui.state.moving import SECTION
 
 READY = "nothing selected: j or k"
 ESCAPE = "\x1b"
@@ -53,7 +55,13 @@ LOOKING: list[Visit] = [
 ]
 KEYS = [
     *["\x1b[6~"] * 4,  # PageDown, to the counters
-    *(text for c in commands_of("timeline") for key in c.keys if len(text := key_text(key)) == 1),
+    *(
+        text
+        for action in ACTIONS
+        if action.section == SECTION
+        for key in action.keys
+        if len(text := key_text(key)) == 1
+    ),
 ]
 COMPARING: list[Visit] = [
     ("jj", "us"),
@@ -69,35 +77,34 @@ INTERRUPT = "\x03"
 Shown = Callable[..., Terminal]
 
 FAILS_AT_A_KEY = f"""
-from fusetui.tui.app import FusetuiApp
-def fail(self): raise ValueError("planted " + {WORST!a})
-FusetuiApp.action_help = fail
+from fusetui.tui import app
+def fail(*_): raise ValueError("planted " + {WORST!a})
+app.perform = fail
 """
 FAILS_IN_A_THREAD = f"""
-from fusetui.tui import opening
+from fusetui.tui import performing
 def fail(*_): raise ValueError("planted " + {WORST!a})
-opening.load = fail
+performing.load = fail
 """
 WORKS_FOR_EVER = """
 import time
-from fusetui.tui import opening, signals
+from fusetui.tui import performing, signals
 signals.GRACE = 0.2
-opening.load = lambda *_: time.sleep(600)
+performing.load = lambda *_: time.sleep(600)
 """
 HANGS = """
 import time
-from fusetui.tui import signals
-from fusetui.tui.app import FusetuiApp
+from fusetui.tui import app, signals
 signals.GRACE = 0.2
-FusetuiApp.action_help = lambda self: time.sleep(600)
+app.perform = lambda *_: time.sleep(600)
 """
 READS_FOR_EVER = """
 import time
-from fusetui.tui import opening
+from fusetui.tui import performing
 def load(paths, post, cancelled, stopped):
     while not cancelled(): time.sleep(0.01)
     open({tidy!r}, "w").close()
-opening.load = load
+performing.load = load
 """
 
 
