@@ -28,10 +28,13 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__()
         self.canvas = Canvas()
+        self._size_of_box = Size()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
 
     def resize(self, size: Size) -> None:
         """The box of the overlay, its edge included."""
-        self.canvas.styles.width, self.canvas.styles.height = size.width, size.height
+        if size != self._size_of_box:
+            self._size_of_box = size
+            self.canvas.styles.width, self.canvas.styles.height = size.width, size.height

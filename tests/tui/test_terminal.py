@@ -26,7 +26,7 @@ Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 
 LOOKING: list[Visit] = [
-    ("jjjj", "launched 1 GPU event"),
+    ("j", "launched 1 GPU event"),
     ("J", ".py:1   800 us"),
     ("i", "everything about this slice"),
     (ESCAPE, "? keys"),
@@ -44,7 +44,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("step 1\r", "step 1 of 1: ProfilerStep#"),
     ("2", "kernels op"),
-    ("jjj", "kernels op"),
+    ("jjj", "us"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
     ("?", "keys; Esc closes"),

@@ -52,14 +52,13 @@ class Canvas(Widget, inherit_bindings=False):
         self.refresh(NO_LINE)
 
     def render_line(self, y: int) -> Strip:
-        width, height = self.size
-        if self._picture is None:
-            return blank(width)
-        key = self._picture.key(y, width, height)
-        known = self._drawn.get(y)
-        if known is None or known[0] != key:
-            known = self._drawn[y] = key, self._picture.line(y, width, height)
-        return known[1]
+        self._renew(range(y, y + 1))
+        return self._drawn[y][1]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Asked by Textual, also where it paints for reasons of its own."""
+        self._renew(range(crop.y, crop.bottom))
+        return super().render_lines(crop)
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(Pointed(event.x, event.y))
@@ -73,25 +72,29 @@ class Canvas(Widget, inherit_bindings=False):
     def _exchange_repaint_regions(self) -> Collection[Region]:
         """Asked by Textual once per frame, which repaints what it is given, changed or not."""
         super()._exchange_repaint_regions()
-        if writer_is_behind(self.app):
-            if not self._late:
-                self._late = True
-                self.set_timer(LATER, self._try_again)
-            return ()
-        regions = [Region(0, y, self.size.width, 1) for y in self._changed()]
-        if regions:
-            self._styles_cache.set_dirty(*regions)
-        return regions
+        if not writer_is_behind(self.app):
+            return [Region(0, y, self.size.width, 1) for y in self._renew(range(self.size.height))]
+        if not self._late:
+            self._late = True
+            self.set_timer(LATER, self._try_again)
+        return ()
 
-    def _changed(self) -> list[int]:
-        """The lines that are not what the terminal shows."""
-        lines: list[int] = []
-        for y in range(self.size.height):
+    def _renew(self, lines: range) -> list[int]:
+        """Make the lines of which the key changed; returns those that look different now."""
+        width, height = self.size
+        changed: list[int] = []
+        for y in lines:
+            key = self._picture.key(y, width, height) if self._picture else None
             before = self._drawn.get(y)
-            now = self.render_line(y)
-            if before is None or (now is not before[1] and now != before[1]):
-                lines.append(y)
-        return lines
+            if before is not None and before[0] == key:
+                continue
+            strip = self._picture.line(y, width, height) if self._picture else blank(width)
+            self._drawn[y] = key, strip
+            if before is None or before[1] != strip:
+                changed.append(y)
+        if changed:
+            self._styles_cache.set_dirty(*(Region(0, y, width, 1) for y in changed))
+        return changed
 
     def _try_again(self) -> None:
         self._late = False
