@@ -83,7 +83,8 @@ class FusetuiApp(Ending):
 
     def _draw(self, before: State) -> None:
         state = self.state
-        self._page.canvas.show(whole.stack(whole.panes(state)))
+        if not _is_covered(before, state):
+            self._page.canvas.show(whole.stack(whole.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
         if state.overlay is None:
@@ -211,6 +212,12 @@ class FusetuiApp(Ending):
     def _repaint(self, _: object) -> None:
         """After Ctrl+z the terminal shows nothing of what was drawn before."""
         self.screen.refresh()
+
+
+def _is_covered(before: State, state: State) -> bool:
+    """Did only what lies over the page change: Textual draws all of the page for any part of it."""
+    covered = before.overlay is not None and state.overlay is not None
+    return covered and before.sides == state.sides and before.size == state.size
 
 
 def run(

@@ -73,7 +73,8 @@ class Canvas(Widget, inherit_bindings=False):
         """Asked by Textual once per frame, which repaints what it is given, changed or not."""
         super()._exchange_repaint_regions()
         if not writer_is_behind(self.app):
-            return [Region(0, y, self.size.width, 1) for y in self._renew(range(self.size.height))]
+            width = self.outer_size.width
+            return [Region(0, y, width, 1) for y in self._renew(range(self.size.height))]
         if not self._late:
             self._late = True
             self.set_timer(LATER, self._try_again)
