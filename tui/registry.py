@@ -22,7 +22,7 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.state import commands, marks, moving, reading, search
-from fusetui.tui.state.action import Action, chosen, nothing
+from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help
@@ -96,27 +96,21 @@ ACTIONS: tuple[Action, ...] = (
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
     *list_keys.list_actions(list_of),
-    *(Action(p.name, p.title, (p.key,), p.help, partial(turned_to, p)) for p in PAGES),
+    *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
-    Action(
-        "details", "All details", ("i",), "of the slice, or of the range", overlays.show_details
-    ),
-    Action("copy", "Copy", ("y",), "full name; start and time of a slice", copy),
+    action("details", "All details", "i", "of the slice, or of the range", overlays.show_details),
+    action("copy", "Copy", "y", "full name; start and time of a slice", copy),
     *commands.ACTIONS,
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
-    Action("help", "Keys", ("question_mark",), "this page", show_help, needs=nothing),
-    Action(
-        "suspend", "Suspend", ("ctrl+z",), "back to the shell; fg returns", suspend, needs=nothing
-    ),
-    Action(
-        "quit", "Quit", ("q",), "what lies over the page is closed first", quit_app, needs=nothing
-    ),
-    Action(
+    action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
+    action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
+    action("quit", "Quit", "q", "what lies over the page is closed first", quit_app, needs=nothing),
+    action(
         "interrupt",
         "Quit at once",
-        ("ctrl+c",),
+        "ctrl+c",
         "from anywhere; exit code 130",
         interrupt,
         needs=nothing,

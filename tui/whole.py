@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fusetui.trace.text.cutting import joined
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.head import head, reading_line
-from fusetui.tui.drawing.picture import Text, text
+from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
 from fusetui.tui.pages.overlays import OVERLAYS
@@ -56,7 +56,7 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
     return None, 0
 
 
-def _head(state: State) -> Text:
+def _head(state: State) -> TextPicture:
     """What is open, one line for each side; while something is read: how far it is."""
     reading = state.reading
     if reading is not None:
@@ -70,7 +70,7 @@ def _head(state: State) -> Text:
             )
             return [Said(f" {line}")]
 
-        return Text(reading, bar)
+        return TextPicture(reading, bar)
     sides = state.sides
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
 
@@ -80,10 +80,10 @@ def _head(state: State) -> Text:
             for mark, side in zip(marks, sides, strict=True)
         ]
 
-    return Text(sides, lines)
+    return TextPicture(sides, lines)
 
 
-def _hints(state: State) -> Text:
+def _hints(state: State) -> TextPicture:
     """What was answered last, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters = " ".join(sorted(state.session.bookmarks))
@@ -95,4 +95,4 @@ def _hints(state: State) -> Text:
         return text([Said(f" {state.hint}")])
     keys = page_of(state).hints if state.sides else ("q quit",)
     shown = (STOP_HINT, *keys) if state.reading else keys
-    return Text(shown, lambda width, height: [Said(" " + joined(shown, width - 2, "  "))])
+    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, "  "))])

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from fusetui.tui.app import FusetuiApp, Options
 
@@ -40,3 +41,8 @@ def selected(app: FusetuiApp) -> str:
     """The name of the slice that is selected on the first side."""
     session = app.state.session
     return session.sides[0].trace.name_of(session.views[0].selected)
+
+
+def strips(app: FusetuiApp) -> list[Strip]:
+    """What a person sees, with colours."""
+    return app.screen._compositor.render_strips()

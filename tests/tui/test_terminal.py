@@ -175,6 +175,25 @@ def is_given_back(terminal: Terminal) -> bool:
     return terminal.attributes == terminal.before and b"\x1b[?1049l\x1b[?25h" in last
 
 
+def typed(terminal: Terminal, *keys: str) -> bytes:
+    """What these keys send to the terminal, once each of them has been drawn."""
+    terminal.wait_for(READY)
+    before = len(terminal.output)
+    for key in keys[:-1]:
+        terminal.press(key)
+        terminal.rest()
+    terminal.press(keys[-1])
+    terminal.wait_for("ProfilerStep")
+    return terminal.output[before:]
+
+
+def test_a_key_that_changes_no_cell_sends_nothing(shown: Shown) -> None:
+    with shown(columns=200, lines=50) as one, shown(columns=200, lines=50) as other:
+        alone = typed(one, "j")
+        assert typed(other, "s", "g", "0", "u", "j") == alone
+        assert len(alone) < 4000
+
+
 def test_without_colours(shown: Shown) -> None:
     with shown(environment={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for(READY)

@@ -37,7 +37,7 @@ class Picture(Protocol):
         """The line, exactly `width` cells; asked for where the key changed."""
 
 
-class Text:
+class TextPicture:
     """Lines of text. They are made when they are first drawn; what does not fit is cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
@@ -58,17 +58,17 @@ class Text:
         return line([segment(lines[y].text, LOOKS[lines[y].look])], width)
 
 
-def text(lines: Sequence[Said]) -> Text:
+def text(lines: Sequence[Said]) -> TextPicture:
     """Lines that are known already."""
     found = tuple(lines)
-    return Text(found, lambda width, height: found)
+    return TextPicture(found, lambda width, height: found)
 
 
-def ruled(identity: Hashable, title: str, rule: str, make: Make) -> Text:
+def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
     """Lines beneath a rule, in which a title may stand."""
 
     def lines(width: int, height: int) -> Sequence[Said]:
         start = f"{rule * 3} {title} " if title else ""
         return [Said(start.ljust(width, rule), "rule"), *make(width, height - 1)]
 
-    return Text((identity, title, rule), lines)
+    return TextPicture((identity, title, rule), lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from fusetui.tui.layout.view import (
     Place,
     Side,
     View,
+    depth_in_lane,
     in_sight,
     index_of,
     line_of,
@@ -152,16 +153,31 @@ def to_launch(side: Side, view: View) -> View:
 
 
 def fold(side: Side, view: View) -> View:
-    """The lane of the selected row: the next of one line, some lines, all lines."""
+    """The lane of the selected row: the next of one line, some lines, all lines.
+
+    Where nothing is selected, it is the first lane with slices in sight. A selection that would be
+    hidden goes to the last line that is shown.
+    """
     if view.selected < 0:
-        return view
+        chosen = select_first(side, view)
+        return fold(side, chosen) if chosen.selected >= 0 else view
     lane = side.lane_of_track[int(side.trace.track[view.selected])]
     order = (Fold.FOLDED, Fold.NORMAL, Fold.OPEN)
     following = order[(order.index(view.folds[lane]) + 1) % len(order)]
     if following is Fold.OPEN and _shows_all(side.lanes[lane], Fold.NORMAL):
         following = Fold.FOLDED
     folds = (*view.folds[:lane], following, *view.folds[lane + 1 :])
-    return replace(view, folds=folds)
+    return _seen(side, replace(view, folds=folds), lane)
+
+
+def _seen(side: Side, view: View, lane: int) -> View:
+    """The selection on one of the lines that a lane shows."""
+    last = side.lanes[lane].shown(view.folds[lane]) - 1
+    if depth_in_lane(side, view.selected) <= last:
+        return view
+    time = anchor(side, view) + side.origin
+    line = side.lanes[lane].lines[last]
+    return replace(view, selected=int(line.rows[slice_near(line, time)]))
 
 
 def anchor(side: Side, view: View) -> int:
@@ -194,23 +210,3 @@ def _within(side: Side, view: View, begin: int, span: int) -> View:
 
 def _shows_all(lane: Lane, fold_: Fold) -> bool:
     return lane.shown(fold_) >= len(lane.lines)
-
-
-MOVES: dict[str, Callable[..., View]] = {
-    move.__name__: move
-    for move in (
-        zoom,
-        pan,
-        fit,
-        edge,
-        centre,
-        zoom_to,
-        next_slice,
-        next_line,
-        next_lane,
-        to_kernel,
-        to_launch,
-        fold,
-    )
-}
-"""The movements that keys name: (side, view, numbers...) -> view."""

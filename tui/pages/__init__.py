@@ -1,1 +1,4 @@
-"""The pages of the app, each in a file of its own; `PAGES` in registry.py lists them."""
+"""What each page shows, a file for each: a page is a few functions of the state, and keeps nothing.
+
+For others: `Page` and `Pane` (page.py), `ListPage` (lists.py). registry.py lists the pages.
+"""

@@ -17,7 +17,7 @@ from fusetui.trace.text.figures import duration, microseconds
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Text, ruled, text
+from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.timeline import TimelinePicture
@@ -28,7 +28,7 @@ from fusetui.tui.layout.view import View, places
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.timeline import clicked
-from fusetui.tui.state.action import Action, Run, on
+from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import brought
@@ -120,7 +120,7 @@ class DiffPage(ListPage):
         lines = state.comparison.lines if state.comparison else ()
         return names_text(names_of(lines[state.list_of(NAME).cursor])) if lines else ""
 
-    def _why(self, state: State) -> Text:
+    def _why(self, state: State) -> TextPicture:
         lines = state.comparison.lines if state.comparison else ()
         if not lines:
             return text([])
@@ -215,40 +215,23 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     return [*first, Said(narrow(totals(diff))), *notes]
 
 
-def _verdict(found: Found | None) -> Text:
+def _verdict(found: Found | None) -> TextPicture:
     if found is None:
         return text([Said("comparing")])
-    return Text(found, lambda width, height: verdict(found.diff, width))
+    return TextPicture(found, lambda width, height: verdict(found.diff, width))
 
 
-def _action(name: str, title: str, keys: tuple[str, ...], help: str, run: Run) -> Action:  # noqa: A002
-    return Action(name, title, keys, help, run, SECTION, on(NAME))
+_action = partial(action, section=SECTION, where=on(NAME))
 
 
 DiffPage.actions = (
     _action(
-        "diff-zoom-in",
-        "Zoom in",
-        ("w", "plus", "equals_sign"),
-        "both timelines",
-        _window(moves.zoom, 1, 2),
+        "diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _window(moves.zoom, 1, 2)
     ),
+    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _window(moves.zoom, 2, 1)),
+    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _window(moves.pan, -10)),
     _action(
-        "diff-zoom-out", "Zoom out", ("s", "minus"), "both timelines", _window(moves.zoom, 2, 1)
+        "diff-right", "Pan right", "d l right", "a tenth of the window", _window(moves.pan, 10)
     ),
-    _action(
-        "diff-left",
-        "Pan left",
-        ("a", "h", "left"),
-        "a tenth of the window",
-        _window(moves.pan, -10),
-    ),
-    _action(
-        "diff-right",
-        "Pan right",
-        ("d", "l", "right"),
-        "a tenth of the window",
-        _window(moves.pan, 10),
-    ),
-    _action("diff-whole", "Whole trace", ("0",), "show everything", _window(moves.fit)),
+    _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),
 )

@@ -18,7 +18,7 @@ from fusetui.trace.text.figures import count, duration, percent
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Text, ruled, text
+from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
@@ -125,7 +125,7 @@ class KernelsPage(ListPage):
         entries = state.side.once(table_of).entries
         return names_text([entries[state.list_of(self.name).cursor].name]) if entries else ""
 
-    def _details(self, state: State) -> Text:
+    def _details(self, state: State) -> TextPicture:
         side, glyphs = state.side, glyphs_for(state.ascii_only)
         entries = side.once(table_of).entries
         if not entries:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fusetui.tui.pages.lists import ListPage, at_row
-from fusetui.tui.state.action import Action, Run, nothing
+from fusetui.tui.state.action import Action, Run, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import Outcome, State
 
@@ -34,15 +34,15 @@ def list_actions(find: Find) -> tuple[Action, ...]:
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
-    action = partial(Action, section=SECTION, where=is_list, needs=nothing)
+    of_list = partial(action, section=SECTION, where=is_list, needs=nothing)
     return (
-        action("row-down", "Row down", ("j", "down"), "the cursor", at(_by(1))),
-        action("row-up", "Row up", ("k", "up"), "the cursor", at(_by(-1))),
-        action("rows-down", "Page of rows down", ("pagedown",), "the cursor", at(_page(1))),
-        action("rows-up", "Page of rows up", ("pageup",), "the cursor", at(_page(-1))),
-        action("first", "First row", ("g", "home"), "the cursor", at(lambda listing, state: 0)),
-        action("last", "Last row", ("G", "end"), "the cursor", at(_last)),
-        action("show", "Show", ("enter",), "the row in the timeline; open a trace", choose),
+        of_list("row-down", "Row down", "j down", "the next row", at(_by(1))),
+        of_list("row-up", "Row up", "k up", "the row before", at(_by(-1))),
+        of_list("rows-down", "Page of rows down", "pagedown", "a screen of rows on", at(_page(1))),
+        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows back", at(_page(-1))),
+        of_list("first", "First row", "g home", "of the list", at(lambda listing, state: 0)),
+        of_list("last", "Last row", "G end", "of the list", at(_last)),
+        of_list("show", "Show", "enter", "the row in the timeline; open a trace", choose),
     )
 
 

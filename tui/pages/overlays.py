@@ -18,7 +18,7 @@ from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.pages.lists import ListPage, list_pane
 from fusetui.tui.pages.page import Pane
-from fusetui.tui.state.action import Action, a_trace, nothing
+from fusetui.tui.state.action import a_trace, action, nothing
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.overlays import (
     OVERLAY,
@@ -32,7 +32,7 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 
-SECTION = "In the list of traces"
+SECTION = "Over the page"
 CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 EDGE = 4  # cells of an overlay beside its text
 
@@ -81,12 +81,8 @@ def beside(state: State) -> Outcome:
     return read(closed(state), (*state.paths[:1], path))
 
 
-def is_over(state: State) -> bool:
-    return state.overlay is not None
-
-
-def is_reading_over(state: State) -> bool:
-    """Anything but a choice: texts to read."""
+def is_text(state: State) -> bool:
+    """A text to read, not a choice."""
     return state.overlay is not None and not isinstance(state.overlay, Chooser)
 
 
@@ -150,23 +146,22 @@ def _choices(paths: Sequence[str], summaries: Sequence[str]) -> Rows:
 
 
 ACTIONS = (
-    Action(
+    action(
         "close",
         "Close",
-        ("escape", "q", "i", "question_mark"),
-        "what lies over the page",
+        "escape q i question_mark",
+        "what is read",
         close,
-        where=is_reading_over,
-        needs=nothing,
+        SECTION,
+        is_text,
+        nothing,
     ),
-    Action(
-        "leave", "Leave", ("escape", "q"), "without a choice", close, SECTION, is_choosing, nothing
-    ),
-    Action(
+    action("leave", "Leave", "escape q", "without a choice", close, SECTION, is_choosing, nothing),
+    action(
         "beside",
         "Open beside",
-        ("b",),
-        "the trace that is open",
+        "b",
+        "the trace that is open: the two are compared",
         beside,
         SECTION,
         is_choosing,

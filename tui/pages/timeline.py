@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Text, ruled
+from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.range_lines import range_lines
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.timeline import TimelinePicture
@@ -17,7 +17,7 @@ from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.moves import go, select
 from fusetui.tui.layout.view import View, places, same_line
 from fusetui.tui.pages.page import Page, Pane
-from fusetui.tui.state.action import Action, Run, on_timeline
+from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import SECTION, looked_at
 from fusetui.tui.state.screen import body
@@ -145,7 +145,7 @@ def scrolled(state: State, index: int, lines: int, room: int) -> State:
     return replace(state, tops=tuple(tops))
 
 
-def _details(state: State) -> Text:
+def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
     side, row = state.side, state.view.selected
     glyphs = glyphs_for(state.ascii_only)
@@ -177,19 +177,19 @@ def _paged(pages: int) -> Run:
 
 
 SCROLLING = (
-    Action(
+    action(
         "page-down",
         "Page of lanes down",
-        ("pagedown",),
+        "pagedown",
         "scroll the lanes",
         _paged(1),
         SECTION,
         on_timeline,
     ),
-    Action(
+    action(
         "page-up",
         "Page of lanes up",
-        ("pageup",),
+        "pageup",
         "scroll the lanes",
         _paged(-1),
         SECTION,

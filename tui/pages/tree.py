@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ from fusetui.tui.layout.tree import (
 )
 from fusetui.tui.pages.lists import ListPage, at_row
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Action, Run, on
+from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Opened, Outcome, State
@@ -193,13 +195,12 @@ def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: i
     return [*((text, palette.PLAIN) for text in figures), (name, palette.swatch(kind))]
 
 
-def _action(name: str, title: str, keys: tuple[str, ...], help: str, run: Run) -> Action:  # noqa: A002
-    return Action(name, title, keys, help, run, SECTION, on(NAME))
+_action = partial(action, section=SECTION, where=on(NAME))
 
 
 TREE = TreePage()
 TreePage.actions = (
-    _action("turn", "Open or close", ("space",), "the node under the cursor", turn),
-    _action("unfold", "Open", ("right", "l"), "again: into the node", unfold),
-    _action("fold-node", "Close", ("left", "h"), "again: to the node around it", fold),
+    _action("turn", "Open or close", "space", "the node under the cursor", turn),
+    _action("unfold", "Open", "right l", "again: into the node", unfold),
+    _action("fold-node", "Close", "left h", "again: to the node around it", fold),
 )

@@ -52,10 +52,25 @@ class Action(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]
     help: str
     run: Run
-    section: str = "Everywhere"  # of the help
-    where: Where = everywhere
-    needs: Needs = a_trace  # a sentence that says what is missing; "": nothing
-    always: bool = False  # also while a text is typed, or something lies over the page
+    section: str  # of the help
+    where: Where
+    needs: Needs  # a sentence that says what is missing; "": nothing
+    always: bool  # also while a text is typed, or something lies over the page
+
+
+def action(
+    name: str,
+    title: str,
+    keys: str,
+    help: str,  # noqa: A002
+    run: Run,
+    section: str = "Everywhere",
+    where: Where = everywhere,
+    needs: Needs = a_trace,
+    always: bool = False,
+) -> Action:
+    """An action whose keys are written with blanks between: `"w plus equals_sign"`."""
+    return Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
 
 
 def perform(action: Action, state: State) -> Outcome:

@@ -11,7 +11,7 @@ from fusetui.trace.text.figures import tick
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import marks
-from fusetui.tui.state.action import Action
+from fusetui.tui.state.action import action
 from fusetui.tui.state.command_line import Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.effects import Quit as QuitApp
 from fusetui.tui.state.moving import brought
@@ -75,4 +75,4 @@ def _open(state: State, text: str, beside: bool) -> Outcome:
     return told(state, f"{printable(str(path))} {what}")
 
 
-ACTIONS = (Action("command", "Command", ("colon",), "goto, step, mark, open, diff, q", ask),)
+ACTIONS = (action("command", "Command", "colon", "goto, step, mark, open, diff, q", ask),)

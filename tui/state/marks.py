@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fusetui.tui.state.action import Action, on_timeline
+from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.state import TIMELINE, State, told
@@ -55,20 +55,20 @@ def choose_range(state: State) -> State:
 
 
 ACTIONS = (
-    Action("range", "Range of time", ("v",), "from here; v again: to there", choose_range, SECTION),
-    Action(
+    action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
+    action(
         "mark",
         "Set a mark",
-        ("m",),
+        "m",
         "then a letter: this window and selection",
         ask_mark,
         SECTION,
         on_timeline,
     ),
-    Action(
+    action(
         "to-mark",
         "Go to a mark",
-        ("apostrophe",),
+        "apostrophe",
         "then its letter",
         ask_to_mark,
         SECTION,

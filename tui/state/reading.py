@@ -14,7 +14,7 @@ from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.action import Action, nothing, two_traces
+from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
 from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarise
@@ -149,21 +149,21 @@ def swap(state: State) -> Outcome:
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 
-STOP = Action(
+STOP = action(
     "stop",
     "Stop reading",
-    ("escape",),
+    "escape",
     "and keep what was read of the trace",
     stop,
     where=is_reading,
     needs=nothing,
 )
-CHOOSE = Action(
+CHOOSE = action(
     "choose",
     "Other traces",
-    ("o",),
+    "o",
     "the other variants or ranks that were named",
     choose,
     needs=nothing,
 )
-SWAP = Action("swap", "Swap the sides", ("x",), "A becomes B", swap, needs=two_traces)
+SWAP = action("swap", "Swap the sides", "x", "A becomes B", swap, needs=two_traces)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from fusetui.trace.questions.search import find
 from fusetui.trace.text.figures import count
 from fusetui.trace.text.printable import printable
-from fusetui.tui.state.action import Action, Run
+from fusetui.tui.state.action import Run, action
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Hits
@@ -52,7 +52,7 @@ def step(by: int) -> Run:
 
 
 ACTIONS = (
-    Action("search", "Search", ("slash",), "names that contain a text", ask),
-    Action("next-hit", "Next hit", ("n",), "of the search, in order of time", step(1)),
-    Action("previous-hit", "Previous hit", ("N",), "of the search", step(-1)),
+    action("search", "Search", "slash", "names that contain a text", ask),
+    action("next-hit", "Next hit", "n", "of the search, in order of time", step(1)),
+    action("previous-hit", "Previous hit", "N", "of the search", step(-1)),
 )
