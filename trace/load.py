@@ -11,10 +11,11 @@ from fusetui.trace.cache import entry_for
 from fusetui.trace.layout.enclosing import adopt_overlapping
 from fusetui.trace.layout.links import enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
-from fusetui.trace.layout.tracks import Lane, lay_out
-from fusetui.trace.model.columns import Report, Trace, Track
+from fusetui.trace.layout.tracks import TrackKey, lay_out
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.pool import each
-from fusetui.trace.read import Raw, Watch, read
+from fusetui.trace.model.report import Report
+from fusetui.trace.read import Callbacks, Raw, read
 from fusetui.trace.read.callbacks import Progress, Stop, never, silent
 
 Preview = Callable[[Trace], None]
@@ -32,7 +33,7 @@ def open_trace(
     """Read a trace of any supported form, or take it from the cache (see trace/cache).
 
     `preview` is called with ever longer parts of a large trace while the rest is read. Once `stop`
-    says True, the result is the part that was read (see Report.part), which is not kept in the
+    says True, the result is the part that was read (see Report.prefix), which is not kept in the
     cache. `cached` False: the cache is neither asked nor filled. Raises TraceError with one plain
     sentence, or NothingRead when stopped too early.
     """
@@ -41,8 +42,8 @@ def open_trace(
     if trace is not None:
         return trace
     look = None if preview is None else lambda raw: preview(build(raw))
-    trace = build(read(path, Watch(progress, stop, look)))
-    if entry and trace.report.part is None:
+    trace = build(read(path, Callbacks(progress, stop, look)))
+    if entry and trace.report.prefix is None:
         entry.store(trace)
     return trace
 
@@ -51,8 +52,8 @@ def build(raw: Raw) -> Trace:
     """Raw columns in file order -> the sorted, nested, linked Trace."""
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
-    bounds = np.searchsorted(layout.track, np.arange(len(layout.lanes) + 1))
-    tracks = _tracks(layout.lanes, bounds.tolist())
+    bounds = np.searchsorted(layout.track, np.arange(len(layout.keys) + 1))
+    tracks = _tracks(layout.keys, bounds.tolist())
     tree = nest_tracks(bounds, start, start + dur, layout.trees)
     others = ("correlation", "external_id", "name", "category", "order")
     sorted_ = each({name: partial(getattr(raw, name).take, order) for name in others}, len(order))
@@ -86,10 +87,10 @@ def build(raw: Raw) -> Trace:
     )
 
 
-def _tracks(lanes: Sequence[Lane], bounds: Sequence[int]) -> tuple[Track, ...]:
+def _tracks(keys: Sequence[TrackKey], bounds: Sequence[int]) -> tuple[Track, ...]:
     return tuple(
-        Track(lane.layer, lane.pid, lane.tid, lane.label, lane.subrow, first, last)
-        for lane, first, last in zip(lanes, bounds[:-1], bounds[1:], strict=True)
+        Track(key.layer, key.pid, key.tid, key.label, key.subrow, first, last)
+        for key, first, last in zip(keys, bounds[:-1], bounds[1:], strict=True)
     )
 
 
@@ -107,7 +108,7 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         negative_delays=negative_delays,
         unfinished=raw.unfinished,
         unmatched_ends=raw.unmatched,
-        part=raw.part,
+        prefix=raw.prefix,
         too_damaged=raw.too_damaged,
         changed=raw.changed,
     )

@@ -100,7 +100,7 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
         return
     post(Loaded(paths, _sides(traces, paths)))
     for trace in traces:
-        if not trace.elements.text.at_hand:
+        if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
     for trace in traces:

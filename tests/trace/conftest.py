@@ -6,17 +6,16 @@ import sys
 
 import pytest
 
-from fusetui.trace.read import join
-from fusetui.trace.read import workers as team
+from fusetui.trace.read import join, workers
 
 
 @pytest.fixture
-def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of some hundred kB is treated like one of some hundred MB; one process reads it."""
-    monkeypatch.setattr(team, "_cores", lambda: 1)
+    monkeypatch.setattr(workers, "_cores", lambda: 1)
     monkeypatch.setattr(join, "SHORT", 1 << 15)
     for name, value in (
-        ("CELL", 1 << 14),
+        ("EXTENT", 1 << 14),
         ("FIRST_LOOK", 1 << 16),
         ("WORTH_A_LOOK", 0),
         ("FAR", 0),

@@ -1,4 +1,4 @@
-"""A trace that is large beside the cells of the fixture `small_cells`."""
+"""A trace that is large beside the cells of the fixture `small_blocks`."""
 
 from __future__ import annotations
 

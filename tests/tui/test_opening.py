@@ -20,7 +20,8 @@ from textual.pilot import Pilot
 
 from fusetui.trace import CannotRead, Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.read.callbacks import Part, Progress, Stop
+from fusetui.trace.model.report import Prefix
+from fusetui.trace.read.callbacks import Progress, Stop
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import times
 from fusetui.tui.state.overlays import Chooser
@@ -75,7 +76,9 @@ def whole(tmp_path: Path) -> Trace:
 def part(tmp_path: Path) -> Trace:
     """The first two of four steps."""
     trace = trace_of(tmp_path, mlp_events(2))
-    report = msgspec.structs.replace(trace.report, complete=False, part=Part(340 * MB, 1000 * MB))
+    report = msgspec.structs.replace(
+        trace.report, complete=False, prefix=Prefix(340 * MB, 1000 * MB)
+    )
     return msgspec.structs.replace(trace, report=report)
 
 

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from fusetui.trace.cache.origin import Origin
 from fusetui.trace.cache.own import MAGIC
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.model.columns import Id, Report, Trace, Track
-from fusetui.trace.read.chunks import Skipped
-from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.ids import Id
+from fusetui.trace.model.report import Report, Skipped
+from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.kept import Text
 
 VERSION = 3

@@ -43,9 +43,9 @@ _REDUCES = re.compile(r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|p
 @cache
 def kinds_of(role: Role, name: str) -> frozenset[str]:
     """Everything that a GPU event or a CPU op counts as; only kernels and ops are `kernels`."""
-    if role is Role.COPY:
+    if role is Role.MEMCPY:
         return frozenset({"memcpy"})
-    return frozenset({"memset"}) if role is Role.SET else kinds(name) | {"kernels"}
+    return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
 
 
 def kinds(name: str) -> frozenset[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fusetui.trace.model.categories import GPU_LAYERS, Layer
-from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 
 
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""Slices in file order -> tracks: which lane each belongs to, what it is called, and its order.
+"""Slices in file order -> tracks: which one each belongs to, what it is called, and its order.
 
 A CPU thread has up to three layers (annotations, Python frames, ops with runtime calls), because
 annotations cross Python frames; a GPU stream has its kernels and copies, its annotations and its
-synchronisations. Lanes come in the order: CPU threads by first start, GPUs by device and stream,
+synchronisations. Tracks come in the order: CPU threads by first start, GPUs by device and stream,
 the rest.
 """
 
@@ -26,18 +26,18 @@ from fusetui.trace.model.categories import (
     Role,
     role,
 )
-from fusetui.trace.model.columns import Id
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.pool import each, in_threads
 from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
-FEW = 1 << 15  # lanes whose numbers fit into 16 bits, which sort in linear time
+FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 
 
-class Lane(msgspec.Struct, frozen=True):
+class TrackKey(msgspec.Struct, frozen=True):
     """What one track is, before it is known which rows it gets."""
 
     layer: Layer
@@ -48,23 +48,23 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `lanes` place them."""
+    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `keys` place them."""
 
     order: NDArray[np.intp]
     start: NDArray[np.int64]  # of the sorted rows, like all below
     dur: NDArray[np.int64]
     track: NDArray[np.int32]
     role: NDArray[np.uint8]
-    lanes: tuple[Lane, ...]
-    trees: dict[int, Nesting]  # of the lanes where it is known already
+    keys: tuple[TrackKey, ...]
+    trees: dict[int, Nesting]  # by place in `keys`, where it is known already
 
 
 def lay_out(raw: Raw) -> Layout:
-    """Assign every slice to a lane and sort the rows."""
+    """Assign every slice to a track and sort the rows."""
     roles = _roles(raw)
-    lanes, group = _groups(raw, roles)
+    keys, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
-    order = _sorted(group.astype(np.int16) if len(lanes) < FEW else group, raw, rank)
+    order = _sorted(group.astype(np.int16) if len(keys) < FEW else group, raw, rank)
     sorted_ = each(
         {
             "group": lambda: group[order],
@@ -75,14 +75,14 @@ def lay_out(raw: Raw) -> Layout:
         len(order),
     )
     group, roles, start, dur = sorted_.values()
-    subrow, trees = _subrows(lanes, group, start, dur, roles)
+    subrow, trees = _subrows(keys, group, start, dur, roles)
     if subrow.any():
         again = np.lexsort((subrow, group))
         order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
         start, dur = start[again], dur[again]
-    split, track = _split(lanes, group, subrow)
-    numbers = {lane: n for n, lane in enumerate(split)} if trees else {}
-    known = {numbers[lanes[lane]]: tree for lane, tree in trees.items()}
+    split, track = _split(keys, group, subrow)
+    numbers = {key: n for n, key in enumerate(split)} if trees else {}
+    known = {numbers[keys[key]]: tree for key, tree in trees.items()}
     return Layout(order, start, dur, track, roles, split, known)
 
 
@@ -94,8 +94,8 @@ def _sorted(
     Files are nearly sorted by start, not by duration: so durations decide only among equal starts.
     """
     order = np.lexsort((raw.start, group))
-    start, lane = raw.start[order], group[order]
-    equal = (start[1:] == start[:-1]) & (lane[1:] == lane[:-1])
+    start, key = raw.start[order], group[order]
+    equal = (start[1:] == start[:-1]) & (key[1:] == key[:-1])
     if not equal.any():
         return order
     run = np.cumsum(np.concatenate(([True], ~equal)))
@@ -114,42 +114,42 @@ def _roles(raw: Raw) -> NDArray[np.uint8]:
     return roles
 
 
-def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Lane], NDArray[np.int32]]:
-    """Lanes without sub-rows, in the order of the screen, and the lane of each raw row."""
+def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], NDArray[np.int32]]:
+    """Tracks without sub-rows, in the order of the screen, and the track of each raw row."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
     present, group = small_unique(key)
     first = np.full(len(present), np.iinfo(np.int64).max)
     np.minimum.at(first, group, raw.start)
     naming = Naming(raw.labels)
-    lanes: list[Lane] = []
+    keys: list[TrackKey] = []
     for value in present.tolist():
         layer = LAYER_ORDER[value % len(LAYER_ORDER)]
         pid, tid = raw.threads[value // len(LAYER_ORDER)]
-        lanes.append(Lane(layer, pid, tid, naming.label(layer, pid, tid), 0))
+        keys.append(TrackKey(layer, pid, tid, naming.label(layer, pid, tid), 0))
     begins = _thread_begins(raw.threads, present // len(LAYER_ORDER), first)
-    ranking = sorted(range(len(lanes)), key=lambda n: _place(lanes[n], begins[n]))
-    place = np.empty(len(lanes), dtype=np.int32)
-    place[ranking] = np.arange(len(lanes))
-    return [lanes[n] for n in ranking], place[group]
+    ranking = sorted(range(len(keys)), key=lambda n: _place(keys[n], begins[n]))
+    place = np.empty(len(keys), dtype=np.int32)
+    place[ranking] = np.arange(len(keys))
+    return [keys[n] for n in ranking], place[group]
 
 
 def _thread_begins(
     threads: Sequence[Thread], thread: NDArray[np.int64], first: NDArray[np.int64]
 ) -> list[int]:
-    """The first start of the thread that each lane belongs to."""
+    """The first start of the thread that each track belongs to."""
     begins = np.full(len(threads), np.iinfo(np.int64).max)
     np.minimum.at(begins, thread, first)
     return [int(b) for b in begins[thread]]
 
 
-def _place(lane: Lane, begins: int) -> tuple[object, ...]:
-    layer = LAYER_ORDER.index(lane.layer)
-    if lane.layer in CPU_LAYERS:
-        return (0, begins, str(lane.pid), str(lane.tid), layer)
-    if lane.layer in GPU_LAYERS:
-        return (1, _number(lane.pid), str(lane.pid), _number(lane.tid), str(lane.tid), layer)
-    return (2, begins, str(lane.pid), str(lane.tid), layer)
+def _place(key: TrackKey, begins: int) -> tuple[object, ...]:
+    layer = LAYER_ORDER.index(key.layer)
+    if key.layer in CPU_LAYERS:
+        return (0, begins, str(key.pid), str(key.tid), layer)
+    if key.layer in GPU_LAYERS:
+        return (1, _number(key.pid), str(key.pid), _number(key.tid), str(key.tid), layer)
+    return (2, begins, str(key.pid), str(key.tid), layer)
 
 
 def _number(value: Id) -> int:
@@ -158,16 +158,16 @@ def _number(value: Id) -> int:
 
 
 def _subrows(
-    lanes: Sequence[Lane],
+    keys: Sequence[TrackKey],
     group: NDArray[np.int32],
     start: NDArray[np.int64],
     dur: NDArray[np.int64],
     roles: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int32], dict[int, Nesting]]:
-    """The sub-row of each sorted row, and the trees of lanes without sub-rows, as far as known."""
+    """The sub-row of each sorted row, and the trees of tracks without sub-rows, as far as known."""
     call, end = roles == Role.CALL, start + dur
-    bounds = np.searchsorted(group, np.arange(len(lanes) + 1))
-    flat = np.array([lane.layer is Layer.STREAM for lane in lanes], dtype=np.bool_)
+    bounds = np.searchsorted(group, np.arange(len(keys) + 1))
+    flat = np.array([key.layer is Layer.STREAM for key in keys], dtype=np.bool_)
     tangled = overlapping(bounds, start, end)
     subrow = np.zeros(len(start), dtype=np.int32)
     for kind in (True, False):
@@ -188,20 +188,20 @@ def _subrows(
         if part.any():
             subrow[here] = part
     trees = zip(tangled.tolist(), found, strict=True)
-    return subrow, {lane: tree for lane, (_, tree) in trees if tree}
+    return subrow, {key: tree for key, (_, tree) in trees if tree}
 
 
 def _split(
-    lanes: Sequence[Lane], group: NDArray[np.int32], subrow: NDArray[np.int32]
-) -> tuple[tuple[Lane, ...], NDArray[np.int32]]:
-    """One track per lane and sub-row."""
+    keys: Sequence[TrackKey], group: NDArray[np.int32], subrow: NDArray[np.int32]
+) -> tuple[tuple[TrackKey, ...], NDArray[np.int32]]:
+    """One track per key and sub-row."""
     depth = int(subrow.max()) + 1 if len(subrow) else 1
     key = group if depth == 1 else group.astype(np.int64) * depth + subrow
     present, track = small_unique(key)
-    split: list[Lane] = []
+    split: list[TrackKey] = []
     for value in present.tolist():
-        lane = lanes[value // depth]
-        split.append(Lane(lane.layer, lane.pid, lane.tid, lane.label, value % depth))
+        key = keys[value // depth]
+        split.append(TrackKey(key.layer, key.pid, key.tid, key.label, value % depth))
     return tuple(split), track
 
 
@@ -216,7 +216,7 @@ def small_unique(
 
 
 class Naming:
-    """The labels of a file, asked for one lane at a time."""
+    """The labels of a file, asked for one track at a time."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
         self._threads: dict[Thread, str] = {}

@@ -14,8 +14,8 @@ class Role(IntEnum):
     OP = 3
     CALL = 4  # a runtime or driver call; some of them launch GPU work
     KERNEL = 5
-    COPY = 6
-    SET = 7
+    MEMCPY = 6
+    MEMSET = 7
     GPU_ANNOTATION = 8
     SYNC = 9
     DEVICE = 10  # device work of other makers
@@ -35,7 +35,7 @@ class Layer(StrEnum):
     OTHER = "other"
 
 
-GPU_ROLES = (Role.KERNEL, Role.COPY, Role.SET)
+GPU_ROLES = (Role.KERNEL, Role.MEMCPY, Role.MEMSET)
 
 ROLES = {
     "user_annotation": Role.ANNOTATION,
@@ -43,10 +43,10 @@ ROLES = {
     "cpu_op": Role.OP,
     "operator": Role.OP,
     "kernel": Role.KERNEL,
-    "gpu_memcpy": Role.COPY,
-    "memcpy": Role.COPY,
-    "gpu_memset": Role.SET,
-    "memset": Role.SET,
+    "gpu_memcpy": Role.MEMCPY,
+    "memcpy": Role.MEMCPY,
+    "gpu_memset": Role.MEMSET,
+    "memset": Role.MEMSET,
     "gpu_user_annotation": Role.GPU_ANNOTATION,
     "cuda_sync": Role.SYNC,
     "xpu_sync": Role.SYNC,
@@ -62,8 +62,8 @@ LAYERS = {
     Role.OP: Layer.OPS,
     Role.CALL: Layer.OPS,
     Role.KERNEL: Layer.STREAM,
-    Role.COPY: Layer.STREAM,
-    Role.SET: Layer.STREAM,
+    Role.MEMCPY: Layer.STREAM,
+    Role.MEMSET: Layer.STREAM,
     Role.GPU_ANNOTATION: Layer.GPU_ANNOTATIONS,
     Role.SYNC: Layer.SYNC,
     Role.DEVICE: Layer.DEVICE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cached_property
 from typing import Any
 
@@ -11,12 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
-from fusetui.trace.read.callbacks import Part
-from fusetui.trace.read.chunks import Skipped
-from fusetui.trace.read.elements import Elements
-from fusetui.trace.scrub.found import secrets_in
-
-Id = int | str | None
+from fusetui.trace.model.events import Events
+from fusetui.trace.model.ids import Id
+from fusetui.trace.model.report import Report
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -36,37 +32,6 @@ class Track(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return self.end_row - self.first_row
-
-
-class Report(msgspec.Struct, frozen=True):
-    """What happened while reading: nothing is dropped silently."""
-
-    path: str
-    bytes: int  # of the file as stored
-    events: int  # elements of traceEvents, the unreadable ones included
-    phases: Counter[str]  # events by phase (ph)
-    unreadable: int  # elements
-    skipped: tuple[Skipped, ...]  # the first 10,000 of the unreadable ones
-    complete: bool  # false when the file was cut short, or not read to its end
-    cut: str | None  # how a compressed file ended too early
-    negative_durations: int  # shown as zero
-    negative_delays: int  # GPU events that start before their launch call does: clocks differ
-    unfinished: int  # begin events without an end: shown up to the end of the trace
-    unmatched_ends: int  # end events without a begin
-    part: Part | None = None  # what was read, when a person stopped it or it still goes on
-    too_damaged: int = -1  # the byte from which on nothing was read, because of too much damage
-    changed: bool = False  # while it was read, the file became another: figures may mix the two
-
-    @property
-    def missing(self) -> str:
-        """What of the file is not in the trace, in a few words; blank when it is whole."""
-        if self.changed:
-            return "the file changed while it was read"
-        if self.part:
-            return f"only {self.part} were read"
-        if self.too_damaged >= 0:
-            return f"too damaged to be read from byte {self.too_damaged} on"
-        return "" if self.complete else "the file was cut short"
 
 
 class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -96,7 +61,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     launch: NDArray[np.int32]  # of a GPU event: the row of its launch call
     op: NDArray[np.int32]  # the innermost CPU op around a CPU row; of a GPU event: of its launch
     order: NDArray[np.int64]  # place in traceEvents
-    elements: Elements
+    elements: Events
 
     def __len__(self) -> int:
         return len(self.start)
@@ -111,7 +76,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.flatnonzero(np.isin(self.role, GPU_ROLES))
 
     @cached_property
-    def gpu_hosts(self) -> NDArray[np.int32]:
+    def launch_rows(self) -> NDArray[np.int32]:
         """Of each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
         rows = self.gpu_rows
         hosts: NDArray[np.int32] = np.where(
@@ -135,11 +100,6 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         numbers: dict[Id, int] = {}
         found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
         return np.array(found, dtype=np.int32)
-
-    @cached_property
-    def secrets(self) -> tuple[str, ...]:
-        """What looks like a secret in the keys and names: named, never its value."""
-        return secrets_in(self.keys, (*self.names, *(track.label for track in self.tracks)))
 
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))

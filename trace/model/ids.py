@@ -1,13 +1,13 @@
-"""Integers that survive every JSON reader: jq and JavaScript read numbers as doubles."""
+"""What writers of traces call a process, a thread, a device or a stream."""
 
 from __future__ import annotations
 
-from fusetui.trace.model.columns import Id
+Id = int | str | None
 
 LARGEST = 2**53 - 1
-"""Beyond this magnitude a double tells neighbouring integers no longer apart."""
+"""Beyond this magnitude doubles, which jq and JavaScript use, cannot tell neighbours apart."""
 
 
 def exact_id(value: Id) -> Id:
-    """An id of a process, thread or stream; as text where a double would change it."""
+    """The id as every JSON reader keeps it: as text where a double would change it."""
     return str(value) if isinstance(value, int) and abs(value) > LARGEST else value

@@ -74,7 +74,7 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
     thread, while it lasted.
     """
-    gpu, host = trace.gpu_rows, trace.gpu_hosts
+    gpu, host = trace.gpu_rows, trace.launch_rows
     if trace.track_of(row).layer is Layer.OPS:
         under = (host >= row) & (host < trace.end_row[row])
     else:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Sample
+from fusetui.trace.model.ids import Id
 from fusetui.trace.read.callbacks import Stop, never
-from fusetui.trace.read.events import Id
-from fusetui.trace.read.samples import Sample, samples
 
 MOST = 64
 """Series of counters, and of memory, that are kept; the others are counted."""
@@ -90,7 +90,7 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
         if stop():
             break
         if stretch.samples:
-            for sample, time in samples(trace.elements, number):
+            for sample, time in trace.elements.samples(number):
                 if sample.is_memory:
                     _add_memory(memory, sample, time)
                 else:

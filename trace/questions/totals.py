@@ -80,7 +80,7 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     Copies and sets count in the time. A launch counts at its call; one that is known only by its op
     counts at that op.
     """
-    rows, host = trace.gpu_rows, trace.gpu_hosts
+    rows, host = trace.gpu_rows, trace.launch_rows
     spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]

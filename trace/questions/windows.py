@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Id, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.questions.busy import window_busy_ns
 

@@ -1,6 +1,6 @@
 """Bytes of a trace -> columns. `read` is the only door; everything behind it is private."""
 
 from fusetui.trace.read.assemble import Raw
-from fusetui.trace.read.reading import Watch, read
+from fusetui.trace.read.reading import Callbacks, read
 
-__all__ = ["Raw", "Watch", "read"]
+__all__ = ["Callbacks", "Raw", "read"]

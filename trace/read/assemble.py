@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.pool import each
+from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body, second_trace, tail_keys
-from fusetui.trace.read.callbacks import Part
-from fusetui.trace.read.chunks import Chunk, Skipped
-from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.read.chunks import Chunk
+from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
 from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
 from fusetui.trace.read.kept import text_of
@@ -56,17 +57,19 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     skipped: tuple[Skipped, ...]  # the first of them
     complete: bool
     too_damaged: int  # the byte from which on nothing was read, or -1
-    part: Part | None  # what was read, when it was not read to its end
+    prefix: Prefix | None  # what was read, when it was not read to its end
     negative: int  # durations below zero, shown as zero
     unfinished: int  # begin events (ph B, b, S) without an end
     unmatched: int  # end events without a begin
     changed: bool = False  # while it was read, the file became another
 
 
-def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | None = None) -> Raw:
+def assemble(
+    source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
+) -> Raw:
     """Raises NotATrace for what is none, and CannotRead when there is not enough memory.
 
-    `part` is told when chunks are missing.
+    `prefix` is told when chunks are missing.
     """
     columns = [chunk.columns for chunk in chunks]
     _check_memory(source.path, columns)
@@ -104,9 +107,9 @@ def assemble(source: Source, body: Body, chunks: Sequence[Chunk], part: Part | N
         events=events,
         unreadable=sum(chunk.unreadable for chunk in chunks) + len(second),
         skipped=skipped[:MOST_LISTED],
-        complete=complete and source.cut is None and part is None,
+        complete=complete and source.cut is None and prefix is None,
         too_damaged=chunks[-1].end if chunks and chunks[-1].too_damaged else -1,
-        part=part,
+        prefix=prefix,
         negative=negative,
         unfinished=0,
         unmatched=0,

@@ -11,7 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fusetui.trace.read.chunks import UNDECODABLE, Chunk, Skipped
+from fusetui.trace.model.report import Skipped
+from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.events import (
     ExactEvent,
     LooseEvent,

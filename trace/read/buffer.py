@@ -1,9 +1,9 @@
-"""Where a helper of a Team leaves its chunks: a file in memory of which others read what is done.
+"""Where a worker puts its chunks: a file in memory, of which others read what is finished.
 
-A record is the number of the cell, the number of its parts, the size of each, and the parts: the
-columns of the chunk, and last its pickle without them. A part begins at a multiple of 8 bytes. The
-record counts once all of it is there, so the box can be read while its helper writes, or after it
-died.
+A record is the number of the extent, the number of its pieces, the size of each, and the pieces:
+the columns of the chunk, and last its pickle without them. A piece begins at a multiple of 8 bytes.
+A record counts once all of it is there, so the buffer can be read while its worker writes, or after
+that has died.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import IO
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.source import file_in_memory
 
-HEAD = struct.Struct("<QQ")  # cell, number of parts
-SIZE = 8  # bytes of the size of a part
+HEAD = struct.Struct("<QQ")  # extent, number of pieces
+SIZE = 8  # bytes of the size of a piece
 ALIGNED = 8  # bytes
 
 
-class Box:
-    """The reader's end. It keeps its own place: the helper shares the file, and its position."""
+class Buffer:
+    """The reader's end. It keeps its own place: the worker shares the file, and its position."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = file_in_memory()
@@ -40,47 +40,47 @@ class Box:
         """The records that were finished since the last time; their columns cannot be written."""
         size = os.fstat(self.fileno()).st_size
         while head := self._head(size - self._read):
-            cell, sizes = head
+            extent, sizes = head
             begins = list(accumulate(map(_padded, sizes), initial=0))
             self._read += HEAD.size + SIZE * len(sizes)
             body = memoryview(self._at(0, begins[-1]))
             self._read += begins[-1]
             parts = [body[at : at + part] for at, part in zip(begins, sizes, strict=False)]
-            yield cell, pickle.loads(parts[-1], buffers=parts[:-1])
+            yield extent, pickle.loads(parts[-1], buffers=parts[:-1])
 
     def _head(self, left: int) -> tuple[int, tuple[int, ...]] | None:
-        """The cell and the sizes of the next record, once it is whole within the bytes left."""
+        """The extent and the sizes of the next record, once it is whole within the bytes left."""
         if left < HEAD.size:
             return None
-        cell, count = HEAD.unpack(self._at(0, HEAD.size))
+        extent, count = HEAD.unpack(self._at(0, HEAD.size))
         left -= HEAD.size + SIZE * count
         if left < 0:
             return None
         sizes = struct.unpack(f"<{count}Q", self._at(HEAD.size, SIZE * count))
-        return (cell, sizes) if sum(map(_padded, sizes)) <= left else None
+        return (extent, sizes) if sum(map(_padded, sizes)) <= left else None
 
     def _at(self, offset: int, size: int) -> bytes:
         """Bytes from there behind what was read."""
         return os.pread(self.fileno(), size, self._read + offset)
 
 
-def put(box: int, cell: int, chunk: Chunk | None) -> None:
-    """Append a record to the box that is open as file number `box`."""
+def put(buffer: int, extent: int, chunk: Chunk | None) -> None:
+    """Append a record to the buffer that is open as file number `buffer`."""
     columns: list[pickle.PickleBuffer] = []
     text = pickle.dumps(chunk, protocol=5, buffer_callback=columns.append)
     parts = [*(column.raw() for column in columns), memoryview(text)]
     sizes = [part.nbytes for part in parts]
-    _write(box, HEAD.pack(cell, len(parts)) + struct.pack(f"<{len(parts)}Q", *sizes))
+    _write(buffer, HEAD.pack(extent, len(parts)) + struct.pack(f"<{len(parts)}Q", *sizes))
     for part in parts:
-        _write(box, part)
-        _write(box, bytes(_padded(part.nbytes) - part.nbytes))
+        _write(buffer, part)
+        _write(buffer, bytes(_padded(part.nbytes) - part.nbytes))
 
 
 def _padded(size: int) -> int:
     return size + -size % ALIGNED
 
 
-def _write(box: int, part: bytes | memoryview) -> None:
+def _write(buffer: int, part: bytes | memoryview) -> None:
     left = memoryview(part)
     while left:
-        left = left[os.write(box, left) :]
+        left = left[os.write(buffer, left) :]

@@ -1,7 +1,7 @@
 """Cuts traceEvents into chunks at event boundaries and decodes each in one call.
 
-The document is divided into cells of 4 MB. The chunk of a cell runs from the first boundary of two
-events in it to the first boundary in a later cell. So everybody can find any chunk without knowing
+The document is divided into extents of 4 MB. The chunk of an extent runs from the first boundary of
+two events in it to the first boundary in a later extent, so any chunk can be found without knowing
 the others. A cut that is wrong (inside the args of an event, or behind the end of the array) makes
 a chunk that does not parse.
 """
@@ -16,18 +16,19 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
 from fusetui.trace.read.events import PHASES_OF_PAIRS, decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, gather
 from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimes
 
-CELL = 4 << 20
+EXTENT = 4 << 20
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
 END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
 NEAR_END = 1 << 16  # bytes in which a list nearly always ends
-MARGIN = 1 << 14  # read beyond a cell, which nearly always holds a boundary
+MARGIN = 1 << 14  # read beyond an extent, which nearly always holds a boundary
 FARTHEST = 1 << 26  # a boundary farther off than this is not looked for
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
@@ -35,13 +36,6 @@ UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 CUT_SHORT = "cut short"
 """Why the last element of a file is unreadable that ends within it."""
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """One element that could not be read."""
-
-    byte: int  # in the unpacked document
-    reason: str
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
@@ -59,9 +53,9 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     too_damaged: bool = False  # what follows is not read any more
 
 
-def decode_cell(file: int, cell: int, size: int = CELL) -> Chunk | None:
-    """The chunk that begins in this cell of an open file, None when it cannot be decoded."""
-    begin = cell * size
+def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
+    """The chunk that begins in this extent of an open file, None when it cannot be decoded."""
+    begin = extent * size
     buffer = read_at(file, begin, size + MARGIN)
     first = BOUNDARY.search(buffer, 0, size)
     if first is None:

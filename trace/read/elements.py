@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
@@ -10,28 +10,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import Sample, Stretch
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.kept import Text
+from fusetui.trace.read.kept import Text, list_text
 from fusetui.trace.read.repair import loads
+from fusetui.trace.read.samples import samples
 
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
-
-
-class Stretch(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) that hold `events` elements; `places` as in chunks.Chunk.
-
-    `samples` of them are counters or instants, the only events that counters.py looks at.
-    """
-
-    start: int
-    end: int
-    events: int
-    samples: int = 0
-    places: NDArray[np.int64] | None = None
 
 
 class Elements:
@@ -59,6 +47,16 @@ class Elements:
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
+    @property
+    def at_hand(self) -> bool:
+        return self.text.at_hand
+
+    def problem(self) -> str:
+        return self.text.problem()
+
+    def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
+        return samples(self.text, self.stretches[number])
+
     def warm(self) -> None:
         """Have the text at hand, which may take a second per GB; whoever asks first waits less."""
         with suppress(OSError, TraceError):
@@ -77,16 +75,6 @@ class Elements:
     def _decode(self, number: int) -> Sequence[msgspec.Raw]:
         """The text of every element of a stretch, as views of one copy of it."""
         return decode_raw(list_text(self.text, self.stretches[number]))
-
-
-def list_text(text: Text, stretch: Stretch) -> bytearray:
-    """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
-    found = bytearray(b"[")
-    found += text.part(stretch.start, stretch.end)
-    while found[-1] in b" \t\r\n,":
-        found.pop()
-    found += b"]"
-    return found
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:

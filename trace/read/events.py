@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
+from fusetui.trace.model.ids import Id
 from fusetui.trace.read.times import LIMIT_NS, exact_nanoseconds
-
-Id = int | str | None
 
 
 class Args(msgspec.Struct, gc=False):

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, ExactEvent, Id
+from fusetui.trace.model.ids import Id
+from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, ExactEvent
 from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
 
 Thread = tuple[Id, Id]

@@ -57,7 +57,7 @@ class Joiner:
         return self._mender
 
     def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
-        """What can be had at once, when all cells before the byte `tried` were tried."""
+        """What can be had at once, when all extents before the byte `tried` were tried."""
         late = time.monotonic() + HURRY
 
         def may(position: int, stop: int) -> bool:

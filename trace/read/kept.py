@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.events import Stretch
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
@@ -102,3 +103,13 @@ def text_of(source: Source) -> Text:
     if source.file is None:
         return Held(source.document)
     return Filed(source.path, source.file, source.state)
+
+
+def list_text(text: Text, stretch: Stretch) -> bytearray:
+    """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
+    found = bytearray(b"[")
+    found += text.part(stretch.start, stretch.end)
+    while found[-1] in b" \t\r\n,":
+        found.pop()
+    found += b"]"
+    return found

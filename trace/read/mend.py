@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.batch import MOST_LISTED, Batch, GoOn, event_in
-from fusetui.trace.read.chunks import CUT_SHORT, NEAR_END, Chunk, Skipped, decode_list
+from fusetui.trace.read.chunks import CUT_SHORT, NEAR_END, Chunk, decode_list
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather

@@ -12,10 +12,11 @@ from typing import IO
 import msgspec
 
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
+from fusetui.trace.model.report import Prefix
 from fusetui.trace.read.assemble import Raw, assemble
 from fusetui.trace.read.body import Body, find_body
-from fusetui.trace.read.callbacks import Part, Progress, Stop, never, silent
-from fusetui.trace.read.chunks import CELL, Chunk
+from fusetui.trace.read.callbacks import Progress, Stop, never, silent
+from fusetui.trace.read.chunks import EXTENT, Chunk
 from fusetui.trace.read.join import Joiner
 from fusetui.trace.read.source import (
     LARGE,
@@ -29,7 +30,7 @@ from fusetui.trace.read.source import (
     state_of,
     unpacked,
 )
-from fusetui.trace.read.workers import Team
+from fusetui.trace.read.workers import Workers
 
 FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
 GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
@@ -37,7 +38,7 @@ WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
 FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
 
 
-class Watch(msgspec.Struct, frozen=True):
+class Callbacks(msgspec.Struct, frozen=True):
     """What a caller wants while a file is read."""
 
     progress: Progress = silent
@@ -45,31 +46,31 @@ class Watch(msgspec.Struct, frozen=True):
     preview: Callable[[Raw], None] | None = None  # called with ever longer parts of a large file
 
 
-def read(path: str, watch: Watch | None = None) -> Raw:
+def read(path: str, callbacks: Callbacks | None = None) -> Raw:
     """Read a trace file. Raises CannotRead or NotATrace with one plain sentence.
 
-    When it is stopped, the result has a `part`; raises NothingRead when that would be empty.
+    When it is stopped, the result has a `prefix`; raises NothingRead when that would be empty.
     """
-    watch = watch or Watch()
+    callbacks = callbacks or Callbacks()
     stored = open_stored(path)
     try:
         with without_collector(), closing(stored.file), _room(stored) as room:
-            return _read(stored, room, watch)
+            return _read(stored, room, callbacks)
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
 
 
-def _read(stored: Stored, room: IO[bytes], watch: Watch) -> Raw:
+def _read(stored: Stored, room: IO[bytes], callbacks: Callbacks) -> Raw:
     try:
-        with Team(room.fileno(), likely_size(stored), CELL) as team:
-            raw = _Reading(stored, room, team, watch).run()
+        with Workers(room.fileno(), likely_size(stored), EXTENT) as workers:
+            raw = _Reading(stored, room, workers, callbacks).run()
     except TraceError:
-        if watch.stop():
+        if callbacks.stop():
             raise NothingRead from None
         if _has_changed(stored):
             raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
         raise
-    if raw.part and not len(raw.start):
+    if raw.prefix and not len(raw.start):
         raise NothingRead
     return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
 
@@ -106,64 +107,66 @@ def without_collector() -> Iterator[None]:
 class _Reading:
     """One file while it is read."""
 
-    def __init__(self, stored: Stored, room: IO[bytes], team: Team, watch: Watch) -> None:
+    def __init__(
+        self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
+    ) -> None:
         self._stored = stored
         self._room = room
-        self._team = team
-        self._watch = watch
+        self._workers = workers
+        self._callbacks = callbacks
         self._joiner = Joiner()
         self._likely = likely_size(stored)  # of the document; known once it is unpacked
         self._taken = 0 if stored.packing else stored.size  # bytes of the file
         self._decoded = 0.0  # share of the document
         self._look = FIRST_LOOK  # bytes; the next preview shows at least so much
         self._again = 0  # bytes that are decoded when it is tried again
-        self._slowly = 0  # bytes that no process could decode as a cell
+        self._slowly = 0  # bytes that no process could decode as an extent
 
     def run(self) -> Raw:
-        watch = self._watch
-        source = unpacked(self._stored, self._room, self._grown, watch.stop)
+        callbacks = self._callbacks
+        source = unpacked(self._stored, self._room, self._grown, callbacks.stop)
         body = find_body(source)
         if source.taken is None:
-            self._team.release(len(source.document), whole=True)
+            self._workers.release(len(source.document), whole=True)
         tried = self._decode(source)
         chunks = self._joined(source, body, tried)
-        part = None if _is_whole(source, body, chunks) else self._part(chunks)
-        if part is None:
-            watch.progress(source.size, source.size)
-        return assemble(source, body, chunks, part)
+        prefix = None if _is_whole(source, body, chunks) else self._prefix(chunks)
+        if prefix is None:
+            callbacks.progress(source.size, source.size)
+        return assemble(source, body, chunks, prefix)
 
     def _grown(self, length: int, taken: int) -> None:
         """More of the document is there."""
         self._taken = taken
         self._likely = max(length * self._stored.size // max(taken, 1), length, 1)
-        self._team.release(length)
+        self._workers.release(length)
         if taken < self._stored.size:
-            self._team.turn()
+            self._workers.turn()
             self._turned(None)
 
     def _decode(self, source: Source) -> int:
-        """Decode all cells; the result is the byte up to which that was done."""
-        if not self._watch.stop():
-            for _ in self._team.turns():
+        """Decode all extents; the result is the byte up to which that was done."""
+        if not self._callbacks.stop():
+            for _ in self._workers.turns():
                 self._turned(source)
-                if self._watch.stop():
+                if self._callbacks.stop():
                     break
             else:
                 return len(source.document)
-        self._team.halt()
-        return self._team.reached
+        self._workers.halt()
+        return self._workers.reached
 
     def _turned(self, source: Source | None) -> None:
         """A little more was decoded, or it was only waited for that."""
-        decoded = min(self._team.done * CELL / self._likely, 1.0)
+        decoded = min(self._workers.done * EXTENT / self._likely, 1.0)
         self._decoded = max(self._decoded, decoded)  # the likely size changes, the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
-        if self._team.reached >= self._again and self._is_due(self._team.reached):
+        if self._workers.reached >= self._again and self._is_due(self._workers.reached):
             self._preview(source or self._so_far())
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
-        joiner, stop = self._joiner, self._watch.stop
-        joiner.add(self._team.collect().values())
+        joiner, stop = self._joiner, self._callbacks.stop
+        joiner.add(self._workers.collect().values())
         chunks: list[Chunk] = []
         if not stop():
             for chunk in joiner.ordered(source.document, body.start, lambda *_: True):
@@ -188,47 +191,47 @@ class _Reading:
 
     def _is_due(self, reached: int) -> bool:
         """Is it time for a preview: the next one is due, and the whole is still far."""
-        watch = self._watch
-        if not watch.preview or self._likely < WORTH_A_LOOK or watch.stop():
+        callbacks = self._callbacks
+        if not callbacks.preview or self._likely < WORTH_A_LOOK or callbacks.stop():
             return False
         return self._look <= reached <= self._likely // 2
 
     def _preview(self, source: Source) -> None:
         """Show what all processes decoded up to the first gap; nothing when that is no trace."""
-        reached = self._team.reached
+        reached = self._workers.reached
         self._again = reached + reached // GROWTH
         try:
             body = find_body(source)
         except NotATrace:
             return
-        self._joiner.add(self._team.collect().values())
+        self._joiner.add(self._workers.collect().values())
         chunks = self._joiner.prefix(source.document, body.start, reached)
         if chunks and chunks[-1].end >= self._look:  # there may be a gap
             self._show(source, body, chunks)
 
     def _show(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
-        assert self._watch.preview
+        assert self._callbacks.preview
         self._look = chunks[-1].end * GROWTH
         try:
-            raw = assemble(source, body, chunks, self._part(chunks))
+            raw = assemble(source, body, chunks, self._prefix(chunks))
         except NotATrace:
             return
         if len(raw.start):
-            self._watch.preview(raw)
+            self._callbacks.preview(raw)
 
     def _so_far(self) -> Source:
         """The document while it is unpacked."""
         stored = self._stored
         return Source(stored.path, stored.size, present(self._room), taken=self._taken)
 
-    def _part(self, chunks: Sequence[Chunk]) -> Part:
+    def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
         read = chunks[-1].end if chunks else 0
-        return Part(read, self._likely, exact=self._taken == self._stored.size)
+        return Prefix(read, self._likely, exact=self._taken == self._stored.size)
 
     def _report(self, unpacked: float, decoded: float) -> None:
         """Of a packed file, unpacking counts as half of the work."""
         share = (unpacked + decoded) / 2 if self._stored.packing else decoded
-        self._watch.progress(int(self._stored.size * share), self._stored.size)
+        self._callbacks.progress(int(self._stored.size * share), self._stored.size)
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:

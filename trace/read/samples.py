@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import Sample, Stretch
+from fusetui.trace.model.ids import Id
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.elements import Elements, list_text
-from fusetui.trace.read.events import ExactEvent, Id, decode_raw
+from fusetui.trace.read.events import ExactEvent, decode_raw
+from fusetui.trace.read.kept import Text, list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
@@ -30,28 +32,17 @@ class Coded(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class Sample(NamedTuple):
-    """An event that holds values."""
-
-    is_memory: bool
-    name: str
-    pid: Id
-    id: str
-    ts: bytes  # the number as it is written
-    args: dict[str, Any]
-
-
 decode_events = msgspec.json.Decoder(list[Coded]).decode
 decode_event = msgspec.json.Decoder(Coded).decode
 decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
-def samples(elements: Elements, number: int) -> Iterable[tuple[Sample, int]]:
-    """Those of stretch `number` in the order of the file, each with its time in ns.
+def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
+    """Those of a stretch in the order of the file, each with its time in ns.
 
     What cannot be read (any more), or has no time, is left out.
     """
-    found = _read(elements, number)
+    found = _read(text, stretch)
     try:
         numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
         return zip(found, nanoseconds(numbers).tolist(), strict=True)
@@ -59,21 +50,20 @@ def samples(elements: Elements, number: int) -> Iterable[tuple[Sample, int]]:
         return _timed_exactly(found)
 
 
-def _read(elements: Elements, number: int) -> list[Sample]:
+def _read(text: Text, stretch: Stretch) -> list[Sample]:
     """Of one stretch; each on its own where they do not decode as one list."""
-    stretch = elements.stretches[number]
     try:
         if stretch.places is not None:
-            whole = bytes(elements.text.part(stretch.start, stretch.end))
+            whole = bytes(text.part(stretch.start, stretch.end))
             places = (stretch.places[:, 1:] - stretch.start).tolist()
             return _one_by_one(whole[begin:end] for begin, end in places)
-        text = list_text(elements.text, stretch)
+        listed = list_text(text, stretch)
     except (OSError, TraceError):
         return []
     try:
-        return [_decoded(event) for event in decode_events(text) if _is_sample(event)]
+        return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
     except UNDECODABLE:
-        return _one_by_one(map(bytes, _divided(text)))
+        return _one_by_one(map(bytes, _divided(listed)))
 
 
 def _divided(text: bytearray) -> list[msgspec.Raw]:

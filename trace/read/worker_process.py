@@ -1,4 +1,4 @@
-"""A helper of a Team that runs in a process of its own: see team.py."""
+"""A worker that runs in a process of its own: see workers.py."""
 
 from __future__ import annotations
 

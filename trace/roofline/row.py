@@ -9,7 +9,8 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Id, Trace
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.bounds import Roof, roof
 from fusetui.trace.roofline.conv import conv

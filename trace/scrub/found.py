@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.secrets import MARKS, is_secret, kinds_in
 
 WORDS = b"token key secret passw passphrase passcode credential pwd auth cookie jwt bearer".split()
@@ -22,6 +24,12 @@ OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
 
 OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
 """What most names begin with; in these nobody writes a token, and most of the text is theirs."""
+
+
+@lru_cache(maxsize=4)
+def secrets_of(trace: Trace) -> tuple[str, ...]:
+    """What looks like a secret in the keys and names of a trace: named, never its value."""
+    return secrets_in(trace.keys, (*trace.names, *(track.label for track in trace.tracks)))
 
 
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:

@@ -81,10 +81,9 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
 
 def _missing(trace: Trace) -> str:
     """Why the args of no slice can be shown now; "" when they can."""
-    text = trace.elements.text
-    if problem := text.problem():
+    if problem := trace.elements.problem():
         return printable(f"no args are shown: {problem}")
-    return "" if text.at_hand else "its args follow: the file is being unpacked"
+    return "" if trace.elements.at_hand else "its args follow: the file is being unpacked"
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
@@ -130,7 +129,7 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
         parts = (_launched(trace, row), f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
-        place = "what was read of this trace" if trace.report.part else "this trace"
+        place = "what was read of this trace" if trace.report.prefix else "this trace"
         return f"in {chain}" if chain else f"its launch is not recorded in {place}"
     return f"launched {_waited(trace, row)} by {chain}"
 
@@ -138,7 +137,7 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
 def _waited(trace: Trace, row: int) -> str:
     """How long before its start a GPU event was launched, and why it waited if that is known."""
     latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
-    if trace.report.part:  # what kept the stream busy may be in the rest
+    if trace.report.prefix:  # what kept the stream busy may be in the rest
         queued = 0
     if latency < 0:
         return f"{duration(-latency)} later (the clocks differ)"

@@ -8,6 +8,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.scrub.found import secrets_of
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, percent, plural, several, size
 from fusetui.trace.text.printable import printable
@@ -33,7 +34,7 @@ def facts(trace: Trace) -> list[str]:
 
     Of a part of a trace nothing is said that the rest would change into its contrary.
     """
-    whole = trace.report.part is None
+    whole = trace.report.prefix is None
     times = gpu_times(trace)
     found = steps(trace)
     share = percent(times.busy_ns, times.device_spans_ns)
@@ -63,8 +64,8 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
-    if trace.secrets:
-        found.append(f"looks like a secret: {printable(several(trace.secrets, 2))}")
+    if secrets_of(trace):
+        found.append(f"looks like a secret: {printable(several(secrets_of(trace), 2))}")
     return found
 
 

@@ -83,7 +83,7 @@ def _place(figures: WindowFigures, origin: int) -> str:
 
 def _busy(trace: Trace, figures: WindowFigures) -> str:
     if not figures.devices:
-        where = "what was read of this trace" if trace.report.part else "this trace"
+        where = "what was read of this trace" if trace.report.prefix else "this trace"
         return f"no GPU events in {where}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)
     on = f" on {figures.devices} GPUs" if figures.devices > 1 else ""

@@ -36,8 +36,8 @@ class Kind(StrEnum):
 
 
 BY_ROLE = {
-    Role.COPY: Kind.COPY,
-    Role.SET: Kind.COPY,
+    Role.MEMCPY: Kind.COPY,
+    Role.MEMSET: Kind.COPY,
     Role.ANNOTATION: Kind.ANNOTATION,
     Role.GPU_ANNOTATION: Kind.ANNOTATION,
     Role.PYTHON: Kind.PYTHON,
@@ -83,7 +83,7 @@ def label_of(role: int, name: str) -> str:
 
 
 def _label(role: int, name: str) -> str:
-    if role in (Role.KERNEL, Role.COPY, Role.SET):
+    if role in (Role.KERNEL, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
         frame = PYTHON_FRAME.match(name)

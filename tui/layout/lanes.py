@@ -11,7 +11,8 @@ import msgspec
 
 from fusetui.trace.cells.raster import Lines
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
-from fusetui.trace.model.columns import Id, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.ids import Id
 from fusetui.trace.text.figures import plural
 from fusetui.tui.layout.kinds import narrow
 

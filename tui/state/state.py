@@ -90,7 +90,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     @property
     def has_diff(self) -> bool:
         """Are there two sides, and both whole: a part would differ in what was not read."""
-        return len(self.sides) == 2 and not any(s.trace.report.part for s in self.sides)
+        return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)
 
     def list_of(self, name: str) -> ListState:
         return self.lists.get(name, ListState())

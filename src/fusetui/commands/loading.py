@@ -11,8 +11,9 @@ from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.columns import Report
+from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
+from fusetui.trace.scrub.found import secrets_of
 from fusetui.trace.text.figures import several
 from fusetui.trace.text.printable import printable
 
@@ -41,7 +42,7 @@ def notices(report: Report) -> Iterator[str]:
     is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
         yield f"{report.path} changed while it was read: the figures may mix two states of it."
-    if report.part:
+    if report.prefix:
         yield f"{report.path}: {report.missing}."
     elif report.cut:
         yield f"{report.path}: {report.cut}, so it cannot be verified; shown is what was unpacked."
@@ -66,8 +67,8 @@ def notices(report: Report) -> Iterator[str]:
 
 def secret_notices(trace: Trace) -> Iterator[str]:
     """A sentence when the trace holds what looks like a secret; its value is not in it."""
-    if trace.secrets:
-        named = printable(several(trace.secrets, 4))
+    if secrets_of(trace):
+        named = printable(several(secrets_of(trace), 4))
         yield (
             f"{trace.report.path} holds what looks like a secret ({named}): before you share it, "
             "fusetui scrub takes it out."

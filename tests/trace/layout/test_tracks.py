@@ -30,7 +30,7 @@ def lanes(trace: Trace) -> list[tuple[str, str]]:
         ("Runtime", Role.CALL),
         ("xpu_driver", Role.CALL),
         ("privateuse1_runtime", Role.CALL),
-        ("gpu_memset", Role.SET),
+        ("gpu_memset", Role.MEMSET),
         ("Operator", Role.OP),
         ("mtia_ccp_events", Role.DEVICE),
         ("", Role.OTHER),

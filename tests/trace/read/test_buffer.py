@@ -8,15 +8,15 @@ from contextlib import closing
 
 import pytest
 
-from fusetui.trace.read.buffer import Box, put
+from fusetui.trace.read.buffer import Buffer, put
 from fusetui.trace.read.chunks import Chunk, decode_list
 
 EVENT = b'{"ph":"X","name":"op","ts":1,"dur":2}'
 
 
 @pytest.fixture
-def box() -> Iterator[Box]:
-    with closing(Box()) as made:
+def buffer() -> Iterator[Buffer]:
+    with closing(Buffer()) as made:
         yield made
 
 
@@ -27,23 +27,23 @@ def chunk() -> Chunk:
     return found
 
 
-def test_what_is_new_comes_once(box: Box, chunk: Chunk) -> None:
-    put(box.fileno(), 3, chunk)
-    ((cell, found),) = box.new()
+def test_what_is_new_comes_once(buffer: Buffer, chunk: Chunk) -> None:
+    put(buffer.fileno(), 3, chunk)
+    ((cell, found),) = buffer.new()
     assert cell == 3
     assert found
     assert found.columns.names == ["op"]
-    put(box.fileno(), 5, None)
-    assert list(box.new()) == [(5, None)]
-    assert list(box.new()) == []
+    put(buffer.fileno(), 5, None)
+    assert list(buffer.new()) == [(5, None)]
+    assert list(buffer.new()) == []
 
 
-def test_a_record_counts_when_it_is_whole(box: Box, chunk: Chunk) -> None:
-    put(box.fileno(), 3, chunk)
-    size = os.fstat(box.fileno()).st_size
-    text = os.pread(box.fileno(), size, 0)
+def test_a_record_counts_when_it_is_whole(buffer: Buffer, chunk: Chunk) -> None:
+    put(buffer.fileno(), 3, chunk)
+    size = os.fstat(buffer.fileno()).st_size
+    text = os.pread(buffer.fileno(), size, 0)
     for less in (size - 1, size // 2, 4):
-        os.truncate(box.fileno(), less)
-        assert list(box.new()) == []
-    os.pwrite(box.fileno(), text, 0)
-    assert [cell for cell, _ in box.new()] == [3]
+        os.truncate(buffer.fileno(), less)
+        assert list(buffer.new()) == []
+    os.pwrite(buffer.fileno(), text, 0)
+    assert [cell for cell, _ in buffer.new()] == [3]

@@ -12,8 +12,8 @@ import pytest
 
 from fusetui.commands.loading import load, notices
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read import workers as team
-from fusetui.trace.read.chunks import Chunk, decode_cell
+from fusetui.trace.read import workers
+from fusetui.trace.read.chunks import Chunk, decode_extent
 
 EVENTS = [
     {"ph": "X", "cat": "cpu_op", "name": f"op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1}
@@ -51,11 +51,11 @@ def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change],
         def decode(file: int, cell: int, size: int) -> Chunk | None:
             if cell == 1:
                 change(path)
-            return decode_cell(file, cell, size)
+            return decode_extent(file, cell, size)
 
-        monkeypatch.setattr(team, "decode_cell", decode)
-        monkeypatch.setattr(team, "_cores", lambda: 1)
-        monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "CELL", 1 << 16)
+        monkeypatch.setattr(workers, "decode_extent", decode)
+        monkeypatch.setattr(workers, "_cores", lambda: 1)
+        monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", 1 << 16)
 
     return prepare
 

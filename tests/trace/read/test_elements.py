@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusetui.trace.read.elements import Elements, Stretch
+from fusetui.trace.model.events import Stretch
+from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.kept import Held
 
 Make = Callable[..., Any]

@@ -14,9 +14,9 @@ from tests.trace.large import TEXT, same_start
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache.pack import COLUMNS
-from fusetui.trace.read import workers as team
+from fusetui.trace.read import workers
 
-pytestmark = pytest.mark.usefixtures("small_cells")
+pytestmark = pytest.mark.usefixtures("small_extents")
 
 
 def previewed(path: Path) -> tuple[list[Trace], Trace]:
@@ -28,7 +28,7 @@ def check(path: Path) -> list[Trace]:
     """Previews are ever longer starts of the trace, which is as it is without them."""
     parts, trace = previewed(path)
     for part in parts:
-        assert part.report.part is not None
+        assert part.report.prefix is not None
         assert not part.report.complete
         same_start(part, trace)
     lengths = [len(part) for part in parts]
@@ -42,7 +42,7 @@ def check(path: Path) -> list[Trace]:
 
 def test_a_plain_file(write: Callable[[bytes], Path]) -> None:
     parts = check(write(TEXT))
-    shares = [part.report.part.read / len(TEXT) for part in parts if part.report.part]
+    shares = [part.report.prefix.read / len(TEXT) for part in parts if part.report.prefix]
     assert len(shares) >= 2
     assert max(shares) < 0.6  # the whole follows soon
 
@@ -87,9 +87,9 @@ def test_labels_that_follow_late(write: Callable[[bytes], Path]) -> None:
 def test_several_processes(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch, beside_a_thread: bool
 ) -> None:
-    monkeypatch.setattr(team, "_cores", lambda: 2)
-    monkeypatch.setattr(team, "FEWEST_FORKED", 0)
-    monkeypatch.setattr(team, "FEWEST_STARTED", 0)
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
+    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
     path = write(TEXT)
     if beside_a_thread:
         with ThreadPoolExecutor() as threads:

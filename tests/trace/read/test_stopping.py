@@ -17,7 +17,7 @@ from fusetui.trace import NotATrace, Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.model.errors import NothingRead
 
-pytestmark = pytest.mark.usefixtures("small_cells")
+pytestmark = pytest.mark.usefixtures("small_extents")
 
 
 SLOW_STEPS = 60  # more than all cells together: the slow reading has begun
@@ -51,7 +51,7 @@ def whole(tmp_path: Path) -> Trace:
 
 def test_a_plain_file(write: Callable[[bytes], Path], whole: Trace) -> None:
     trace = stopped(write(TEXT))
-    part = trace.report.part
+    part = trace.report.prefix
     assert part is not None
     assert (part.total, part.exact) == (len(TEXT), True)
     assert 0.4 * len(TEXT) < part.read < 0.7 * len(TEXT)
@@ -71,7 +71,7 @@ def test_a_packed_file(tmp_path: Path, whole: Trace) -> None:
     path = tmp_path / "trace.json.gz"
     path.write_bytes(gzip.compress(TEXT, 1))
     trace = stopped(path, 0.4)
-    part = trace.report.part
+    part = trace.report.prefix
     assert part is not None
     assert not part.exact
     assert part.total == pytest.approx(len(TEXT), rel=0.2)
@@ -94,7 +94,7 @@ def test_a_damaged_file(write: Callable[[bytes], Path]) -> None:
     trace = open_trace(
         str(path), lambda done, _: seen.append(done), stop=lambda: len(seen) > SLOW_STEPS
     )
-    assert trace.report.part is not None
+    assert trace.report.prefix is not None
     assert 0 < trace.report.events < len(EVENTS)
     assert len(trace) + len(trace.report.skipped) == trace.report.events
     same_start(trace, open_trace(str(path)))
@@ -102,7 +102,7 @@ def test_a_damaged_file(write: Callable[[bytes], Path]) -> None:
 
 def test_what_is_nearly_read_is_read_to_its_end(write: Callable[[bytes], Path]) -> None:
     trace = stopped(write(TEXT), 1.0)
-    assert trace.report.part is None
+    assert trace.report.prefix is None
     assert len(trace) == len(EVENTS)
     assert trace.keys == {"after": 1}
 
@@ -136,4 +136,4 @@ def test_what_is_said_of_a_part(write: Callable[[bytes], Path]) -> None:
     trace = stopped(write(TEXT))
     said = list(notices(trace.report))
     assert len(said) == 1
-    assert f"only {trace.report.part} were read" in said[0]
+    assert f"only {trace.report.prefix} were read" in said[0]

@@ -18,8 +18,8 @@ import pytest
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.read import workers as team
-from fusetui.trace.read.chunks import Chunk, decode_cell
+from fusetui.trace.read import workers
+from fusetui.trace.read.chunks import Chunk, decode_extent
 
 EVENTS = [
     {"ph": "X", "cat": "cpu_op", "name": f"op{n % 97}", "pid": 1, "tid": n % 5, "ts": n, "dur": 1,
@@ -31,16 +31,16 @@ TEXT = ("[" + ",\n".join(map(json.dumps, EVENTS)) + "]").encode()
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("team") / "trace.json"
+    path = tmp_path_factory.mktemp("workers") / "trace.json"
     path.write_bytes(TEXT)
     return path
 
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(team, "_cores", lambda: 2)
-    monkeypatch.setattr(team, "FEWEST_FORKED", 0)
-    monkeypatch.setattr(team, "FEWEST_STARTED", 0)
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
+    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1 << 60)
 
 
@@ -81,9 +81,9 @@ def test_a_helper_that_dies(file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     def deadly(*place: int) -> Chunk | None:
         if os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
-        return decode_cell(*place)
+        return decode_extent(*place)
 
-    monkeypatch.setattr(team, "decode_cell", deadly)
+    monkeypatch.setattr(workers, "decode_extent", deadly)
     whole(open_trace(str(file)))
 
 
@@ -92,7 +92,7 @@ def test_no_processes_to_be_had(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object) -> int:
         raise OSError("no more processes")
 
-    monkeypatch.setattr(team.Team, "_fork", fail)
+    monkeypatch.setattr(workers.Workers, "_fork", fail)
     whole(open_trace(str(file)))
 
 
@@ -113,7 +113,7 @@ def test_no_helper_outlives_a_failure(write: Callable[[bytes], Path]) -> None:
 @pytest.mark.usefixtures("two_cores")
 def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path]) -> None:
     path = write(TEXT)
-    with path.open("rb") as opened, team.Team(opened.fileno(), len(TEXT), cell=100) as crew:
+    with path.open("rb") as opened, workers.Workers(opened.fileno(), len(TEXT), extent=100) as crew:
         crew.release(len(TEXT))
         list(crew.turns())
         chunks = crew.collect()
@@ -146,11 +146,11 @@ def test_a_helper_that_is_stopped(file: Path, monkeypatch: pytest.MonkeyPatch, w
     def stop(*place: int) -> Chunk | None:
         if os.getpid() != parent:
             os.kill(os.getpid(), signal.SIGSTOP)
-        return decode_cell(*place) if len(place) > 1 else close(*place)
+        return decode_extent(*place) if len(place) > 1 else close(*place)
 
-    monkeypatch.setattr(team, "STUCK", 0.2)
+    monkeypatch.setattr(workers, "STUCK", 0.2)
     if where == "in a cell":
-        monkeypatch.setattr(team, "decode_cell", stop)
+        monkeypatch.setattr(workers, "decode_extent", stop)
     else:
         monkeypatch.setattr(os, "close", stop)
     whole(open_trace(str(file)))

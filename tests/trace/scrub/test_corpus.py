@@ -19,6 +19,7 @@ from fusetui.trace import open_trace, summary
 from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.file import scrub_file
+from fusetui.trace.scrub.found import secrets_of
 
 SMALL = 1_200_000  # bytes of JSON
 NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')
@@ -76,7 +77,7 @@ def test_the_same_figures_and_nothing_private(name: str, tmp_path: Path) -> None
     path, out = str(TRACES / name), str(tmp_path / "out.json")
     scrub_file(path, out)
     assert figures(out) == figures(path)
-    assert open_trace(out).secrets == ()
+    assert secrets_of(open_trace(out)) == ()
     before, after = open_source(path).document[:], Path(out).read_bytes()
     events = [text[text.index(b'"traceEvents"') :] for text in (before, after)]
     assert NUMBER.findall(events[0]) == NUMBER.findall(events[1])

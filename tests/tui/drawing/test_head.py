@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.trace import Trace
+from fusetui.trace.scrub.found import secrets_of
 from fusetui.tui.drawing.head import head
 from fusetui.tui.layout.view import Side
 
@@ -25,8 +26,8 @@ def test_a_token_in_the_name_of_an_event_or_a_lane_is_told(
     trace_of: Open, event: Callable[..., dict[str, object]]
 ) -> None:
     thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": f"x {TOKEN}"}}
-    assert trace_of([event(f"load {TOKEN}")]).secrets == ("a Hugging Face token",)
-    assert trace_of([event(), thread]).secrets == ("a Hugging Face token",)
+    assert secrets_of(trace_of([event(f"load {TOKEN}")])) == ("a Hugging Face token",)
+    assert secrets_of(trace_of([event(), thread])) == ("a Hugging Face token",)
 
 
 def test_nothing_is_said_of_a_trace_without_secrets(
