@@ -33,7 +33,7 @@ def obeyed(state: State, line: str) -> Outcome:
         case Goto(ns):
             return _go_to_time(state, ns)
         case Step(number):
-            return _go_to_step(state, number)
+            return to_step(state, number)
         case Mark(letter):
             return marks.set_mark(state, letter)
         case Open(path, beside):
@@ -54,7 +54,8 @@ def _go_to_time(state: State, ns: int) -> State:
     return told(state, f"the trace goes from {begin} to {end}")
 
 
-def _go_to_step(state: State, number: int) -> State:
+def to_step(state: State, number: int) -> State:
+    """A step of the active side fills the window; the first step is 1."""
     side, found = state.side, steps(state.side.trace)
     if not found:
         return told(state, "this trace has no steps (annotations named ProfilerStep#N)")
