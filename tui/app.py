@@ -22,7 +22,7 @@ from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
-from fusetui.tui.state.action import Action, Run, perform
+from fusetui.tui.state.action import Action, Run, applies, perform
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
@@ -168,8 +168,10 @@ class FusetuiApp(Ending):
             self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette holds what the registry holds."""
+        """The palette holds those actions of the registry that apply now."""
         for action in registry.ACTIONS:
+            if not applies(action, self.state):
+                continue
             yield SystemCommand(action.title, action.help, partial(self.act, action))
 
     # Threads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
 
 from fusetui.trace.text.cutting import joined
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -24,8 +26,18 @@ AGAIN = ("A ", "B ")
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
     size = body(state)
-    shown = page_of(state).show(state, size) if state.sides else [Pane(size.height, text([]))]
-    return [Pane(head_height(state), _head(state)), *shown, Pane(1, _hints(state))]
+    shown = page_of(state).show(state, size) if state.sides else ()
+    page = exactly(shown, size.height)
+    return [Pane(head_height(state), _head(state)), *page, Pane(1, _hints(state))]
+
+
+def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
+    """Panes on so many lines: cut where there are fewer, blank below where there are more."""
+    for pane in found:
+        height = max(0, min(pane.height, lines))
+        lines -= height
+        yield replace(pane, height=height)
+    yield Pane(lines, text([]))
 
 
 def overlay_panes(state: State) -> list[Pane]:

@@ -37,7 +37,7 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
     division = divided(width, height)
     side, view = picture.side, picture.view
     column, index = x - division.gutter, y - division.axis + picture.top
-    if column < 0:
+    if not 0 <= column < division.width:  # on the labels, or of a screen that was wider
         return None
     if y < division.axis:
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)

@@ -79,6 +79,11 @@ def perform(action: Action, state: State) -> Outcome:
     return told(state, missing) if missing else action.run(state)
 
 
+def applies(action: Action, state: State) -> bool:
+    """Does it act on what is in front."""
+    return action.always or action.where(state)
+
+
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
     """The first action that has this key and applies now."""
-    return next((a for a in actions if key in a.keys and (a.always or a.where(state))), None)
+    return next((a for a in actions if key in a.keys and applies(a, state)), None)
