@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
+from textual.events import Key
 from textual.message import Message
 
 from fusetui.trace import CannotRead
@@ -68,6 +69,15 @@ async def test_undo_brings_back_the_view_before(path: str) -> None:
         assert app.state.view == before
         await pilot.press("ctrl+r")
         assert app.state.view.span == before.span // 2
+
+
+async def test_keys_that_come_at_once_are_all_obeyed(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        whole = app.state.view.span
+        for _ in range(4):
+            app.post_message(Key("w", "w"))
+        await pilot.pause()
+        assert app.state.view.span == whole // 16
 
 
 async def test_two_traces_share_one_window(path: str) -> None:

@@ -139,6 +139,24 @@ def test_folding_a_lane_leaves_the_line_of_the_selection(side: Side, view: View)
     assert len(places(side, folded)) < len(places(side, chosen))
 
 
+def test_folding_with_nothing_selected_is_about_the_first_lane_in_sight(
+    side: Side, view: View
+) -> None:
+    folded = fold(side, view)
+    assert folded.folds != view.folds
+    assert folded.folds[0] is not view.folds[0]
+
+
+def test_a_selection_that_folding_hides_goes_to_the_line_that_is_left(
+    side: Side, view: View
+) -> None:
+    deep = select(side, view, row(side, "cudaLaunchKernel"))
+    folded = fold(side, deep)
+    assert name(side, folded) == "aten::linear"
+    lane = side.lane_of_track[int(side.trace.track[folded.selected])]
+    assert [p.depth for p in places(side, folded) if p.lane == lane and p.line] == [0]
+
+
 def test_lanes_without_slices_in_the_window_are_one_line(side: Side, view: View) -> None:
     early = View(0, 5_000, -1, view.folds)  # before the first op
     ops = [place for place in places(side, early) if place.label == " ops"]
