@@ -13,6 +13,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.read.callbacks import Stop, never
+from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
@@ -131,6 +132,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     for side in sides:
         for lane in side.lanes:
             lane.prepare()
+        side.once(busy_of)
     return sides
 
 

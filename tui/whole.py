@@ -49,7 +49,8 @@ def stack(found: Sequence[Pane]) -> Stack:
 
 
 def pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a cell of the screen, or of what lies over it."""
+    """A click on a cell of the screen, or of what lies over it; what was asked for is dropped."""
+    state = replace(state, prompt=None) if state.prompt else state
     pane, inner = _pane_at(state, y)
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
 

@@ -10,7 +10,6 @@ class Glyphs(msgspec.Struct, frozen=True):
 
     levels: str
     full: str
-    tick: str
     rule: str
     window: tuple[str, str, str]  # left end, middle, right end
     selected: str
@@ -26,7 +25,6 @@ class Glyphs(msgspec.Struct, frozen=True):
 UNICODE = Glyphs(
     levels=" ▁▂▃▄▅▆▇█",
     full="█",
-    tick="╵",
     rule="─",
     window=("├", "─", "┤"),
     selected="▸",
@@ -42,7 +40,6 @@ UNICODE = Glyphs(
 ASCII = Glyphs(
     levels=" .:-=+*##",
     full="#",
-    tick="|",
     rule="-",
     window=("[", "-", "]"),
     selected=">",

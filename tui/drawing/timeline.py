@@ -45,7 +45,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         division = divided(width, height)
-        window = self.side, self.view.begin, self.view.end, width, self.glyphs.full
+        window = self.side, self.view.begin, self.view.end, width
         if y < division.axis:
             return window, y, division.axis, self.chosen
         index = y - division.axis + self.top

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from textwrap import wrap
 
@@ -31,7 +31,7 @@ from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
-from fusetui.tui.state.moving import brought
+from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.state import DIFF, Size, State
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
@@ -165,14 +165,16 @@ def windowed(state: State, index: int, view: View) -> State:
     return replace(state, session=session, comparison=comparison)
 
 
-def _window(step: Callable[..., View], *numbers: int) -> Run:
+def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     """A movement of both windows as an action runs it."""
 
     def run(state: State) -> State:
         shown, index = state.comparison, state.active
         if shown is None:
             return state
-        return windowed(state, index, step(shown.sides[index], shown.views[index], *numbers))
+        return windowed(
+            state, index, step(shown.sides[index], shown.views[index], *numbers, **named)
+        )
 
     return run
 

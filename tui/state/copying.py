@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, runtime_checkable
 
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, plural
@@ -13,14 +12,6 @@ from fusetui.tui.layout.view import Side
 
 MOST = 50_000  # characters; terminals drop clipboard texts that are much longer
 WORTH_SAYING = 1000  # characters of the text that a hint could show at most
-
-
-@runtime_checkable
-class Copies(Protocol):
-    """A page that has something to copy."""
-
-    def copied(self) -> str:
-        """What the cursor is on, printable; "" when it is on nothing."""
 
 
 def slice_text(side: Side, row: int) -> str:

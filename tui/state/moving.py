@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Concatenate, ParamSpec
 
 from msgspec.structs import replace
 
@@ -13,7 +14,8 @@ from fusetui.tui.state.action import Run, action, everywhere, on_timeline, two_t
 from fusetui.tui.state.session import Session
 from fusetui.tui.state.state import TIMELINE, State, told
 
-Move = Callable[[Side, View], View]
+P = ParamSpec("P")
+Move = Callable[Concatenate[Side, View, P], View]
 SECTION = "In the timeline"
 
 
@@ -22,11 +24,11 @@ def changed(state: State, session: Session) -> State:
     return state if session is state.session else replace(state, session=session)
 
 
-def move(step: Callable[..., View], *numbers: int) -> Run:
+def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     """A movement of the active side as an action runs it."""
 
     def run(state: State) -> State:
-        view = step(state.side, state.view, *numbers)
+        view = step(state.side, state.view, *numbers, **named)
         return changed(state, state.session.moved(state.active, view))
 
     return run
@@ -34,7 +36,7 @@ def move(step: Callable[..., View], *numbers: int) -> Run:
 
 def looked_at(state: State, index: int, view: View) -> State:
     """One side shows another view, and has the keys."""
-    return replace(changed(state, state.session.moved(index, view)), active=index, prompt=None)
+    return replace(changed(state, state.session.moved(index, view)), active=index)
 
 
 def brought(state: State, session: Session, index: int) -> State:

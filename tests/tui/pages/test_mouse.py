@@ -46,3 +46,8 @@ def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> Non
     assert state.tops[0] > low.tops[0]
     assert state.view.selected == low.view.selected
     assert after(state, *do("down")).tops[0] < state.tops[0]
+
+
+def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("search"), partial(pointed, x=50, y=9))
+    assert state.prompt is None
