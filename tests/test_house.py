@@ -81,6 +81,18 @@ def test_arrows(folder: str) -> None:
         assert reached - {folder} <= ARROWS[folder], path
 
 
+TUI_ROOMS = ("layout", "state", "drawing", "pages")
+"""Each imports itself and those before it, and nothing of the app around them."""
+
+
+@pytest.mark.parametrize("room", TUI_ROOMS)
+def test_rooms_of_the_app(room: str) -> None:
+    allowed = {*TUI_ROOMS[: TUI_ROOMS.index(room) + 1]}
+    for path in sorted((ROOT / "tui" / room).rglob("*.py")):
+        inside = [n.split(".")[2] for n in imports(path) if n.startswith("fusetui.tui.")]
+        assert set(inside) <= allowed, path
+
+
 @pytest.mark.parametrize("folder", OUTSIDE)
 def test_outside(folder: str) -> None:
     for path in files_of(folder):
