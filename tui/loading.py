@@ -9,10 +9,10 @@ from textual.message import Message
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
-from fusetui.trace.read.callbacks import Stop, never
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side

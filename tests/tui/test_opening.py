@@ -19,9 +19,9 @@ from tests.tui.conftest import mlp_events
 from textual.pilot import Pilot
 
 from fusetui.trace import CannotRead, Trace, open_trace
+from fusetui.trace.model.callbacks import Progress, Stop
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Prefix
-from fusetui.trace.read.callbacks import Progress, Stop
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import times
 from fusetui.tui.state.overlays import Chooser

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import UNITS
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.times import parse_time
 
 
 class Goto(msgspec.Struct, frozen=True):
@@ -49,9 +49,6 @@ Command = Goto | Step | Mark | Open | Quit | Wrong
 
 EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "open PATH", "diff PATH", "q")
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
-NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
-TIME = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)")
-FRACTION = 18  # digits after the point, at most
 NUMBER = re.compile(r"[0-9]{1,9}")
 LETTER = re.compile(r"[A-Za-z]")
 LONGEST = 30  # characters of a wrong word that are repeated
@@ -64,17 +61,6 @@ def parse(line: str) -> Command:
         return PARSERS[verb](rest.strip())
     word = clip(printable(verb), LONGEST)
     return Wrong(f"{word or 'nothing'} is no command: {', '.join(VERBS)}")
-
-
-def parse_time(text: str) -> int | None:
-    """`12.5ms`, `-3 us` -> ns; what is less than a ns is dropped. None when it is no time."""
-    found = TIME.fullmatch(text)
-    if found is None:
-        return None
-    sign, whole, fraction, unit = found.groups()
-    digits = (fraction or "").ljust(FRACTION, "0")
-    ns: int = int(whole) * NS[unit] + int(digits) * NS[unit] // 10**FRACTION
-    return -ns if sign else ns
 
 
 def _goto(rest: str) -> Command:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fusetui.trace import NotATrace, Trace, open_trace, summary
 from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.questions.totals import op_totals
+from fusetui.trace.read import mend
 
 Open = Callable[..., Trace]
 Event = Callable[..., dict[str, Any]]
@@ -50,20 +51,20 @@ def test_one_correlation_for_all(trace_of: Open, event: Event) -> None:
 def test_thousands_of_damaged_events(trace_of: Open) -> None:
     good = '{"ph":"X","name":"a","ts":1,"args":{"x":[1,2]}}'
     bad = '{"ph":"X","name":"a "b" c","ts":1,"args":{"x":[1,2]}}'
-    trace = trace_of('{"traceEvents":[' + ",\n".join([good, bad, good] * 3000) + "]}")
-    assert (len(trace), len(trace.report.skipped)) == (6000, 3000)
+    trace = trace_of('{"traceEvents":[' + ",\n".join([good, bad, good] * 1000) + "]}")
+    assert (len(trace), len(trace.report.skipped)) == (2000, 1000)
 
 
 @pytest.mark.parametrize("end", ['"}]', '\\q"}]', ""])
 def test_a_long_name(trace_of: Open, end: str) -> None:
-    text = '[{"ph":"X","ts":1,"name":"' + "a" * 20_000_000 + end
+    text = '[{"ph":"X","ts":1,"name":"' + "a" * 5_000_000 + end
     if not end:
         with pytest.raises(NotATrace):
             trace_of(text)
         return
     trace = trace_of(text)
-    assert len(trace.names[0]) >= 20_000_000
-    assert summary(trace)["slices"] == 1
+    assert len(trace.names[0]) >= 5_000_000
+    assert summary(trace).slices == 1
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_between_two_events(trace_of: Open, middle: str, skipped: int) -> None:
 
 @pytest.mark.parametrize("text", ['{"ph":', "}", "]", '"', '{"ph":"'])
 def test_nothing_but_syntax(write: Callable[[str], Any], text: str) -> None:
-    path = write('{"traceEvents":[{"ph":"X","ts":1}' + text * 4000)
+    path = write('{"traceEvents":[{"ph":"X","ts":1}' + text * 2000)
     trace = open_trace(str(path))
     assert not trace.report.complete
     assert len(trace.report.skipped) <= trace.report.events
@@ -148,10 +149,13 @@ def test_nothing_but_starts_of_events(trace_of: Open) -> None:
         trace_of('[{"ph":' * 300_000)
 
 
-def test_a_quote_too_few_in_every_event(trace_of: Open) -> None:
+def test_a_quote_too_few_in_every_event(trace_of: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are bounds for the time that damage takes; what is beyond them is told."""
+    bound = mend.Patience(damaged=500, ahead=1 << 26)
+    assert mend.patience_for(0).damaged > bound.damaged
+    monkeypatch.setattr(mend, "patience_for", lambda _: bound)
     bad = '{"ph":"X","name":"a"b","ts":1}'
-    trace = trace_of('[{"ph":"X","ts":1},' + ",".join([bad] * 6_000) + "]")
+    trace = trace_of('[{"ph":"X","ts":1},' + ",".join([bad] * 600) + "]")
     assert len(trace) == 1
     assert trace.report.too_damaged > 0
     assert not trace.report.complete
@@ -168,7 +172,7 @@ def test_begin_events_that_never_end(trace_of: Open) -> None:
     marks = [{"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": n} for n in range(50_000)]
     trace = trace_of(marks)
     assert trace.depth.max() == 49_998  # more than 16 bits hold; the last one has no duration
-    assert summary(trace)["slices_unfinished"] == 50_000
+    assert summary(trace).slices_unfinished == 50_000
 
 
 def test_deep_ops_of_one_name(trace_of: Open, event: Event) -> None:
@@ -183,8 +187,8 @@ def test_a_thread_for_every_slice(trace_of: Open, event: Event, category: str) -
     n = 20_000
     trace = trace_of([event("a", k, 2, cat=category, pid=k, tid=k) for k in range(n)])
     figures = summary(trace)
-    assert len(figures["tracks"]) == n
-    assert figures["gpu_busy_ns"] == (n * 2000 if category == "kernel" else 0)
+    assert len(figures.tracks) == n
+    assert figures.gpu_busy_ns == (n * 2000 if category == "kernel" else 0)
 
 
 def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> None:
@@ -205,7 +209,7 @@ def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> No
 def test_times_far_apart(trace_of: Open, event: Event) -> None:
     """Some writers set the first time to 0 and count the others from 1970."""
     trace = trace_of([event("a", 0, 1), event("b", 1.7e15, 1)])
-    assert summary(trace)["span_ns"] == 1_700_000_000_000_001_000
+    assert summary(trace).span_ns == 1_700_000_000_000_001_000
 
 
 @pytest.mark.parametrize(
@@ -225,4 +229,4 @@ def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
 def test_device_properties_of_odd_types(trace_of: Open, event: Event, properties: Any) -> None:
     kernel = event("k", cat="kernel", pid=0, tid=7)
     trace = trace_of([kernel], deviceProperties=properties)
-    assert summary(trace)["devices"] == []
+    assert summary(trace).devices == []

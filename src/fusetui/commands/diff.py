@@ -1,0 +1,99 @@
+"""`diff`: what one trace does differently from another, one run folder from another."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
+from fusetui.commands.loading import Loaded, load
+from fusetui.commands.sources import is_run, traces
+from fusetui.render.output import emit, emit_json, width
+from fusetui.trace.diff import Answer, Diff, diff, to_markdown, to_text
+
+Pair = tuple[str, str]
+
+
+def run(args: Namespace) -> int:
+    """Raises CommandError when it is not clear what is to be compared."""
+    if args.json and args.markdown:
+        raise CommandError("Give one of --json and --markdown, not both.")
+    loaded: dict[str, Loaded] = {}
+    found: list[Diff] = []
+    for pair in _pairs(args.a, args.b, args.baseline):
+        for name in pair:
+            loaded[name] = loaded.get(name) or load(name)
+        found.append(diff(loaded[pair[0]].trace, loaded[pair[1]].trace))
+    _show(found, args.json, args.markdown)
+    codes = [one.code for one in loaded.values()]
+    if args.fail_over is not None:
+        codes += [_judged(one, args.fail_over) for one in found]
+    return _worst(codes)
+
+
+def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
+    """One pair is one document; of several, JSON has a list."""
+    if as_json:
+        documents = [one.to_json() for one in found]
+        emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
+        return
+    texts = [to_markdown(one) if markdown else to_text(one, width=width()) for one in found]
+    emit("\n".join(texts))
+
+
+def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
+    """Two traces; folders by the names of their files; of one run folder every variant with the
+    baseline, which is the first unless it is named."""
+    if b is None:
+        return _variants(a, baseline)
+    if baseline is not None:
+        raise CommandError("--baseline names a variant of one run folder: give no second trace.")
+    if os.path.isdir(a) and os.path.isdir(b):
+        return _by_name(a, b)
+    return [(a, b)]
+
+
+def _variants(folder: str, baseline: str | None) -> list[Pair]:
+    found = traces(folder) if is_run(folder) else []
+    if len(found) < 2:
+        raise CommandError(f"Name a second trace to compare {folder} with.")
+    named = {_variant(path): path for path in found}
+    first = found[0] if baseline is None else named.get(baseline)
+    if first is None:
+        raise CommandError(f"{folder} has no variant {baseline}: there are {', '.join(named)}.")
+    return [(first, path) for path in found if path != first]
+
+
+def _by_name(a: str, b: str) -> list[Pair]:
+    others = {os.path.basename(path): path for path in traces(b)}
+    found = [(path, others.get(os.path.basename(path))) for path in traces(a)]
+    pairs = [(one, other) for one, other in found if other is not None]
+    if not pairs:
+        raise CommandError(f"{a} and {b} have no file names in common.")
+    return pairs
+
+
+def _variant(path: str) -> str:
+    return Path(path).name.removesuffix(".gz").removesuffix(".json")
+
+
+def _judged(found: Diff, percent: float) -> int:
+    """Slower beyond noise: even the low bound of the ratio is over the threshold."""
+    verdict, step = found.verdict, found.step
+    pair = f"{found.a} -> {found.b}"
+    if verdict.answer is Answer.CANNOT_TELL:
+        say(f"{pair}: cannot tell whether B is slower: {verdict.reason or ''}.")
+        return CANNOT_TELL
+    if (step.low or 0) <= 1 + percent / 100:
+        return DONE
+    by = f"{step.ratio:.3f} times as long as A's"
+    say(f"{pair}: B's step is more than {percent:g} % slower: {by}.")
+    return NO
+
+
+def _worst(codes: Sequence[int]) -> int:
+    """A file that was not read in full first; that a pair is slower weighs more than that another
+    cannot be told."""
+    return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)

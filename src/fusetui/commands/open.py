@@ -1,0 +1,45 @@
+"""`open`: from what the user names to the app."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from fusetui.commands.errors import CommandError, say
+from fusetui.commands.sources import is_run, traces
+
+
+def run(args: Namespace) -> int:
+    names = [args.trace] if args.other is None else [args.trace, args.other]
+    return browse(names, args.ascii, args.mouse is not False)
+
+
+def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
+    """Raises CommandError without a terminal, or when a name leads to no trace."""
+    if not has_terminal():
+        raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
+    paths = [path for name in names for path in _found(name, len(names) == 1)]
+    for path in paths:
+        if path == "-" or not Path(path).is_file():
+            raise CommandError(f"{path} cannot be opened: there is no such file.")
+    from fusetui.tui import app
+
+    ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
+    return app.run(paths, opened=0 if ranks else 2, ascii_only=ascii_only, mouse=mouse)
+
+
+def has_terminal() -> bool:
+    """The app reads keys from standard input and draws on standard error."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _found(name: str, alone: bool) -> list[str]:
+    """All traces of a folder when it stands alone; beside another trace, the first of them."""
+    found = traces(name)
+    if alone:
+        return found
+    if len(found) > 1:
+        say(f"{name} holds {len(found)} traces; open is {found[0]}.")
+    return found[:1]

@@ -1,0 +1,21 @@
+"""`ops`: the CPU ops of a trace by name or shapes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fusetui.commands.loading import load
+from fusetui.render.output import emit, emit_json, width
+
+
+def run(args: Namespace) -> int:
+    from fusetui.render.groups import ops_json, ops_text
+    from fusetui.trace.questions.op_groups import op_groups
+
+    loaded = load(args.trace)
+    groups = op_groups(loaded.trace, args.by)
+    if args.json:
+        emit_json(ops_json(groups, args.by))
+    else:
+        emit(ops_text(groups, args.by, args.top, width()))
+    return loaded.code
