@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from threading import Event
-from typing import TYPE_CHECKING
 
 from textual.worker import get_current_worker
 
+from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
 from fusetui.tui.state.effects import (
@@ -23,14 +23,11 @@ from fusetui.tui.state.effects import (
 )
 from fusetui.tui.summaries import summarise
 
-if TYPE_CHECKING:
-    from fusetui.tui.app import FusetuiApp
-
 
 class Performing:
     """Each kind of work has one thread; a new one of a kind takes the place of the old one."""
 
-    def __init__(self, app: FusetuiApp) -> None:
+    def __init__(self, app: Ending) -> None:
         self._app = app
         self._stop = Event()
 
@@ -48,11 +45,11 @@ class Performing:
             case CopyText(text):
                 app.copy_to_clipboard(text)
             case Refuse(sentence):
-                app.refuse(sentence)
+                self._refuse(sentence)
             case Quit():
                 app.exit(0)
             case Interrupt():
-                app.interrupt()
+                self._interrupt()
             case Suspend():
                 app.action_suspend_process()
 
