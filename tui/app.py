@@ -54,7 +54,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self, self.refuse, self.interrupt)
+        self._performing = Performing(self)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page

@@ -45,11 +45,11 @@ class Performing:
             case CopyText(text):
                 app.copy_to_clipboard(text)
             case Refuse(sentence):
-                self._refuse(sentence)
+                app.refuse(sentence)
             case Quit():
                 app.exit(0)
             case Interrupt():
-                self._interrupt()
+                app.interrupt()
             case Suspend():
                 app.action_suspend_process()
 

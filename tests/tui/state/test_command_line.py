@@ -15,20 +15,7 @@ from fusetui.trace.text.times import NS, parse_time
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.prompts import PromptBox
-<<<<<<< HEAD
-from fusetui.tui.state.command_line import (
-    Command,
-    Goto,
-    Mark,
-    Open,
-    Quit,
-    Step,
-    Wrong,
-    parse,
-)
-=======
 from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
->>>>>>> tui
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.state import TIMELINE
 
