@@ -59,22 +59,17 @@ def whole(name: str, file: Path) -> float:
 def row(source: Path, folder: Path, events: int, repeat: int) -> list[str]:
     """The line of one trace; all in turn, so that a change of the machine meets all."""
     file = made(source, folder, events)
-    turns = [
-        (
-            question("summary", file),
-            question("why", file),
-            whole("summary", file),
-            whole("why", file),
-        )
-        for _ in range(repeat)
-    ]
+    asked, run = [], []
+    for _ in range(repeat):
+        asked.append((question("summary", file), question("why", file)))
+        run.append((whole("summary", file), whole("why", file)))
     file.unlink()
-    reading = min(turn[n][0] for turn in turns for n in (0, 1))
-    summary, account = (min(turn[n][1] for turn in turns) for n in (0, 1))
-    before, after = min(turn[2] for turn in turns), min(turn[3] for turn in turns)
+    reading = min(one[0] for turn in asked for one in turn)
+    summary, account = (min(turn[n][1] for turn in asked) for n in (0, 1))
+    before, after = min(turn[0] for turn in run), min(turn[1] for turn in run)
     return [
         source.name.partition(".")[0],
-        f"{turns[0][0][2]:,}",
+        f"{asked[0][0][2]:,}",
         f"{reading:.2f} s",
         f"{summary:.2f} s",
         f"{account:.2f} s",

@@ -95,11 +95,11 @@ class FusetuiApp(Ending):
     def _ask(self, prompt: Prompt | None) -> None:
         """A line to type in appears, or goes."""
         if prompt is None or prompt.is_letter:
-            self._page.box.close()
+            self._page.input.close()
             self._page.set_focus(None)
         else:
-            self._page.box.ask(prompt)
-            self._page.set_focus(self._page.box)
+            self._page.input.ask(prompt)
+            self._page.set_focus(self._page.input)
 
     def _cover(self) -> None:
         if self._overlay is None:

@@ -16,7 +16,7 @@ PLACEHOLDERS = {
 }
 
 
-class PromptBox(Input):
+class PromptInput(Input):
     """Shown while the state asks for a text. Enter submits it; Tab completes a command."""
 
     def ask(self, prompt: Prompt) -> None:

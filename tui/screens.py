@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen, Screen
 
 from fusetui.tui.drawing.canvas import Canvas
-from fusetui.tui.prompts import PromptBox
+from fusetui.tui.prompts import PromptInput
 from fusetui.tui.state.state import Size
 
 
@@ -15,11 +15,11 @@ class PageScreen(Screen[None], inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self.canvas, self.box = Canvas(), PromptBox()
+        self.canvas, self.input = Canvas(), PromptInput()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
-        yield self.box
+        yield self.input
 
 
 class OverlayScreen(ModalScreen[None], inherit_bindings=False):

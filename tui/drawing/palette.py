@@ -40,7 +40,7 @@ CURSOR = Style(bgcolor="#3a3a3a", bold=True)
 
 
 @cache
-def block(kind: Kind, second: bool = False) -> Style:
+def fill(kind: Kind, second: bool = False) -> Style:
     """A slice wide enough for a text; the second tint for every other of two neighbours."""
     first, neighbour, text = COLORS[kind]
     return Style(color=text, bgcolor=neighbour if second else first)

@@ -62,7 +62,7 @@ def runs_of(
         elif end - x > 1 or row == selected:
             label = names.label(row)
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            runs.append(Run(_block(label, end - x, look, glyphs), look, names.kind(row)))
+            runs.append(Run(_bar(label, end - x, look, glyphs), look, names.kind(row)))
         else:
             look = "marked" if row in marked else "bar"
             text = _level(covered[x], cell_ns, counts[x], glyphs)
@@ -87,7 +87,7 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _block(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell

@@ -83,5 +83,5 @@ def _style(run: Run, second: bool) -> Style:
     if run.look == "marked":
         return palette.MARKED
     if run.look == "block":
-        return palette.block(run.kind, second)
+        return palette.fill(run.kind, second)
     return palette.bar(run.kind) if run.look == "bar" else palette.PLAIN

@@ -15,7 +15,7 @@ from fusetui.trace import open_trace
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import DOOR, blank, line, segment
 from fusetui.tui.layout.lanes import lanes_of
-from fusetui.tui.prompts import PromptBox
+from fusetui.tui.prompts import PromptInput
 
 BLACK = Color(0, 0, 0)
 
@@ -59,7 +59,7 @@ async def test_what_is_typed_or_pasted_goes_through_the_door(path: str) -> None:
     """The line to type in is a widget of Textual's."""
     async with opened([path]) as (app, pilot):
         await pilot.press("slash")
-        app.query_one(PromptBox).value = WORST
+        app.query_one(PromptInput).value = WORST
         await pilot.pause()
         assert "PWN" in screen(app)
         assert obeyed(screen(app)) == set()

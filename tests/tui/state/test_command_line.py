@@ -14,7 +14,7 @@ from tests.tui.driving import opened, screen, settled
 from fusetui.trace.text.times import NS, parse_time
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.prompts import PromptBox
+from fusetui.tui.prompts import PromptInput
 from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.state import TIMELINE
@@ -133,7 +133,7 @@ async def test_escape_closes_the_line_and_the_keys_work_again(path: str) -> None
 async def test_another_trace_is_opened_beside(path: str) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("colon", *"diff ")
-        app.query_one(PromptBox).value = f"diff {path}"
+        app.query_one(PromptInput).value = f"diff {path}"
         await pilot.press("enter")
         for _ in range(2):
             await settled(app, pilot)
