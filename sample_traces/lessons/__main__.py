@@ -11,9 +11,7 @@ from fusetui.sample_traces.lessons.profiler import STEPS, run
 
 HERE = Path(__file__).resolve().parent
 _MLP = f"bfloat16, batch={figures.BATCH} seq={figures.SEQUENCE} dim={figures.DIM} hidden=3072"
-_LINEAR = (
-    f"bfloat16, rows={figures.LINEAR_ROWS} in={figures.LINEAR_IN} out={figures.LINEAR_OUT}"
-)
+_LINEAR = f"bfloat16, rows={figures.LINEAR_ROWS} in={figures.LINEAR_IN} out={figures.LINEAR_OUT}"
 _CUDA = "CUDA: NVIDIA A100-SXM4-80GB"
 LESSONS = {
     "linear-eager": ("one nn.Linear with a bias: one GEMM that adds it in its epilogue", _LINEAR),
@@ -30,8 +28,8 @@ these programs to make them, and none of their times is a measurement of ours. K
 kernel times are from {figures.SOURCE}.
 
 `fusetui samples` lists them, `fusetui open lesson:mlp-eager` opens one, `fusetui open
-lesson:mlp-eager lesson:mlp-compiled` puts two side by side. Each holds {STEPS} steps that repeat the
-same times, so a comparison of two lessons shows what changed and no verdict.
+lesson:mlp-eager lesson:mlp-compiled` puts two side by side. Each holds {STEPS} steps that repeat
+the same times, so a comparison of two lessons shows what changed, and no verdict.
 
 `python -P -m fusetui.sample_traces.lessons` writes the files anew, byte for byte, and this page.
 
@@ -41,8 +39,9 @@ same times, so a comparison of two lessons shows what changed and no verdict.
 TIMES = """
 ## Where the times are from
 
-Published: in the source. Derived: from the bytes that are moved, at the bandwidth that the source's
-own fused kernel implies. Assumed: neither; a plausible constant, mostly the median in public traces.
+Published: in the source. Derived: from the bytes that are moved, at the bandwidth that the
+source's own fused kernel implies. Assumed: neither; a plausible constant, mostly the median in
+public traces.
 
 | time of | | from | why |
 |---|---|---|---|

@@ -150,23 +150,26 @@ def _mlp_liger(m: Machine) -> Step:
 @contextmanager
 def _compiled(m: Machine, module: str, forward: str, graph: str) -> Iterator[None]:
     """A call of a module that torch.compile compiled, down to the generated `call`."""
-    entered = "torch/_dynamo/eval_frame.py(499): __call__"
+    around = ("nn.Module: OptimizedModule_0", 0), (f"nn.Module: {module}", 1)
     generated = f"torchinductor/{graph[1:3]}/{graph}.py(46): call"
-    with m.frame(entered), m.frame("nn.Module: OptimizedModule_0", module=0):
-        with m.frames(_CALL, "torch/_dynamo/eval_frame.py(1076): compile_wrapper"):
-            with m.frame(f"nn.Module: {module}", module=1), m.frame(_CALL):
-                m.leaf("TorchDynamo Cache Lookup")
-                with m.op("Torch-Compiled Region: 0/0"), m.frame(forward):
-                    m.leaf("Pregraph bytecode")
-                    with m.frames(*_TO_COMPILED):
-                        m.leaf("AOTDispatcher Runtime Wrapper Prologue")
-                        with m.frames(*_TO_CALL):
-                            scope = {"scope": "user_scope"}
-                            note = m.begin(f"## Call CompiledFxGraph {graph} ##", **scope)
-                            with m.frame(generated):
-                                m.builtin("<built-in function assert_size_stride>")
-                                yield
-                            m.end(note)
+    with (
+        m.frame("torch/_dynamo/eval_frame.py(499): __call__"),
+        m.frame(*around[0]),
+        m.frames(_CALL, "torch/_dynamo/eval_frame.py(1076): compile_wrapper"),
+        m.frame(*around[1]),
+        m.frame(_CALL),
+    ):
+        m.leaf("TorchDynamo Cache Lookup")
+        with m.op("Torch-Compiled Region: 0/0"), m.frame(forward):
+            m.leaf("Pregraph bytecode")
+            with m.frames(*_TO_COMPILED):
+                m.leaf("AOTDispatcher Runtime Wrapper Prologue")
+                with m.frames(*_TO_CALL):
+                    note = m.begin(f"## Call CompiledFxGraph {graph} ##", scope="user_scope")
+                    with m.frame(generated):
+                        m.builtin("<built-in function assert_size_stride>")
+                        yield
+                    m.end(note)
 
 
 def _empty_strided(m: Machine, *shape: int) -> Tensor:
@@ -195,11 +198,13 @@ def _triton_fused(m: Machine, gate: Tensor, up: Tensor) -> None:
         "kernel_kwargs": f"XBLOCK={block}",
         "kernel_name": FUSED_NAME,
     }
-    with m.frame("torch/_inductor/runtime/triton_heuristics.py(2059): run"):
-        with m.op(FUSED_NAME, gate, up, numel, **about):
-            with m.frame("torch/_inductor/runtime/static_triton_launcher.py(250): run"):
-                launch = Launch((numel // block, 1, 1), (128, 1, 1), 32)
-                m.launch(FUSED_NAME, FUSED, launch, by_driver=True)
+    with (
+        m.frame("torch/_inductor/runtime/triton_heuristics.py(2059): run"),
+        m.op(FUSED_NAME, gate, up, numel, **about),
+        m.frame("torch/_inductor/runtime/static_triton_launcher.py(250): run"),
+    ):
+        launch = Launch((numel // block, 1, 1), (128, 1, 1), 32)
+        m.launch(FUSED_NAME, FUSED, launch, by_driver=True)
 
 
 def _liger(m: Machine, gate: Tensor, up: Tensor) -> Tensor:

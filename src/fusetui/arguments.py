@@ -20,7 +20,7 @@ from fusetui import __version__
 from fusetui.capture.defaults import STEPS
 from fusetui.commands.streams import write
 
-TRACE = "A trace (.json, .gz or .zst), - or sample:NAME."
+TRACE = "A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME."
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
 EXIT_CODES = {
     0: "done",
@@ -122,7 +122,7 @@ def _capture(parser: Parser) -> None:
 
 def _open(parser: Parser) -> None:
     add = parser.add_argument
-    add("trace", metavar="TRACE", help="A trace, a run folder or sample:NAME.")
+    add("trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME.")
     add("other", metavar="OTHER", nargs="?", help="A second one, side by side.")
     add("--ascii", action="store_true", help="Draw with ASCII only.")
     add("--mouse", action=BooleanOptionalAction, help="Let the app see the mouse, or not.")

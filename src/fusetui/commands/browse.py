@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from fusetui.commands.errors import CommandError, say
-from fusetui.commands.sources import SAMPLE, is_run, traces
+from fusetui.commands.sources import LESSON, SAMPLE, is_run, traces
 from fusetui.render.output import emit, emit_json, width
 
 
@@ -33,19 +33,26 @@ def has_terminal() -> bool:
 
 def list_samples(as_json: bool) -> int:
     from fusetui import sample_traces
+    from fusetui.sample_traces import lessons
 
-    found = [(name, sample_traces.describe(name)) for name in sample_traces.names()]
+    samples = [(name, sample_traces.describe(name)) for name in sample_traces.names()]
+    taught = [(name, lessons.describe(name)) for name in lessons.names()]
     if as_json:
-        emit_json({"samples": [{"name": name, "shows": shows} for name, shows in found]})
+        emit_json({"samples": _named(samples), "lessons": _named(taught)})
     else:
-        emit("\n".join(line for name, shows in found for line in _sample_lines(name, shows)))
+        lines = [line for name, shows in samples for line in _shown(SAMPLE + name, shows)]
+        lines += [line for name, shows in taught for line in _shown(LESSON + name, shows)]
+        emit("\n".join(lines))
     return 0
 
 
-def _sample_lines(name: str, shows: str) -> list[str]:
+def _named(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": name, "shows": shows} for name, shows in found]
+
+
+def _shown(name: str, shows: str) -> list[str]:
     indent = "    "
-    lines = wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)
-    return [f"{SAMPLE}{name}", *lines]
+    return [name, *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)]
 
 
 def _found(name: str, alone: bool) -> list[str]:
