@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.places import TRACES
 
 from fusetui import sample_traces
 from fusetui.sample_traces import lessons
 from fusetui.sample_traces.lessons.device import Launch, Occupancy
-from tests.places import TRACES
 
 Keys = dict[tuple[str, ...], set[str]]
 OF_KERNELS_SINCE_2026 = {"occupancy", "graph id", "graph node id", "channel", "channel_type"}
@@ -39,7 +39,8 @@ def kind(event: Mapping[str, Any]) -> tuple[str, ...]:
 
 def keys(path: Path) -> tuple[Keys, Keys]:
     """By the kind of event: its keys, and those of its args; of ops with shapes."""
-    own, args = defaultdict(set), defaultdict(set)
+    own: Keys = defaultdict(set)
+    args: Keys = defaultdict(set)
     for event in document(path)["traceEvents"]:
         if event.get("cat") != "cpu_op" or "Input Dims" in event["args"]:
             own[kind(event)] |= event.keys()
