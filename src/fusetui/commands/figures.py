@@ -6,6 +6,7 @@ from typing import Any
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
+from fusetui.render.note import noted, with_note
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace import summary as figures_of
@@ -18,9 +19,9 @@ def summary(name: str, as_json: bool) -> int:
         say(sentence)
     figures = figures_of(loaded.trace)
     if as_json:
-        emit_json(figures)
+        emit_json(with_note(figures, loaded.trace))
     else:
-        emit(_summary_text(loaded.trace, figures))
+        emit(noted(_summary_text(loaded.trace, figures), loaded.trace))
     return loaded.code
 
 
@@ -37,9 +38,9 @@ def kernels(name: str, as_json: bool, top: int) -> int:
     loaded = load(name)
     totals = kernel_totals(loaded.trace)
     if as_json:
-        emit_json({"kernels": [_kernel(total) for total in totals]})
+        emit_json(with_note({"kernels": [_kernel(total) for total in totals]}, loaded.trace))
     else:
-        emit(kernels_text(totals, top, width()))
+        emit(noted(kernels_text(totals, top, width()), loaded.trace))
     return loaded.code
 
 
@@ -49,9 +50,9 @@ def ops(name: str, as_json: bool, top: int) -> int:
     loaded = load(name)
     totals = op_totals(loaded.trace)
     if as_json:
-        emit_json({"ops": [_op(total) for total in totals]})
+        emit_json(with_note({"ops": [_op(total) for total in totals]}, loaded.trace))
     else:
-        emit(ops_text(totals, top, width()))
+        emit(noted(ops_text(totals, top, width()), loaded.trace))
     return loaded.code
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
+from fusetui.render.note import noted, with_note
 from fusetui.render.output import emit, emit_json
 from fusetui.trace.questions.tally import Tallies, tallies
 from fusetui.trace.text.figures import plural
@@ -18,9 +19,9 @@ def check(name: str, guess: str, as_json: bool) -> int:
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
     if as_json:
-        emit_json(_record(counted, guesses))
+        emit_json(with_note(_record(counted, guesses), loaded.trace))
     else:
-        emit("\n".join(_lines(counted, guesses)))
+        emit(noted("\n".join(_lines(counted, guesses)), loaded.trace))
     return max(loaded.code, DONE if all(guess.right for guess in guesses) else NO)
 
 
@@ -38,7 +39,7 @@ def _line(guess: Guess, wide: int) -> str:
     return f"  {sign} {guess.kind:{wide}}  guess {guess.expected:>4}   found {guess.said}"
 
 
-def _record(counted: Tallies, guesses: Sequence[Guess]) -> Mapping[str, object]:
+def _record(counted: Tallies, guesses: Sequence[Guess]) -> dict[str, object]:
     return {
         "per": "step" if counted.steps else "trace",
         "steps": list(counted.steps),
