@@ -14,11 +14,17 @@ SOURCE = (
     '"Profiling in PyTorch (Part 2): From nn.Linear to a Fused MLP" (Hugging Face, June 2026), '
     "measured on an NVIDIA A100-SXM4-80GB in bfloat16"
 )
-NOTE = (
-    "Reconstructed, not recorded: kernel names and most kernel times are from "
-    f"{SOURCE}; the other times are derived or assumed. Not a measurement."
-)
-"""What a lesson says of itself, in its file and wherever it is shown."""
+NOTES = {
+    "linear": (
+        f"Reconstructed, not recorded: the name of the kernel is from {SOURCE}; all times are "
+        "assumed. Not a measurement."
+    ),
+    "mlp": (
+        f"Reconstructed, not recorded: most kernel names and times are from {SOURCE}; the others "
+        "are derived or assumed. Not a measurement."
+    ),
+}
+"""What a lesson says of itself, in its file and wherever it is shown; by what it is a lesson of."""
 
 
 class Origin(Enum):

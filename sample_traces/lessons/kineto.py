@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from fusetui.sample_traces.lessons.device import A100, Occupancy
-from fusetui.sample_traces.lessons.figures import NOTE
+from fusetui.sample_traces.lessons.figures import NOTES
 from fusetui.sample_traces.lessons.machine import Call, Kernel, Memory, Recorded, Slice
 
 PID = TID = 1000
@@ -27,7 +27,7 @@ def document(name: str, recorded: Recorded) -> str:
     head: Args = {
         "schemaVersion": 1,
         "deviceProperties": [A100],
-        "reconstructed": NOTE,
+        "reconstructed": NOTES[name.partition("-")[0]],
         "trace_id": sha256(name.encode()).hexdigest()[:32].upper(),
         "with_stack": 1,
         "with_modules": 1,
