@@ -26,6 +26,7 @@ import torch
 from fusetui.capture.command import capture
 from fusetui.capture.device import find_device, versions
 from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 THREADS = 1
@@ -155,8 +156,7 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         sweep = experiment.sweep_on(kind)
-        capture(
-            experiment.workload,
+        options = Options(
             variants=experiment.variants,
             device=kind,
             backward=experiment.backward,
@@ -164,8 +164,8 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
             expect=experiment.expect,
             sweep=[sweep] if sweep else (),
             scrub=True,
-            out=folder,
         )
+        capture(experiment.workload, options, folder)
     text = output.getvalue().partition("\n\nTime per step; the longest bar")[0]
     return re.sub(r"\n+Open it with: .*\n", "", text).strip()
 

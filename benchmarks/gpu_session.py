@@ -29,10 +29,12 @@ SAMPLES = """
 import sys
 from pathlib import Path
 from fusetui.capture.command import capture
+from fusetui.capture.options import Options
 out = Path(sys.argv[1])
-common = {"device": "cuda", "scrub": True}
-capture("mlp", variants=["eager", "compiled"], mode="reduce-overhead", out=out / "graphs", **common)
-capture("mlp", variants=["eager"], stack=True, memory=True, steps=1, out=out / "stacks", **common)
+graphs = Options(["eager", "compiled"], "cuda", mode="reduce-overhead", scrub=True)
+stacks = Options(["eager"], "cuda", stack=True, memory=True, steps=1, scrub=True)
+capture("mlp", graphs, out / "graphs")
+capture("mlp", stacks, out / "stacks")
 """
 
 

@@ -16,6 +16,7 @@ from warnings import catch_warnings, filterwarnings
 from fusetui import __version__
 
 from .errors import CaptureError
+from .options import check
 
 _NOISE = (
     r".*TensorFloat32 tensor cores.*",
@@ -24,16 +25,6 @@ _NOISE = (
     r".*pkg_resources is deprecated.*",
 )
 """Warnings of torch that tell the user of a capture nothing."""
-
-_DTYPES = {
-    "float32": "float32",
-    "fp32": "float32",
-    "bfloat16": "bfloat16",
-    "bf16": "bfloat16",
-    "float16": "float16",
-    "fp16": "float16",
-    "half": "float16",
-}
 
 
 @dataclass(frozen=True)
@@ -80,8 +71,7 @@ def find_device(wanted: str) -> Device:
 
     Raises CaptureError for another word, or for `cuda` where torch sees no GPU.
     """
-    if wanted not in ("auto", "cuda", "cpu"):
-        raise CaptureError(f"unknown device '{wanted}': it can be auto, cuda or cpu.")
+    check("device", wanted)
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
         return Device("cuda", torch.cuda.get_device_name(), _cache_bytes(torch))
@@ -89,14 +79,6 @@ def find_device(wanted: str) -> Device:
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()
     return Device("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
-
-
-def dtype_name(name: str) -> str:
-    """torch's name of a dtype, also from `bf16`, `fp16`, `fp32`. Raises CaptureError."""
-    if name not in _DTYPES:
-        known = ", ".join(dict.fromkeys(_DTYPES.values()))
-        raise CaptureError(f"unknown dtype '{name}': it can be {known}.")
-    return _DTYPES[name]
 
 
 def versions() -> dict[str, str | None]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch
 
+from fusetui.trace.text.cutting import clip
+
 _LONGEST = 300
 _HERE = Path(__file__).resolve().parent
 _NOT_THE_USERS = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
@@ -25,8 +27,8 @@ def sentence(error: BaseException) -> str:
         return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
     cause = chain[-1]
     if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
-        return _cut(f"it could not be compiled: {_one_line(cause)}")
-    return _cut(_one_line(cause) + _place(cause))
+        return clip(f"it could not be compiled: {_one_line(cause)}", _LONGEST, "...")
+    return clip(_one_line(cause) + _place(cause), _LONGEST, "...")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -57,8 +59,3 @@ def _place(error: BaseException) -> str:
         if path.is_file() and not any(map(path.is_relative_to, _NOT_THE_USERS)):
             return f" ({path.name}, line {frame.lineno})"
     return ""
-
-
-def _cut(text: str) -> str:
-    """The text, cut at a length that fits a screen."""
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

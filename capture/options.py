@@ -1,56 +1,197 @@
-"""What a capture can be asked for, and the choices that need no torch."""
+"""What a capture can be asked for. Importing this needs no torch.
+
+Each option is declared once, as a field of `Options`: the command line, its help, the table of the
+documentation and what is checked are made from the declarations, and run.json holds what was asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from .defaults import STEPS
 from .errors import CaptureError
 
+DEVICES = ("auto", "cuda", "cpu")
+DTYPES = ("float32", "bfloat16", "float16")
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """The modes of torch.compile."""
+SHORT_NAMES = {
+    "fp32": "float32",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "half": "float16",
+}
+STEPS = 7
+"""A verdict of the diff needs five; two more may turn out to be cold or odd."""
+SECONDS = 1.0
+SECONDS_OF_A_POINT = 0.3
+"""A sweep has many points."""
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What the profiler records: `steps` steps, with Python stacks, input shapes, allocations."""
+class Asked(NamedTuple):
+    """How an option is given, what its help says, and what it may be.
 
-    steps: int = STEPS
-    stack: bool = False
-    shapes: bool = True
-    memory: bool = False
-    scrub: bool = False
+    `flag` is its name on the command line, "" for one that has another way there. `least` and
+    `above` bound a number. `in_loop`: it also makes sense for a loop of the user's own.
+    """
+
+    flag: str
+    metavar: str
+    help: str
+    among: tuple[str, ...] = ()
+    short: Mapping[str, str] = {}
+    least: int | None = None
+    above: float | None = None
+    in_loop: bool = False
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of one capture, as the user gave them.
+    """The options of one capture, as the user gave them."""
 
-    `shapes` are arguments such as `--batch 32`. `backward` measures the training step, forward and
-    backward, without an optimizer. `mode` is torch.compile's. `expect` holds guesses such as
-    `kernels=5 gemm=3` or `eager: kernels=5`. `seconds` is the time spent on timing each variant.
-    """
+    variants: Annotated[
+        Sequence[str], Asked("--variant", "V", "Only this variant; may be repeated.")
+    ] = ()
+    device: Annotated[
+        str,
+        Asked(
+            "--device",
+            "WHERE",
+            "cuda or cpu; auto, the default, takes a GPU if there is one.",
+            among=DEVICES,
+            in_loop=True,
+        ),
+    ] = "auto"
+    dtype: Annotated[
+        str | None,
+        Asked("--dtype", "D", f"{', '.join(DTYPES)}.", among=DTYPES, short=SHORT_NAMES),
+    ] = None
+    shapes: Annotated[Sequence[str], Asked("", "", "Sizes by name, such as --batch 32.")] = ()
+    backward: Annotated[
+        bool,
+        Asked("--backward", "", "A step is the forward and the backward pass, without optimizer."),
+    ] = False
+    mode: Annotated[
+        str | None,
+        Asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.", among=MODES),
+    ] = None
+    steps: Annotated[
+        int,
+        Asked(
+            "--steps",
+            "N",
+            f"Profiled steps, {STEPS} by default: the verdict of a diff needs five.",
+            least=1,
+            in_loop=True,
+        ),
+    ] = STEPS
+    stack: Annotated[bool, Asked("--stack", "", "Record Python frames.", in_loop=True)] = False
+    record_shapes: Annotated[
+        bool, Asked("--shapes", "", "Record the shapes of inputs, or not.", in_loop=True)
+    ] = True
+    memory: Annotated[bool, Asked("--memory", "", "Record allocations.", in_loop=True)] = False
+    seconds: Annotated[
+        float | None,
+        Asked(
+            "--seconds",
+            "S",
+            f"Time spent on timing each variant: {SECONDS:g}, in a sweep {SECONDS_OF_A_POINT:g}.",
+            above=0,
+        ),
+    ] = None
+    expect: Annotated[
+        Sequence[str],
+        Asked(
+            "--expect",
+            "GUESS",
+            'A guess about the kernels, "kernels=5 gemm=3": exit 1 if it is wrong.',
+            in_loop=True,
+        ),
+    ] = ()
+    sweep: Annotated[
+        Sequence[str], Asked("--sweep", "SIZES", "A run for each of several sizes: batch=1,2,4.")
+    ] = ()
+    scrub: Annotated[
+        bool,
+        Asked(
+            "--scrub",
+            "",
+            "Take what is private out of traces and record, as fusetui scrub does.",
+            in_loop=True,
+        ),
+    ] = False
 
-    variants: Sequence[str] = ()
-    device: str = "auto"
-    dtype: str | None = None
-    shapes: Sequence[str] = ()
-    backward: bool = False
-    mode: str | None = None
-    expect: Sequence[str] = ()
-    seconds: float = 1.0
-    recording: Recording = Recording()
+    @property
+    def timing_seconds(self) -> float:
+        """Seconds of timing for each variant."""
+        return self.seconds or (SECONDS_OF_A_POINT if self.sweep else SECONDS)
+
+
+class Declared(NamedTuple):
+    """A field of `Options`: `kind` is the type of one value, `many` that it may be repeated."""
+
+    name: str
+    kind: type
+    many: bool
+    default: Any
+    asked: Asked
+
+
+@cache
+def declared() -> Mapping[str, Declared]:
+    """The options by their names, in their order."""
+    hints = get_type_hints(Options, include_extras=True)
+    return {one.name: _declared(one.name, hints[one.name], one.default) for one in fields(Options)}
+
+
+def _declared(name: str, hint: Any, default: Any) -> Declared:
+    plain, asked = get_args(hint)
+    if many := get_origin(plain) is Sequence:
+        (plain,) = get_args(plain)
+    kinds = [kind for kind in get_args(plain) or (plain,) if kind is not NoneType]
+    return Declared(name, kinds[0], many, default, asked)
 
 
 def validate(options: Options) -> None:
-    """Raises CaptureError for a number of steps, a time or a mode that cannot be."""
-    if options.recording.steps < 1:
-        raise CaptureError(f"--steps must be at least 1, not {options.recording.steps}.")
-    if not options.seconds > 0:
-        raise CaptureError(f"--seconds must be more than 0, not {options.seconds:g}.")
-    if options.mode is not None and options.mode not in MODES:
-        raise CaptureError(f"unknown mode '{options.mode}': it can be {', '.join(MODES)}.")
+    """Raises CaptureError for a number or a word that cannot be."""
+    for name in declared():
+        if getattr(options, name) is not None:
+            check(name, getattr(options, name))
+
+
+def check(name: str, value: Any) -> None:
+    """Raises CaptureError for a value that the option of this name cannot have."""
+    asked = declared()[name].asked
+    if asked.least is not None and not value >= asked.least:
+        raise CaptureError(f"{asked.flag} must be at least {asked.least}, not {value}.")
+    if asked.above is not None and not value > asked.above:
+        raise CaptureError(f"{asked.flag} must be more than {asked.above:g}, not {value:g}.")
+    if asked.among and asked.short.get(value, value) not in asked.among:
+        raise CaptureError(f"unknown {name} '{value}': it can be {', '.join(asked.among)}.")
+
+
+def dtype_name(dtype: str) -> str:
+    """torch's name of a dtype, also from `bf16`, `fp16`, `fp32`. Raises CaptureError."""
+    check("dtype", dtype)
+    return SHORT_NAMES.get(dtype, dtype)
+
+
+def loop_options(given: Mapping[str, Any]) -> Options:
+    """Options for a loop of the user's own. Raises TypeError for one that makes no sense there."""
+    known = [name for name, one in declared().items() if one.asked.in_loop]
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"there is no option {unknown[0]!r} here: there are {', '.join(known)}")
+    return Options(**given)
+
+
+def public(options: Options, scrub: Callable[[str], str]) -> Options:
+    """The options with what the user wrote freely scrubbed."""
+    free = [name for name, one in declared().items() if one.many]
+    texts: dict[str, Any] = {name: tuple(map(scrub, getattr(options, name))) for name in free}
+    return replace(options, **texts)
 
 
 def choose(owner: str, known: Collection[str], wanted: Sequence[str]) -> tuple[str, ...]:

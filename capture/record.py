@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .expect import Guess
+from .options import Options
 
 FORMAT = 2
 """Version of run.json; it rises when a key changes its meaning."""
@@ -68,8 +69,8 @@ class Failed:
 class RunRecord:
     """One run of a workload. `shapes_shrunk`: the CPU's defaults were used for some axis.
 
-    `backward`: a step is forward and backward pass. `mode` is torch.compile's. `provenance` tells
-    where and how it was made, null for what could not be read.
+    `options` is what was asked for. `backward`: a step is forward and backward pass. `mode` is
+    torch.compile's. `provenance` tells where and how it was made, null for what could not be read.
     """
 
     format: int
@@ -85,6 +86,7 @@ class RunRecord:
     seed: int
     profiled_steps: int
     variants: tuple[Measured | Failed, ...]
+    options: Options = field(default_factory=Options)
     backward: bool = False
     mode: str | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)

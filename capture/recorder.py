@@ -10,7 +10,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from .guard import leave_if_forked
-from .options import Recording
+from .options import Options
 from .scrub import scrubbed, set_trace_name
 from .step import Step
 from .timing import synchronizer
@@ -19,7 +19,7 @@ WAIT, WARM_UP = 1, 1
 """Steps before the recorded ones: one with the profiler off, one that it discards."""
 
 
-def record(step: Step, recording: Recording, device_kind: str, path: Path) -> None:
+def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
     """Profiles steps into `path` (.json.gz).
 
     Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
@@ -31,30 +31,30 @@ def record(step: Step, recording: Recording, device_kind: str, path: Path) -> No
         leave_if_forked(parent)
         profiler.export_chrome_trace(str(plain))
 
-    plan = schedule(wait=WAIT, warmup=WARM_UP, active=recording.steps, repeat=1)
+    plan = schedule(wait=WAIT, warmup=WARM_UP, active=options.steps, repeat=1)
     synchronize = synchronizer(device_kind)
     with profile(
-        **settings(recording, device_kind),
+        **settings(options, device_kind),
         schedule=plan,
         on_trace_ready=export,
     ) as profiler:
-        for _ in range(WAIT + WARM_UP + recording.steps):
+        for _ in range(WAIT + WARM_UP + options.steps):
             _run_labelled(step)
             synchronize()
             profiler.step()
-    compress(plain, path, recording.scrub)
+    compress(plain, path, options.scrub)
 
 
-def settings(recording: Recording, device_kind: str) -> dict[str, Any]:
+def settings(options: Options, device_kind: str) -> dict[str, Any]:
     """The arguments of torch.profiler.profile for what is to be recorded."""
     activities = [ProfilerActivity.CPU]
     if device_kind == "cuda":
         activities.append(ProfilerActivity.CUDA)
     return {
         "activities": activities,
-        "record_shapes": recording.shapes,
-        "profile_memory": recording.memory,
-        "with_stack": recording.stack,
+        "record_shapes": options.record_shapes,
+        "profile_memory": options.memory,
+        "with_stack": options.stack,
     }
 
 

@@ -18,7 +18,7 @@ from . import check, compiler, expect, failure, recorder, step, timing
 from .device import Device, versions
 from .guard import parent_only
 from .job import Job, Trial
-from .options import Options
+from .options import Options, public
 from .progress import Progress
 from .provenance import provenance
 from .record import FORMAT, Failed, Measured, RunRecord
@@ -43,7 +43,7 @@ class Runner:
         self._job, self._options, self._device = job, options, device
         self._progress = progress
         self._first_answer: Answer | None = None
-        self._texts = texts() if options.recording.scrub else None
+        self._texts = texts() if options.scrub else None
         names = [trial.name for trial in job.trials]
         self._guesses = expect.parse_for(options.expect, names)
 
@@ -89,7 +89,7 @@ class Runner:
         with self._progress.phase(f"timing {name}"), parent_only():
             timed, peak_bytes = self._timed(parts)
         with self._progress.phase(f"profiling {name}"), parent_only():
-            recorder.record(parts, self._options.recording, kind, path)
+            recorder.record(parts, self._options, kind, path)
             counted = _counted(path, kind)
         compiled = trial.compiles or graphs > 0
         return Measured(
@@ -128,9 +128,9 @@ class Runner:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
         call, kind = step.as_call(parts), self._device.kind
         if kind == "cpu":
-            return timing.time_steps(call, kind, self._options.seconds), None
+            return timing.time_steps(call, kind, self._options.timing_seconds), None
         torch.cuda.reset_peak_memory_stats()
-        timed = timing.time_steps(call, kind, self._options.seconds)
+        timed = timing.time_steps(call, kind, self._options.timing_seconds)
         return timed, torch.cuda.max_memory_allocated()
 
     def _public(self, text: str) -> str:
@@ -151,11 +151,12 @@ class Runner:
             device_kind=device.kind,
             versions=versions(),
             seed=SEED,
-            profiled_steps=options.recording.steps,
+            profiled_steps=options.steps,
+            options=public(options, self._public),
             variants=outcomes,
             backward=job.backward,
             mode=options.mode,
-            provenance=provenance(device.kind, where, options.recording.scrub),
+            provenance=provenance(device.kind, where, options.scrub),
         )
 
 

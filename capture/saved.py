@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 
+from fusetui.trace.text.cutting import clip
+
 from .errors import CaptureError
 from .expect import Guess
 from .record import StepTime
@@ -148,5 +150,5 @@ def _leads_into(folder: Path, name: str) -> bool:
 
 
 def _told(folder: Path, name: str, reason: str) -> str:
-    shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+    shown = clip(name, _LONGEST, "...")
     return f"{folder / RECORD_NAME} lists '{shown}', which {reason}: it is ignored."

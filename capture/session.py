@@ -7,20 +7,21 @@ give the time per step. Importing this needs no torch; entering the block does.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .defaults import STEPS
 from .device import find_device, quiet_torch, versions
 from .errors import CaptureError
 from .folder import new_folder, write_record
-from .options import Options, Recording, validate
+from .options import Options, loop_options, public, validate
 from .provenance import provenance
 from .record import FORMAT, Measured, RunRecord, StepTime
+from .scrub import texts
+from .table import guesses
 from .telling import tell
 
 if TYPE_CHECKING:
@@ -69,45 +70,39 @@ class Session:
 def profile(
     out: str | Path,
     *,
-    steps: int = STEPS,
     skip: int = 1,
-    stack: bool = False,
-    record_shapes: bool = True,
-    memory: bool = False,
-    scrub: bool = False,
-    device: str = "auto",
-    expect: Sequence[str] = (),
     name: str = "train",
+    **options: Any,
 ) -> Iterator[Session]:
-    """Records `steps` steps of a loop into the run folder `out`, which must not exist.
+    """Records steps of a loop into the run folder `out`, which must not exist.
 
     `skip` steps go before them, and one more that warms the profiler up; every further step runs
     with the profiler off and is timed. The folder appears when the block ends; if it ends with an
-    exception, or before a step was recorded, nothing is left behind. Raises CaptureError.
+    exception, or before a step was recorded, nothing is left behind. `options` are those of
+    `Options` that are meant for a loop. Raises CaptureError, and TypeError for another option.
     """
-    recording = Recording(steps, stack, record_shapes, memory, scrub)
-    options = Options(expect=expect, recording=recording)
-    validate(options)
+    asked = loop_options(options)
+    validate(asked)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")
     with quiet_torch():
-        found = find_device(device)
+        found = find_device(asked.device)
     parent, where = os.getpid(), Path.cwd()
     with new_folder(Path(out)) as folder:
         plain = folder / f"{name}.json"
-        with _profiler(recording, found.kind, skip, plain) as (profiler, synchronize):
-            session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + steps)
+        with _profiler(asked, found.kind, skip, plain) as (profiler, synchronize):
+            session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + asked.steps)
             yield session
         if os.getpid() != parent:  # a child that the loop forked: the run is not its own
             return
-        record = _record(session, options, found, plain, name, where)
+        record = _record(session, asked, found, plain, name, where)
         write_record(folder, record)
-    _tell(session, record, Path(out), steps)
+    _tell(session, record, Path(out), asked.steps)
 
 
 @contextmanager
 def _profiler(
-    recording: Recording, kind: str, skip: int, plain: Path
+    options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
     """A running profiler that writes its trace to `plain`, and what waits for the device."""
     import torch.profiler
@@ -120,10 +115,10 @@ def _profiler(
         if os.getpid() == parent:
             done.export_chrome_trace(str(plain))
 
-    plan = torch.profiler.schedule(wait=skip, warmup=1, active=recording.steps, repeat=1)
+    plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.steps, repeat=1)
     with quiet_torch():
         profiler = torch.profiler.profile(
-            **recorder.settings(recording, kind),
+            **recorder.settings(options, kind),
             schedule=plan,
             on_trace_ready=export,
         )
@@ -154,7 +149,7 @@ def _record(
             "call step() at the end of each, and use a smaller skip."
         )
     path = plain.with_name(f"{plain.name}.gz")
-    recorder.compress(plain, path, options.recording.scrub)
+    recorder.compress(plain, path, options.scrub)
     # A loop that ends early leaves one more step open.
     counted = tallies(open_trace(str(path), cached=False)).first(session.recorded_steps)
     guesses = expect.parse_for(options.expect, [name])[name]
@@ -183,7 +178,8 @@ def _record(
         seed=0,
         profiled_steps=session.recorded_steps,
         variants=(measured,),
-        provenance=provenance(device.kind, where, options.recording.scrub),
+        options=public(options, texts().scrub) if options.scrub else options,
+        provenance=provenance(device.kind, where, options.scrub),
     )
 
 
@@ -195,8 +191,6 @@ def _step_time(session: Session) -> StepTime | None:
 
 def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:
     """Talk goes to stderr: stdout belongs to the user's program."""
-    from .command import guesses
-
     if record.profiled_steps < wanted:
         tell(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of {wanted} "

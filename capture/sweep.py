@@ -22,13 +22,14 @@ from fusetui import kernels
 from fusetui.trace.text.printable import printable
 
 from .claim import numbered
-from .command import Outcome, measure
 from .device import find_device, load_torch
 from .errors import CaptureError
 from .expect import guess_lines
 from .folder import default_folder, file_name
 from .guard import same_folder
+from .measure import measure
 from .options import Options, validate
+from .outcome import Outcome
 from .points import Point, as_arguments, describe_point, parse_sweep
 from .progress import Progress
 from .saved import SavedRun, SavedVariant, read_json, read_run
@@ -44,7 +45,7 @@ Runs = Mapping[str, SavedRun]
 """The runs of a sweep by their points' names, in the order of the points."""
 
 
-def run_sweep(workload: str, options: Options, sweep: Sequence[str], out: Path | None) -> Outcome:
+def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
     """Runs every point that is not there yet and prints the result.
 
     The outcome has the sweep's folder, and holds for all points. A point at which no variant could
@@ -54,7 +55,8 @@ def run_sweep(workload: str, options: Options, sweep: Sequence[str], out: Path |
     """
     validate(options)
     with same_folder():
-        points = _points(workload, sweep)
+        points = _points(workload, options.sweep)
+    options = dataclasses.replace(options, sweep=(), seconds=options.timing_seconds)
     kind = find_device(options.device).kind
     asked = _asked(workload, options, kind, points)
     folder = _claim_free(workload, kind, asked) if out is None else _claim(out, asked)
@@ -92,7 +94,7 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
 
 def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
     """What identifies a sweep: two with the same can share a folder."""
-    shown = texts().scrub(workload) if options.recording.scrub else workload
+    shown = texts().scrub(workload) if options.scrub else workload
     asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
     found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
     return found

@@ -7,10 +7,12 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fusetui.trace.text.cutting import pad, width
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
-from .table import align, speed_up
+from .table import speed_up
 
 Row = Mapping[str, Any]
 WIDTH = 40
@@ -20,19 +22,20 @@ WIDTH = 40
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     """A line per point: the time per step of each variant, and its speed-up against the first."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
-    lines = [[" ".join(axes), *map(printable, names)]]
+    columns = [Column(" ".join(axes), left=True), *(Column(printable(name)) for name in names)]
+    lines = []
     for sizes, point in by_point(rows, axes):
         found = {row["variant"]: row for row in point}
         lines.append([sizes, *(_cell(found.get(name), _first(point)) for name in names)])
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
     failures = dict.fromkeys(map(printable, failed))
-    return "\n".join([*align(lines), *failures])
+    return "\n".join([table(columns, lines), *failures])
 
 
 def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:
     """Bars of the time per step, a group per point, each group on a scale of its own."""
     block = "#" if ascii_only else "█"
-    wide = max(len(printable(row["variant"])) for row in rows)
+    wide = max(width(printable(row["variant"])) for row in rows)
     lines = ["Time per step; the longest bar of each group has the same length."]
     for sizes, point in by_point(rows, axes):
         lines += ["", f"{' '.join(axes)} = {sizes}"]
@@ -41,8 +44,8 @@ def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = 
             if row["median_ns"] is None:
                 continue
             bar = block * max(round(WIDTH * row["median_ns"] / max(longest, 1)), 1)
-            name = printable(row["variant"])
-            lines.append(f"  {name:{wide}} {bar:{WIDTH}} {_cell(row, _first(point))}")
+            name = pad(printable(row["variant"]), wide)
+            lines.append(f"  {name} {bar:{WIDTH}} {_cell(row, _first(point))}")
     return "\n".join(lines)
 
 

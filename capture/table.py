@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fusetui.trace.text.figures import duration, size
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
+from .expect import guess_lines
 from .record import Failed, Measured, RunRecord
 from .shapes import describe_shapes
 
-_HEADER = ("variant", "time per step", "speed-up", "kernels per step", "weights", "largest error")
+_COLUMNS = (
+    Column("variant", left=True),
+    Column("time per step"),
+    Column("speed-up"),
+    Column("kernels per step"),
+    Column("weights"),
+    Column("largest error"),
+)
 
 _LARGEST_SPREAD = 2
 """The 90th percentile of step times as a multiple of the 10th, above which a note is due."""
@@ -21,10 +28,16 @@ def closing_table(record: RunRecord) -> str:
 
     Speed-ups are against the first variant that ran.
     """
-    rows = [_HEADER, *(_row(variant, baseline(record)) for variant in record.variants)]
+    rows = [_row(variant, baseline(record)) for variant in record.variants]
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
-    return "\n".join([title(record), "", *align(rows), *_notes(record), *failures])
+    return "\n".join([title(record), "", table(_COLUMNS, rows), *_notes(record), *failures])
+
+
+def guesses(record: RunRecord) -> list[str]:
+    """A line for every guess and variant, under an empty one; nothing without guesses."""
+    lines = [line for v in record.measured for line in guess_lines(v.name, v.guesses)]
+    return ["", *lines] if lines else []
 
 
 def title(record: RunRecord) -> str:
@@ -48,17 +61,6 @@ def baseline(record: RunRecord) -> int | None:
     return next((v.step_ns.median for v in record.measured if v.step_ns), None)
 
 
-def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Names to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        return "  ".join([row[0].ljust(widths[0]), *cells[1:]])
-
-    return [line(row) for row in rows]
-
-
 def speed_up(baseline_ns: int | None, median_ns: int) -> str:
     """`1.31x`; a dash without a baseline."""
     return f"{baseline_ns / max(median_ns, 1):.2f}x" if baseline_ns is not None else "-"
@@ -66,10 +68,10 @@ def speed_up(baseline_ns: int | None, median_ns: int) -> str:
 
 def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]:
     if isinstance(variant, Failed):
-        return (variant.name, *["-"] * (len(_HEADER) - 1))
+        return (printable(variant.name), *["-"] * (len(_COLUMNS) - 1))
     median = variant.step_ns.median if variant.step_ns else None
     return (
-        variant.name,
+        printable(variant.name),
         "-" if median is None else duration(median),
         "-" if median is None else speed_up(baseline_ns, median),
         f"{variant.kernels_per_step:g}",

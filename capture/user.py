@@ -21,11 +21,11 @@ from typing import Any
 import torch
 
 from . import failure
-from .device import Device, dtype_name
+from .device import Device
 from .errors import CaptureError
 from .guard import parent_only
 from .job import Job, Trial
-from .options import Options, choose
+from .options import Options, choose, dtype_name
 from .shapes import parse_shapes
 from .workload_job import SEED
 

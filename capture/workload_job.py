@@ -12,9 +12,9 @@ from fusetui.kernels import Shapes, Workload
 from fusetui.kernels.variants import prepare
 
 from .check import TOLERANCE
-from .device import Device, dtype_name
+from .device import Device
 from .job import Job, Trial
-from .options import Options, choose
+from .options import Options, choose, dtype_name
 from .shapes import parse_shapes
 from .step import Answer, Step, answer, forward_step, rotation, run_step, training_step
 

@@ -1,4 +1,5 @@
-"""Writes docs/reference.md from the code: commands, options, keys.
+"""Writes docs/reference.md from the code: commands, options, keys. Likewise the table of options in
+docs/capture.md.
 
 make reference
 """
@@ -6,12 +7,16 @@ make reference
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from fusetui.arguments import COMMANDS, EXIT_CODES, command_parsers
+from fusetui.parser import EXIT_CODES, command_parsers
+from fusetui.registry import COMMANDS
 from fusetui.tui.commands import Where, commands_of, key_text
 
-TARGET = Path(__file__).parent / "reference.md"
+HERE = Path(__file__).parent
+TARGET, CAPTURE = HERE / "reference.md", HERE / "capture.md"
+BEGIN, END = "<!-- options -->\n", "<!-- end -->"
 WIDTH = 90
 HEAD = """# Reference
 
@@ -36,8 +41,8 @@ def reference() -> str:
     parsers = command_parsers()
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     texts = [HEAD.format(codes=codes)]
-    for name in COMMANDS:
-        texts.append(f"### fusetui {name}\n\n```\n{parsers[name].format_help()}```\n")
+    for one in COMMANDS:
+        texts.append(f"### fusetui {one.name}\n\n```\n{parsers[one.name].format_help()}```\n")
     texts.append("## Keys\n")
     for where, title in PLACES.items():
         texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(where)}\n")
@@ -51,6 +56,24 @@ def _rows(where: Where) -> str:
     )
 
 
+def capture() -> str:
+    """The page about capturing with the table of the options as they are now."""
+    before, begin, rest = CAPTURE.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    rows = "".join(f"| `{names}` | {text} |\n" for names, text in _options())
+    return f"{before}{begin}| option | meaning |\n|---|---|\n{rows}{end}{after}"
+
+
+def _options() -> Iterator[tuple[str, str]]:
+    """Each option as it is typed, and its help."""
+    parser = command_parsers("capture")["capture"]
+    for action in parser._actions:
+        if action.option_strings and action.dest != "help":
+            names = ", ".join(action.option_strings)
+            yield f"{names} {action.metavar or ''}".strip(), action.help or ""
+
+
 if __name__ == "__main__":
-    TARGET.write_text(reference(), encoding="utf-8")
-    print(f"docs/{TARGET.name}")
+    for path, text in ((TARGET, reference()), (CAPTURE, capture())):
+        path.write_text(text, encoding="utf-8")
+        print(f"docs/{path.name}")

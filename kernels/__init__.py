@@ -10,7 +10,7 @@ from importlib import import_module
 
 from .model import Shapes, Variant, Workload
 
-__all__ = ["Shapes", "Variant", "Workload", "get", "names", "workloads"]
+__all__ = ["Shapes", "Variant", "Workload", "get", "names"]
 
 _NAMES = ("mlp", "linear", "matmul-add", "partitioned-linear", "split-stack")
 
@@ -27,8 +27,3 @@ def get(name: str) -> Workload:
     module = import_module(f".{name.replace('-', '_')}", __name__)
     workload: Workload = module.WORKLOAD
     return workload
-
-
-def workloads() -> tuple[Workload, ...]:
-    """All workloads. Raises ImportError without torch."""
-    return tuple(get(name) for name in _NAMES)

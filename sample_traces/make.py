@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fusetui.capture.command import measure
-from fusetui.capture.defaults import STEPS
-from fusetui.capture.options import Options
+from fusetui.capture.measure import measure
+from fusetui.capture.options import STEPS, Options
 from fusetui.capture.progress import Progress
 from fusetui.capture.record import Measured, RunRecord
 from fusetui.capture.scrub import scrubbed

@@ -7,7 +7,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,7 +54,13 @@ def module_of(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports anywhere in it, also inside functions."""
+    """Every module that a file imports anywhere in it, also inside functions, and those around."""
+    for name in named(path):
+        yield from (name, name.rpartition(".")[0])
+
+
+def named(path: Path) -> Iterator[str]:
+    """The full name of each module, or of what is in one, that a file imports anywhere in it."""
     package = module_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
@@ -63,7 +70,6 @@ def imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
@@ -83,6 +89,40 @@ def test_outside(folder: str) -> None:
         reached = {name.split(".")[0] for name in imports(path)}
         assert not reached & OUTSIDE[folder], path
         assert not reached & set(FOLDERS), f"{path}: import as fusetui.*"
+
+
+def graph() -> dict[str, set[str]]:
+    """The modules of ours that each module imports, at its top or inside a function.
+
+    `from package import module` needs the module, not what the package's door imports.
+    """
+    paths = {module_of(path): path for folder in ARROWS for path in files_of(folder)}
+    found = {name: {known(full, paths) for full in named(path)} for name, path in paths.items()}
+    return {name: reached - {name, ""} for name, reached in found.items()}
+
+
+def known(full: str, modules: Collection[str]) -> str:
+    """The module that a full name is or lies in; "" for none of ours."""
+    while full and full not in modules:
+        full = full.rpartition(".")[0]
+    return full
+
+
+def circle(edges: Mapping[str, set[str]]) -> list[str]:
+    """The modules of one circle, the first one twice; [] when there is none."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_circle_of_imports() -> None:
+    assert circle(graph()) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -125,6 +165,7 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
         (["decode", "ampere_sgemm_32x32_tn"], {"torch", "textual"}),
         (["summary", "TRACE"], {"torch", "textual"}),
         (["kernels", "TRACE", "--json"], {"torch", "textual"}),
+        (["modules", "TRACE", "--json"], {"torch", "textual"}),
         (["summary", "nowhere.json"], {"torch", "textual"}),
     ],
     ids=" ".join,

@@ -1,7 +1,7 @@
 """Reads traces of torch.profiler into columns, and answers questions about them.
 
     trace = open_trace("trace.json.gz")
-    summary(trace)["gpu_busy_ns"]
+    summary(trace).gpu_busy_ns
 
 Free of torch and textual; useful as a library.
 """
@@ -9,6 +9,15 @@ Free of torch and textual; useful as a library.
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
-from fusetui.trace.questions.summary import summary
+from fusetui.trace.questions.summary import Summary, summary
 
-__all__ = ["CannotRead", "NotATrace", "Trace", "TraceError", "Track", "open_trace", "summary"]
+__all__ = [
+    "CannotRead",
+    "NotATrace",
+    "Summary",
+    "Trace",
+    "TraceError",
+    "Track",
+    "open_trace",
+    "summary",
+]

@@ -24,8 +24,8 @@ INTRODUCTION = f"""\
 # Lessons
 
 Traces with a GPU in them, to learn reading on. They are **reconstructed, not recorded**: nobody ran
-these programs to make them, and none of their times is a measurement of ours. Most kernel names, and
-of the MLPs most kernel times, are from {figures.SOURCE}.
+these programs to make them, and none of their times is a measurement of ours. Most kernel names,
+and of the MLPs most kernel times, are from {figures.SOURCE}.
 
 `fusetui samples` lists them, `fusetui open lesson:mlp-eager` opens one, `fusetui open
 lesson:mlp-eager lesson:mlp-compiled` puts two side by side. Each holds {STEPS} steps that repeat

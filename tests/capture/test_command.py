@@ -3,18 +3,18 @@
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from fusetui import cli, kernels
-from fusetui.capture import command
-from fusetui.capture.command import capture, measure, run_capture
-from fusetui.capture.defaults import STEPS
+from fusetui.capture import measure as measuring
+from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import Options, Recording
+from fusetui.capture.measure import measure
+from fusetui.capture.options import STEPS, Options
 from fusetui.capture.progress import Progress
 from fusetui.trace.diff.statistics import FEW_STEPS
 
@@ -50,8 +50,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Run:
     out, err = io.StringIO(), io.StringIO()
     folder = tmp_path_factory.mktemp("capture") / "run"
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        written = capture("mlp", device="cpu", shapes=TINY, steps=2, seconds=1e-9, out=folder)
-    assert written == folder
+        options = Options(device="cpu", shapes=TINY, steps=2, seconds=1e-9)
+        assert capture("mlp", options, folder).folder == folder
     return Run(folder, out.getvalue(), err.getvalue())
 
 
@@ -76,9 +76,14 @@ def test_the_record_tells_what_was_run(run: Run) -> None:
     assert [run.record[key] for key in keys] == ["mlp", shapes, "float32", "cpu", 2]
 
 
+def test_the_record_tells_what_was_asked_for(run: Run) -> None:
+    asked = Options(device="cpu", shapes=TINY, steps=2, seconds=1e-9)
+    assert run.record["options"] == json.loads(json.dumps(asdict(asked)))
+
+
 def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
     """And one more that is cold, and one that is odd."""
-    assert Recording().steps == STEPS >= FEW_STEPS + 2
+    assert Options().steps == STEPS >= FEW_STEPS + 2
 
 
 def test_step_times_are_ordered_integers(run: Run) -> None:
@@ -116,10 +121,8 @@ def test_check_counts_what_capture_counted(tmp_path: Path) -> None:
     """An nn.Linear whose addmm copies the bias for itself is one kernel for both."""
     folder = tmp_path / "run"
     shapes = ["--rows", "4", "--in", "3", "--out", "2"]
-    options = Options(
-        ["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, recording=Recording(2)
-    )
-    assert run_capture("linear", options, out=folder).right
+    options = Options(["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, steps=2)
+    assert capture("linear", options, out=folder).right
     found = Run(folder, "", "").variant("eager")
     assert found["kernels_per_step"] == 1
     assert found["guesses"] == [{"kind": "kernels", "expected": 1, "found": [1, 1]}]
@@ -155,8 +158,9 @@ def test_progress_goes_to_stderr(run: Run) -> None:
 def test_a_wrong_option_is_one_sentence_and_leaves_nothing(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
+    workload = options.pop("workload", "mlp")
     with pytest.raises(CaptureError, match=message):
-        capture(**{"workload": "mlp", "device": "cpu", "out": tmp_path / "a", **options})
+        capture(workload, Options(**{"device": "cpu", **options}), tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,7 +176,8 @@ def capture_broken(
 ) -> list[dict[str, Any]]:
     workload = broken(build)
     monkeypatch.setattr(kernels, "get", lambda name: workload)
-    capture("linear", device="cpu", out=folder, shapes=["--rows", "4"], seconds=1e-9)
+    options = Options(device="cpu", shapes=["--rows", "4"], seconds=1e-9)
+    capture("linear", options, folder)
     variants: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
     return variants
 
@@ -222,7 +227,7 @@ def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
     workload = kernels.Workload(**{**vars(workload), "variants": variants})
     monkeypatch.setattr(kernels, "get", lambda name: workload)
     options = Options(variants=wanted, device="cpu", shapes=["--rows", "4"], seconds=1e-9)
-    outcome = run_capture("linear", options, out=tmp_path / "a")
+    outcome = capture("linear", options, out=tmp_path / "a")
     assert outcome.failed == failed
     first, _ = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
     assert first["skipped"] is not bool(failed)
@@ -233,7 +238,7 @@ def test_a_wrong_result_is_in_the_outcome(monkeypatch: pytest.MonkeyPatch, tmp_p
     workload = broken(lambda model: lambda x: 2 * model(x))
     monkeypatch.setattr(kernels, "get", lambda name: workload)
     options = Options(device="cpu", shapes=["--rows", "4"], seconds=1e-9)
-    assert run_capture("linear", options, out=tmp_path / "a").failed == ("broken",)
+    assert capture("linear", options, out=tmp_path / "a").failed == ("broken",)
 
 
 @pytest.mark.usefixtures("fast_timing")
@@ -242,19 +247,19 @@ def test_two_captures_in_one_second_are_both_kept(
 ) -> None:
     """The second begins while the first is measured."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "default_folder", lambda *_: Path("runs/a"))
+    monkeypatch.setattr(measuring, "default_folder", lambda *_: Path("runs/a"))
     options = Options(variants=["eager"], device="cpu", seconds=1e-9)
     inner: list[Path] = []
 
     def build(model: Any) -> Any:
         if not inner:
             inner.append(Path())
-            inner[0] = run_capture("linear", options, out=None).folder
+            inner[0] = capture("linear", options, out=None).folder
         return model
 
     workload = broken(build)
     monkeypatch.setattr(kernels, "get", lambda name: workload)
-    outer = run_capture("linear", replace(options, variants=["broken"]))
+    outer = capture("linear", replace(options, variants=["broken"]))
     assert (outer.folder, inner) == (Path("runs/a"), [Path("runs/a-2")])
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
 
@@ -275,7 +280,7 @@ def test_a_guess_is_printed_with_what_was_found(
     guess: str, right: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = Options(variants=["eager"], device="cpu", expect=[guess], seconds=1e-9)
-    outcome = run_capture("linear", options, out=tmp_path / "a")
+    outcome = capture("linear", options, out=tmp_path / "a")
     assert outcome.right is right
     lines = capsys.readouterr().out.splitlines()
     assert f"{'=' if right else '!'} eager gemm: guess {guess[-1]}, found 1" in lines
@@ -284,15 +289,8 @@ def test_a_guess_is_printed_with_what_was_found(
 @pytest.mark.usefixtures("fast_timing")
 def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    capture(
-        "mlp",
-        variants=["eager"],
-        device="cpu",
-        shapes=TINY,
-        out=folder,
-        backward=True,
-        seconds=1e-9,
-    )
+    options = Options(["eager"], "cpu", shapes=TINY, backward=True, seconds=1e-9)
+    capture("mlp", options, folder)
     run = Run(folder, "", "")
     names = [event["name"] for event in run.events("eager")]
     assert (names.count("mlp_fwd"), names.count("mlp_bwd")) == (STEPS, STEPS)
@@ -303,17 +301,16 @@ def test_a_training_step_has_both_passes_and_a_gradients_error(tmp_path: Path) -
 @pytest.mark.usefixtures("fast_timing")
 def test_what_is_recorded_can_be_chosen(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    capture(
-        "linear",
+    options = Options(
         variants=["eager"],
         device="cpu",
-        out=folder,
         stack=True,
         record_shapes=False,
         memory=True,
         scrub=True,
         seconds=1e-9,
     )
+    capture("linear", options, folder)
     trace = json.loads(gzip.decompress((folder / "eager.json.gz").read_bytes()))
     events = trace["traceEvents"]
     assert any(event.get("cat") == "python_function" for event in events)
@@ -332,7 +329,7 @@ def test_the_weights_of_a_variant_are_told(tmp_path: Path) -> None:
 
 def test_too_large_a_workload_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"linear cannot be set up: it ran out of memory"):
-        capture("linear", device="cpu", shapes=[f"--rows={2**50}"], out=tmp_path / "a")
+        capture("linear", Options(device="cpu", shapes=[f"--rows={2**50}"]), tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -349,7 +346,7 @@ def test_a_machine_without_a_compiler_measures_the_others(
         return fail
 
     monkeypatch.setattr(torch, "compile", compile_nothing)
-    capture("linear", device="cpu", out=tmp_path / "a", seconds=1e-9)
+    capture("linear", Options(device="cpu", seconds=1e-9), tmp_path / "a")
     eager, compiled = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
     assert eager["files"] == ["eager.json.gz"]
     assert "no C++ compiler: install" in compiled["failed"]

@@ -1,25 +1,15 @@
-"""Devices, dtypes and a missing torch."""
+"""Devices and a missing torch."""
 
 import sys
 
 import pytest
 
-from fusetui.capture.device import dtype_name, find_device, load_torch
+from fusetui.capture.device import find_device, load_torch
 from fusetui.capture.errors import CaptureError
 
 
-@pytest.mark.parametrize("name", ["bf16", "bfloat16"])
-def test_a_dtype_has_short_names(name: str) -> None:
-    assert dtype_name(name) == "bfloat16"
-
-
-def test_an_unknown_dtype_names_the_known_ones() -> None:
-    with pytest.raises(CaptureError, match="can be float32, bfloat16, float16"):
-        dtype_name("int8")
-
-
 def test_an_unknown_device_is_told() -> None:
-    with pytest.raises(CaptureError, match="auto, cuda or cpu"):
+    with pytest.raises(CaptureError, match="auto, cuda, cpu"):
         find_device("tpu")
 
 

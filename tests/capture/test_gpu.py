@@ -8,6 +8,7 @@ import pytest
 
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = [
@@ -17,7 +18,7 @@ pytestmark = [
 
 
 def record(workload: str, folder: Path, **options: Any) -> Any:
-    capture(workload, device="cuda", out=folder, seconds=0.05, **options)
+    capture(workload, Options(device="cuda", seconds=0.05, **options), folder)
     return json.loads((folder / "run.json").read_text())
 
 

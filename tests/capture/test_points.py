@@ -77,6 +77,6 @@ def test_a_point_becomes_shape_options() -> None:
 def test_every_preset_of_the_workloads_is_a_sweep() -> None:
     kernels = pytest.importorskip("fusetui.kernels")
     pytest.importorskip("torch", reason="the workloads are torch modules")
-    for workload in kernels.workloads():
+    for workload in map(kernels.get, kernels.names()):
         for preset in workload.sweeps:
             assert len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps)) >= 6

@@ -6,20 +6,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fusetui.capture
-from fusetui.capture.defaults import STEPS
 from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import STEPS
 
 pytestmark = pytest.mark.torch
 
 
-def loop(folder: Path, length: int, **options: object) -> None:
+def loop(folder: Path, length: int, **options: Any) -> None:
     torch = pytest.importorskip("torch", reason="capture runs torch")
     x = torch.ones(3, 3)
-    with fusetui.capture.profile(folder, device="cpu", **options) as session:  # type: ignore[arg-type]
+    with fusetui.capture.profile(folder, device="cpu", **options) as session:
         for _ in range(length):
             _ = x @ x
             session.step()
@@ -82,6 +83,11 @@ def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_option_that_makes_no_sense_for_a_loop_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="no option 'backward' here: there are device, steps"):
+        loop(tmp_path / "a", 1, backward=True)
+
+
 def test_guesses_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loop(tmp_path / "a", 6, expect=["gemm=2"])
     assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
@@ -105,6 +111,6 @@ def test_a_child_that_leaves_the_loop_writes_no_run(tmp_path: Path) -> None:
 
 
 def test_importing_capture_loads_no_torch() -> None:
-    modules = "fusetui.capture, fusetui.capture.command, fusetui.capture.expect"
+    modules = "fusetui.capture, fusetui.capture.command, fusetui.capture.session"
     script = f"import {modules}, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-P", "-c", script], check=True)

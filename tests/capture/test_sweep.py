@@ -25,15 +25,7 @@ OPTIONS = Options(variants=VARIANTS, device="cpu", shapes=SHAPES, seconds=1e-9)
 
 
 def run(out: Path | None, points: str = "batch=2,4 n=1,3") -> Path:
-    return command.capture(
-        "partitioned-linear",
-        variants=VARIANTS,
-        device="cpu",
-        shapes=SHAPES,
-        sweep=[points],
-        seconds=1e-9,
-        out=out,
-    )
+    return command.capture("partitioned-linear", replace(OPTIONS, sweep=[points]), out).folder
 
 
 def test_every_point_is_a_run_folder(tmp_path: Path) -> None:
@@ -130,13 +122,11 @@ def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
 
 
 def test_what_failed_is_in_the_outcome(tmp_path: Path) -> None:
-    options = replace(OPTIONS, variants=["loop", "fused"])
-    out, points = tmp_path / "a", [f"batch=2,{2**50}"]
-    outcome = command.run_capture("partitioned-linear", options, sweep=points, out=out)
+    options = replace(OPTIONS, variants=["loop", "fused"], sweep=[f"batch=2,{2**50}"])
+    outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert outcome.failed == (f"batch={2**50}", "batch=2 fused")
-    assert (
-        command.run_capture("partitioned-linear", options, sweep=points, out=out) == outcome
-    )  # the point that is there already counts as well
+    again = command.capture("partitioned-linear", options, tmp_path / "a")
+    assert again == outcome  # the point that is there already counts as well
 
 
 def test_a_variant_that_was_skipped_did_not_fail() -> None:
@@ -199,9 +189,7 @@ def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:
 
 
 def test_guesses_hold_at_every_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = Options(variants=["loop"], device="cpu", expect=["gemm=3"], seconds=1e-9)
-    outcome = command.run_capture(
-        "partitioned-linear", options, sweep=["n=2,3"], out=tmp_path / "a"
-    )
+    options = Options(["loop"], "cpu", expect=["gemm=3"], sweep=["n=2,3"], seconds=1e-9)
+    outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert not outcome.right
     assert capsys.readouterr().out.splitlines()[-1] == "n=2: ! loop gemm: guess 3, found 2"

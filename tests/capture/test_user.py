@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from fusetui.capture import command
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
@@ -19,7 +18,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 
 def variants(target: str, folder: Path, **options: Any) -> list[dict[str, Any]]:
-    capture(target, device="cpu", out=folder, seconds=1e-9, **options)
+    capture(target, Options(device="cpu", seconds=1e-9, **options), folder)
     found: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
     return found
 
@@ -46,10 +45,9 @@ def test_whole_numbers_are_shapes(code: Path, tmp_path: Path) -> None:
 
 
 def test_they_can_be_swept(code: Path, tmp_path: Path) -> None:
-    folder = capture(
-        f"{code}:build", device="cpu", sweep=["batch=1,2"], seconds=1e-9, out=tmp_path / "a"
-    )
-    assert (folder / "batch=2" / "pair.json.gz").exists()
+    options = Options(device="cpu", sweep=["batch=1,2"], seconds=1e-9)
+    outcome = capture(f"{code}:build", options, tmp_path / "a")
+    assert (outcome.folder / "batch=2" / "pair.json.gz").exists()
 
 
 def test_a_training_step_needs_a_result_with_a_gradient(code: Path, tmp_path: Path) -> None:
@@ -122,8 +120,8 @@ def test_a_sweep_of_code_that_changes_the_folder_goes_on(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    options = Options(device="cpu", seconds=1e-9, variants=["fine"])
-    command.run_capture(f"{code.name}:moves", options, sweep=["batch=1,2"], out=Path("a"))
+    options = Options(["fine"], "cpu", sweep=["batch=1,2"], seconds=1e-9)
+    capture(f"{code.name}:moves", options, Path("a"))
     assert (tmp_path / "a" / "batch=2" / "fine.json.gz").exists()
 
 
@@ -141,14 +139,14 @@ def test_code_that_forks_keeps_its_run(code: Path, tmp_path: Path) -> None:
 
 def test_which_function_failed_is_in_the_outcome(code: Path, tmp_path: Path) -> None:
     options = Options(device="cpu", seconds=1e-9)
-    outcome = command.run_capture(f"{code}:broken", options, out=tmp_path / "a")
+    outcome = capture(f"{code}:broken", options, tmp_path / "a")
     assert (outcome.folder, outcome.failed) == (tmp_path / "a", ("broken",))
 
 
 @pytest.mark.parametrize("target", ["no_such_file.py:build", "no_such_module:build"])
 def test_what_cannot_be_imported_is_told(target: str, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"cannot be imported: .*no.such"):
-        capture(target, device="cpu", out=tmp_path / "a")
+        capture(target, Options(device="cpu"), tmp_path / "a")
 
 
 def test_names_must_be_names_of_files() -> None:

@@ -18,8 +18,8 @@ from tests.hostile import WORST, obeyed
 from tests.places import ROOT
 
 from fusetui import cli
-from fusetui.arguments import EXIT_CODES
 from fusetui.commands import errors, signals
+from fusetui.parser import EXIT_CODES
 
 Run = Callable[..., Any]
 WAITING = """
@@ -145,7 +145,7 @@ def test_a_process_that_was_forked_dies_of_it() -> None:
 
 def test_every_exit_code_is_documented(fusetui: Run) -> None:
     ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
-    assert {*ours, errors.INTERRUPTED, errors.PIPE_CLOSED} <= set(EXIT_CODES)
+    assert {*ours, signals.ENDED + signal.SIGINT, errors.PIPE_CLOSED} <= set(EXIT_CODES)
     assert "141 the reader of a pipe left" in " ".join(fusetui("--help").out.split())
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []

@@ -12,7 +12,8 @@ import pytest
 
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import Options, Recording
+from fusetui.capture.options import Options
+from fusetui.capture.outcome import Outcome
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
@@ -23,7 +24,6 @@ class Call:
     workload: str
     options: Options
     out: Path | None
-    sweep: Sequence[str]
 
 
 @pytest.fixture
@@ -32,16 +32,14 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     of `odd` a guess is wrong."""
     calls: list[Call] = []
 
-    def run_capture(
-        workload: str, options: Options, *, out: Path | None = None, sweep: Sequence[str] = ()
-    ) -> command.Outcome:
-        calls.append(Call(workload, options, out, sweep))
+    def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:
+        calls.append(Call(workload, options, out))
         if workload == "bad":
             raise CaptureError("There is no workload 'bad'.")
         failed = ("eager", "fused") if workload == "broken" else ()
-        return command.Outcome(Path("runs/x"), workload != "odd", failed)
+        return Outcome(Path("runs/x"), workload != "odd", failed)
 
-    monkeypatch.setattr(command, "run_capture", run_capture)
+    monkeypatch.setattr(command, "capture", capture)
     return calls
 
 
@@ -57,13 +55,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
         return 0
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr("fusetui.commands.browse.has_terminal", lambda: True)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
     return calls
 
 
 def test_capture_defaults(fusetui: Run, captured: list[Call]) -> None:
     assert fusetui("capture", "mlp").code == 0
-    assert captured == [Call("mlp", Options(), None, ())]
+    assert captured == [Call("mlp", Options(), None)]
 
 
 def test_capture_options(fusetui: Run, captured: list[Call]) -> None:
@@ -77,19 +75,23 @@ def test_capture_options(fusetui: Run, captured: list[Call]) -> None:
         shapes=("--batch", "32", "--hidden=64"),
         backward=True,
         mode="max-autotune",
-        recording=Recording(5, stack=True, shapes=False, memory=True, scrub=True),
+        steps=5,
+        stack=True,
+        record_shapes=False,
+        memory=True,
+        scrub=True,
     )
-    assert captured == [Call("mlp", options, Path("r"), ())]
+    assert captured == [Call("mlp", options, Path("r"))]
 
 
 def test_capture_sweep(fusetui: Run, captured: list[Call]) -> None:
     assert fusetui("capture", "mlp", "--sweep", "batch=1,2").code == 0
-    assert captured == [Call("mlp", Options(seconds=0.3), None, ("batch=1,2",))]
+    assert captured == [Call("mlp", Options(sweep=("batch=1,2",)), None)]
 
 
 def test_capture_guess(fusetui: Run, captured: list[Call]) -> None:
     assert fusetui("capture", "odd", "--expect", "gemm=2", "--seconds", 0.5).code == 1
-    assert captured == [Call("odd", Options(expect=("gemm=2",), seconds=0.5), None, ())]
+    assert captured == [Call("odd", Options(expect=("gemm=2",), seconds=0.5), None)]
 
 
 def test_capture_error(fusetui: Run, captured: list[Call]) -> None:

@@ -46,10 +46,23 @@ def is_safe(*texts: str) -> None:
         ["summary"],
         ["kernels", "--top=0"],
         ["ops", "--top=0"],
+        ["ops", "--by=shape"],
+        ["kernels", "--by=op"],
+        ["kernels", "--by=shape"],
+        ["kernels", "--by=family"],
+        ["kernels", "--by=stream"],
+        ["kernels", "--by=step"],
+        ["launches"],
+        ["modules", "--top=0", "--expand"],
+        ["lines", "--top=0"],
         ["check", "--expect=kernels=1"],
         ["summary", "--json"],
         ["kernels", "--json"],
         ["ops", "--json"],
+        ["kernels", "--by=shape", "--json"],
+        ["launches", "--json"],
+        ["modules", "--json"],
+        ["lines", "--json"],
         ["check", "--expect=kernels=1", "--json"],
     ],
     ids=" ".join,
@@ -79,6 +92,7 @@ def test_a_diff(fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path,
         ["summary", "x", WORST],
         ["summary", f"--{WORST}", "x"],
         ["kernels", "x", "--top", WORST],
+        ["lines", "sample:mlp-eager", "--file", WORST],
         ["diff", "x", "y", "--fail-over", WORST],
         ["diff", "RUN", "--baseline", WORST],
         ["check", "x", "--expect", WORST],
@@ -96,7 +110,7 @@ def test_a_diff(fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path,
 def test_arguments(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, command: list[str]
 ) -> None:
-    monkeypatch.setattr("fusetui.commands.browse.has_terminal", lambda: True)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
     words = [str(run_folder) if word == "RUN" else word for word in command]
     monkeypatch.setenv("COLUMNS", "2000")  # no name is wrapped
     found = fusetui(*words, stdin=WORST.replace("\n", ""))

@@ -8,20 +8,31 @@ from typing import Any
 
 import pytest
 
+from fusetui.parser import command_parsers
 from fusetui.sample_traces import lessons
 
 Run = Callable[..., Any]
-ASKED = ("summary", "kernels", "ops", "check", "diff")
 SAID = "Reconstructed, not recorded"
+MORE = {"check": ["--expect", "kernels=5 gemm=3"], "diff": ["lesson:mlp-compiled"]}
+ASKED = sorted(
+    name
+    for name, parser in command_parsers().items()
+    if any(option == "--json" for action in parser._actions for option in action.option_strings)
+    and any(action.dest in ("trace", "a") for action in parser._actions)
+)
+"""Every command that answers with figures of a trace."""
 
 
 def words(command: str, trace: str) -> list[str]:
-    more = {"check": ["--expect", "kernels=5 gemm=3"], "diff": ["lesson:mlp-compiled"]}
-    return [command, trace, *more.get(command, [])]
+    return [command, trace, *MORE.get(command, [])]
 
 
 def plain(text: str) -> str:
     return " ".join(text.split())
+
+
+def test_these_commands_show_figures_of_a_trace() -> None:
+    assert {"summary", "kernels", "ops", "check", "diff"} <= set(ASKED)
 
 
 @pytest.mark.parametrize("command", ASKED)

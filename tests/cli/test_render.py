@@ -1,4 +1,4 @@
-"""Tables, widths and the progress bar."""
+"""The progress bar."""
 
 from __future__ import annotations
 
@@ -8,40 +8,6 @@ import pytest
 from tests.hostile import WORST, obeyed
 
 from fusetui.render import progress
-from fusetui.render.table import Column, table
-from fusetui.render.text import cells, fit
-
-COLUMNS = (Column("n"), Column("spare", spare=1), Column("name", left=True))
-ROWS = [("1", "x" * 20, "a" * 60), ("22", "y", "b")]
-
-
-def test_wide_table() -> None:
-    assert table(COLUMNS, [("1", "2", "a"), ("22", "3", "bb")], 80).splitlines() == [
-        " n  spare  name",
-        " 1      2  a",
-        "22      3  bb",
-    ]
-
-
-@pytest.mark.parametrize("width", [40, 50, 58, 60, 80, 100])
-def test_table_fits(width: int) -> None:
-    lines = table(COLUMNS, ROWS, width).splitlines()
-    assert max(map(len, lines)) <= width
-    assert ("spare" in lines[0]) == (width >= 60)
-    assert ("..." in lines[1]) == (width < 86)
-
-
-def test_cells() -> None:
-    assert cells("abc") == 3
-    assert cells("日本") == 4
-    assert cells("e\u0301") == 1
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"), [(9, "日本語の"), (8, "日本語の"), (7, "日本..."), (3, "...")]
-)
-def test_fit(width: int, shown: str) -> None:
-    assert fit("日本語の", width) == shown
 
 
 class Terminal(io.StringIO):

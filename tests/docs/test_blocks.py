@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.docs.test_reference import DOCS, script
 
-from fusetui.arguments import parse
 from fusetui.commands.sources import traces
+from fusetui.parser import parse
 
 BLOCKS = script("blocks")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)

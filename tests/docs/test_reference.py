@@ -22,3 +22,8 @@ def script(name: str) -> ModuleType:
 def test_the_reference_is_that_of_this_code() -> None:
     written = (DOCS / "reference.md").read_text(encoding="utf-8")
     assert written == script("make_reference").reference(), "run make reference"
+
+
+def test_the_options_of_capture_are_those_of_this_code() -> None:
+    written = (DOCS / "capture.md").read_text(encoding="utf-8")
+    assert written == script("make_reference").capture(), "run make reference"

@@ -152,7 +152,7 @@ def test_the_diff_says_that_the_gemms_are_the_same() -> None:
 @pytest.mark.parametrize("a", LESSONS)
 def test_a_diff_says_that_its_sides_are_no_recordings(a: str) -> None:
     said, *_ = diff(lesson(a), lesson("mlp-compiled")).notes
-    assert said.startswith("Reconstructed, not recorded")
+    assert "Reconstructed, not recorded" in said
 
 
 def test_a_diff_of_lessons_has_no_verdict() -> None:

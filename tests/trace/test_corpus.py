@@ -62,12 +62,12 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def test_counts(case: Case) -> None:
     figures = summary(case.trace)
-    assert {key: figures[key] for key in COUNTS} == {
+    assert {key: getattr(figures, key) for key in COUNTS} == {
         key: int(case.index[column]) for key, column in COUNTS.items()
     }
-    assert figures["complete"]
-    assert figures["events_skipped"] == 0
-    assert sum(track["slices"] for track in figures["tracks"]) == figures["slices"]
+    assert figures.complete
+    assert figures.events_skipped == 0
+    assert sum(track.slices for track in figures.tracks) == figures.slices
 
 
 def test_gpu_times(case: Case) -> None:

@@ -79,7 +79,9 @@ def whole(tmp_path: Path) -> Trace:
 def part(tmp_path: Path) -> Trace:
     """The first two of four steps."""
     trace = trace_of(tmp_path, mlp_events(2))
-    report = msgspec.structs.replace(trace.report, complete=False, part=Prefix(340 * MB, 1000 * MB))
+    report = msgspec.structs.replace(
+        trace.report, complete=False, prefix=Prefix(340 * MB, 1000 * MB)
+    )
     return msgspec.structs.replace(trace, report=report)
 
 

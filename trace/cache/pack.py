@@ -6,33 +6,25 @@ bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, he
 from __future__ import annotations
 
 import mmap
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO, Any, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
-import orjson
 from isal import isal_zlib
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.trace.cache.origin import Origin
 from fusetui.trace.cache.own import MAGIC
-from fusetui.trace.model.categories import Layer
-from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.events import Stretch
-from fusetui.trace.model.ids import Id
-from fusetui.trace.model.report import Report, Skipped
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
-from fusetui.trace.read.kept import Text
 
-VERSION = 3
+VERSION = 4
 """Goes up with every change of what a Trace or this format means."""
 
 ALIGNED = 64  # bytes
-COLUMNS = tuple(
-    field for field, kind in Trace.__annotations__.items() if str(kind).startswith("NDArray")
-)
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -41,16 +33,29 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """All of a Trace that is no column."""
+    """All of an entry that is no column."""
 
     version: int
     origin: Origin
-    report: dict[str, Any]
-    keys: bytes  # JSON
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    tracks: tuple[tuple[str, Id, Id, str, int, int, int], ...]
+    rest: msgspec.Raw  # the fields of a Trace that are no columns
     columns: dict[str, Column]  # in the order of the file
+
+
+def columns_of(record: type) -> tuple[str, ...]:
+    """The fields of a record that are arrays, however their type is spelled."""
+    hints = get_type_hints(record)
+    return tuple(name for name, hint in hints.items() if (get_origin(hint) or hint) is np.ndarray)
+
+
+def rest_of(record: type, apart: str) -> type[msgspec.Struct]:
+    """A record of the fields that are neither arrays nor the one that is stored apart."""
+    left_out = {*columns_of(record), apart}
+    rest = [(n, hint) for n, hint in get_type_hints(record).items() if n not in left_out]
+    return msgspec.defstruct("Rest", rest, frozen=True)
+
+
+COLUMNS = columns_of(Trace)
+Rest = rest_of(Trace, apart="elements")
 
 
 class Unusable(Exception):  # noqa: N818
@@ -88,15 +93,12 @@ def read(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
 
 
 def _header(trace: Trace, origin: Origin, columns: dict[str, NDArray[Any]]) -> bytes:
+    rest = {name: getattr(trace, name) for name in Rest.__struct_fields__}
     return msgspec.msgpack.encode(
         Header(
             version=VERSION,
             origin=origin,
-            report={**msgspec.structs.asdict(trace.report), "phases": dict(trace.report.phases)},
-            keys=orjson.dumps(trace.keys),
-            names=trace.names,
-            categories=trace.categories,
-            tracks=tuple(_fields_of(track) for track in trace.tracks),
+            rest=msgspec.Raw(msgspec.msgpack.encode(rest)),
             columns={n: Column(c.dtype.str, c.shape) for n, c in columns.items()},
         )
     )
@@ -134,31 +136,15 @@ def _trace(
 ) -> Trace:
     if header.version != VERSION or header.origin != origin:
         raise Unusable("of another version, or of another state of the file")
-    report = dict(header.report)
-    report["skipped"] = tuple(Skipped(**skip) for skip in report["skipped"])
-    report["phases"] = Counter(report["phases"])
+    rest: dict[str, Any] = asdict(msgspec.msgpack.decode(header.rest, type=Rest, dec_hook=_decoded))
+    rest["report"] = replace(rest["report"], path=path)
     stretches = _stretches(columns.pop("stretches"), columns.pop("places"))
-    return Trace(
-        report=Report(**{**report, "path": path}),
-        keys=orjson.loads(header.keys),
-        names=header.names,
-        categories=header.categories,
-        tracks=tuple(Track(Layer(fields[0]), *fields[1:]) for fields in header.tracks),
-        elements=Elements(text, stretches),
-        **columns,
-    )
+    return Trace(elements=Elements(text, stretches), **(rest | columns))
 
 
-def _fields_of(track: Track) -> tuple[str, Id, Id, str, int, int, int]:
-    return (
-        str(track.layer),
-        track.pid,
-        track.tid,
-        track.label,
-        track.subrow,
-        track.first_row,
-        track.end_row,
-    )
+def _decoded(kind: Any, value: Any) -> Any:
+    """What msgspec does not know: the Counter of a report."""
+    return kind(value)
 
 
 def _places(stretches: Sequence[Stretch]) -> dict[str, NDArray[np.int64]]:

@@ -64,11 +64,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes * NS / self.ns if self.bytes and self.ns > 0 else None
 
     @property
-    def intensity(self) -> float | None:
-        """FLOP per byte of the least traffic."""
-        return self.flop / self.bytes if self.flop and self.bytes else None
-
-    @property
     def share_of_peak(self) -> float | None:
         """The share of the limit that binds: 1.0 is the roof."""
         if self.bound == "memory":

@@ -6,15 +6,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui.arguments import WrongUse
 from fusetui.commands import signals, streams
+from fusetui.parser import WrongUse
 
 DONE = 0
 NO = 1
 UNUSABLE = 2
 CANNOT_TELL = 3
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
-INTERRUPTED = signals.ENDED + 2  # SIGINT
 PIPE_CLOSED = signals.ENDED + 13  # as a program that dies of SIGPIPE
 NOWHERE = "Standard output is closed: there is nowhere to write the result."
 

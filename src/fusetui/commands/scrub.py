@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
@@ -24,8 +25,9 @@ KINDS = (
 )
 
 
-def scrub(name: str, out: str) -> int:
+def run(args: Namespace) -> int:
     """Raises TraceError or CommandError, and then `out` was not written."""
+    name, out = args.trace, args.out
     with Bar(f"scrubbing {name}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(name), out, bar.update)
     for sentence in notices(scrubbed):

@@ -1,24 +1,24 @@
-"""What a trace says of itself, beside the figures that are made from it."""
+"""Output that is made from one trace: what the trace says of itself goes with it."""
 
 from __future__ import annotations
 
-from typing import Any
+from textwrap import wrap
 
-from fusetui.render.output import width
+import msgspec
+
+from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace.questions.note import note_of
 
 
-def noted(text: str, trace: Trace) -> str:
-    """A table with the note of its trace below, if there is one."""
-    from textwrap import wrap
-
+def emit_of(trace: Trace, text: str) -> None:
+    """A table, and below it the note of its trace, if there is one."""
     note = note_of(trace)
     lines = wrap(f"! {note}", width(), subsequent_indent="  ") if note else []
-    return "\n".join([text, *lines])
+    emit("\n".join([text, *lines]))
 
 
-def with_note(document: dict[str, Any], trace: Trace) -> dict[str, Any]:
-    """A JSON document with the note of its trace, if there is one, as `note`."""
+def emit_json_of(trace: Trace, document: object) -> None:
+    """A JSON document, with the note of its trace as `note`, if there is one."""
     note = note_of(trace)
-    return {**document, "note": note} if note else document
+    emit_json({**msgspec.to_builtins(document), "note": note} if note else document)

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 
+import msgspec
 import orjson
 
 from fusetui.commands.streams import write
@@ -21,7 +22,7 @@ def emit(text: str) -> None:
 
 
 def emit_json(document: object) -> None:
-    """One JSON document, indented; raises as `emit` does."""
+    """One JSON document of dicts, lists and records, indented; raises as `emit` does."""
     write(f"{json_lines(_json(document))}\n")
 
 
@@ -37,6 +38,6 @@ def speaks_unicode() -> bool:
 
 def _json(document: object) -> str:
     try:
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is no UTF-8
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Self, TextIO
 
-from fusetui.render.text import fit
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
 
@@ -41,7 +41,7 @@ class Bar:
         filled = BAR * done // max(total, 1)
         figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {percent(done, max(total, 1)):>7}"
         columns = shutil.get_terminal_size().columns - 1
-        self._write(fit(self._title, max(columns - len(figures), 8)) + figures)
+        self._write(clip(self._title, max(columns - len(figures), 8), "...") + figures)
 
     def _write(self, line: str) -> None:
         with suppress(OSError):  # it is no failure when nobody sees it

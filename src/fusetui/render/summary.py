@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from fusetui.render.table import Column, table
-from fusetui.render.text import fit
 from fusetui.render.totals import kernels_text, ops_text
+from fusetui.trace.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.trace.questions.totals import KernelTotal, OpTotal
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural, size
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
@@ -27,17 +27,15 @@ LANE_COLUMNS = (
     Column("lane", left=True),
 )
 
-Figures = Mapping[str, Any]
-
 
 def summary_text(
-    figures: Figures, kernels: Sequence[KernelTotal], ops: Sequence[OpTotal], width: int
+    figures: Summary, kernels: Sequence[KernelTotal], ops: Sequence[OpTotal], width: int
 ) -> str:
-    """`figures` is the document of `summary --json`; without kernels the ops are shown."""
+    """Without kernels the ops are shown."""
     blocks = [
-        "\n".join(fit(line, width) for line in _head(figures)),
+        "\n".join(clip(line, width, "...") for line in _head(figures)),
         *_steps(figures, width),
-        _lanes(figures["tracks"], width),
+        _lanes(figures.tracks, width),
     ]
     if kernels:
         blocks.append(kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more"))
@@ -46,69 +44,69 @@ def summary_text(
     return "\n\n".join(block for block in blocks if block)
 
 
-def _head(figures: Figures) -> Iterator[str]:
-    cut = "" if figures["complete"] else "   (cut short)"
-    yield f"{printable(figures['file'])}   {size(figures['bytes'])}{cut}"
-    if figures["devices"]:
-        yield printable(", ".join(figures["devices"]))
+def _head(figures: Summary) -> Iterator[str]:
+    cut = "" if figures.complete else "   (cut short)"
+    yield f"{printable(figures.file)}   {size(figures.bytes)}{cut}"
+    if figures.devices:
+        yield printable(", ".join(figures.devices))
     yield ""
-    yield f"span        {duration(figures['span_ns'])}"
-    yield f"events      {count(figures['events'])}, of which {plural(figures['slices'], 'slice')}"
-    yield from _gpu(figures) if figures["gpu_events"] else ["GPU         no GPU events"]
-    if figures["events_skipped"]:
-        yield f"skipped     {plural(figures['events_skipped'], 'unreadable event')}"
+    yield f"span        {duration(figures.span_ns)}"
+    yield f"events      {count(figures.events)}, of which {plural(figures.slices, 'slice')}"
+    yield from _gpu(figures) if figures.gpu_events else ["GPU         no GPU events"]
+    if figures.events_skipped:
+        yield f"skipped     {plural(figures.events_skipped, 'unreadable event')}"
 
 
-def _gpu(figures: Figures) -> Iterator[str]:
-    busy, whole = figures["gpu_busy_ns"], figures["gpu_busy_ns"] + figures["gpu_idle_ns"]
-    yield f"GPU span    {duration(figures['gpu_span_ns'])}"
+def _gpu(figures: Summary) -> Iterator[str]:
+    busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
+    yield f"GPU span    {duration(figures.gpu_span_ns)}"
     yield (
         f"GPU busy    {duration(busy)} ({percent(busy, whole)} of its span), "
-        f"idle {duration(figures['gpu_idle_ns'])}"
+        f"idle {duration(figures.gpu_idle_ns)}"
     )
     yield (
-        f"            compute {duration(figures['gpu_compute_ns'])}, "
-        f"communication {duration(figures['gpu_comm_ns'])}, "
-        f"copies {duration(figures['gpu_copy_ns'])}"
+        f"            compute {duration(figures.gpu_compute_ns)}, "
+        f"communication {duration(figures.gpu_comm_ns)}, "
+        f"copies {duration(figures.gpu_copy_ns)}"
     )
-    kernels = plural(figures["kernels"], "kernel")
-    yield f"GPU events  {count(figures['gpu_events'])}, of which {kernels}"
+    kernels = plural(figures.kernels, "kernel")
+    yield f"GPU events  {count(figures.gpu_events)}, of which {kernels}"
     yield (
-        f"            {count(figures['gpu_events_linked'])} linked to a launch call, "
-        f"{count(figures['gpu_events_with_op'])} to a CPU op"
+        f"            {count(figures.gpu_events_linked)} linked to a launch call, "
+        f"{count(figures.gpu_events_with_op)} to a CPU op"
     )
 
 
-def _steps(figures: Figures, width: int) -> Iterator[str]:
-    steps = figures["steps"]
-    columns = STEP_COLUMNS if figures["gpu_events"] else STEP_COLUMNS[:2]
+def _steps(figures: Summary, width: int) -> Iterator[str]:
+    steps = figures.steps
+    columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
     if steps:
         yield table(columns, [_step(step) for step in steps[:MOST]], width) + _more(steps)
 
 
-def _step(step: Figures) -> tuple[str, ...]:
+def _step(step: StepFigures) -> tuple[str, ...]:
     return (
-        printable(step["name"]),
-        duration(step["dur_ns"]),
-        count(step["kernels"]),
-        duration(step["gpu_busy_ns"]),
+        printable(step.name),
+        duration(step.dur_ns),
+        count(step.kernels),
+        duration(step.gpu_busy_ns),
     )
 
 
-def _lanes(tracks: Sequence[Figures], width: int) -> str:
+def _lanes(tracks: Sequence[TrackFigures], width: int) -> str:
     if not tracks:
         return ""
     return table(LANE_COLUMNS, [_lane(track) for track in tracks[:MOST]], width) + _more(tracks)
 
 
-def _lane(track: Figures) -> tuple[str, ...]:
-    spilled = f" (row {track['subrow'] + 1})" if track["subrow"] else ""
-    kind = track["kind"].replace("_", " ")
+def _lane(track: TrackFigures) -> tuple[str, ...]:
+    spilled = f" (row {track.subrow + 1})" if track.subrow else ""
+    kind = track.kind.replace("_", " ")
     return (
-        count(track["slices"]),
-        duration(track["busy_ns"]),
+        count(track.slices),
+        duration(track.busy_ns),
         kind,
-        printable(track["label"]) + spilled,
+        printable(track.label) + spilled,
     )
 
 

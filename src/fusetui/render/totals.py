@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.render.table import Column, table
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.questions.totals import KernelTotal, OpTotal
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
 
 KERNEL_COLUMNS = (
     Column("total"),

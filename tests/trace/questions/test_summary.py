@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import orjson
 
 from fusetui.trace import summary
+from fusetui.trace.questions.summary import StepFigures
 
 Make = Callable[..., Any]
 
@@ -32,26 +34,26 @@ def test_times(trace_of: Make, event: Make) -> None:
             ]
         )
     )
-    assert figures["kernels"] == 4
-    assert figures["gpu_events"] == 7
-    assert figures["gpu_span_ns"] == 210_000
-    assert figures["gpu_busy_ns"] == (20 + 5 + 2 + 1 + 10) * 1000
-    assert figures["gpu_idle_ns"] == (51 - 28) * 1000
-    assert figures["gpu_sum_ns"] == 48_000
-    assert figures["gpu_compute_ns"] == (15 + 10) * 1000
-    assert figures["gpu_comm_ns"] == (10 + 2) * 1000
-    assert figures["gpu_copy_ns"] == (5 + 1) * 1000
-    assert figures["span_ns"] == 900_000
+    assert figures.kernels == 4
+    assert figures.gpu_events == 7
+    assert figures.gpu_span_ns == 210_000
+    assert figures.gpu_busy_ns == (20 + 5 + 2 + 1 + 10) * 1000
+    assert figures.gpu_idle_ns == (51 - 28) * 1000
+    assert figures.gpu_sum_ns == 48_000
+    assert figures.gpu_compute_ns == (15 + 10) * 1000
+    assert figures.gpu_comm_ns == (10 + 2) * 1000
+    assert figures.gpu_copy_ns == (5 + 1) * 1000
+    assert figures.span_ns == 900_000
 
 
 def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
     figures = summary(
         trace_of([event("aten::mm", 0, 9), *launched(1, 1, 20), *launched(2, 15, 40), {"ph": "i"}])
     )
-    assert (figures["events"], figures["slices"], figures["events_skipped"]) == (6, 5, 0)
-    assert (figures["gpu_events_linked"], figures["gpu_events_with_op"]) == (2, 1)
-    assert figures["complete"] is True
-    kinds = [(track["kind"], track["slices"], track["busy_ns"]) for track in figures["tracks"]]
+    assert (figures.events, figures.slices, figures.events_skipped) == (6, 5, 0)
+    assert (figures.gpu_events_linked, figures.gpu_events_with_op) == (2, 1)
+    assert figures.complete is True
+    kinds = [(track.kind, track.slices, track.busy_ns) for track in figures.tracks]
     assert kinds == [("ops", 3, 11_000), ("stream", 2, 20_000)]
 
 
@@ -59,21 +61,21 @@ def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
     step = event("ProfilerStep#5", 0, 50, cat="user_annotation")
     earlier = event("aten::a", -7, 1)
     figures = summary(trace_of([earlier, step, *launched(1, 1, 20), *launched(2, 5, 25)]))
-    assert figures["base_ns"] == "-7000"
-    (found,) = figures["steps"]
-    assert found == {
-        "name": "ProfilerStep#5",
-        "start_ns": 7_000,
-        "dur_ns": 50_000,
-        "kernels": 2,
-        "gpu_busy_ns": 15_000,
-    }
+    assert figures.base_ns == "-7000"
+    (found,) = figures.steps
+    assert found == StepFigures(
+        name="ProfilerStep#5",
+        start_ns=7_000,
+        dur_ns=50_000,
+        kernels=2,
+        gpu_busy_ns=15_000,
+    )
 
 
 def test_empty(trace_of: Make) -> None:
     figures = summary(trace_of([]))
-    assert figures["slices"] == figures["span_ns"] == figures["gpu_span_ns"] == 0
-    assert figures["tracks"] == figures["steps"] == figures["devices"] == []
+    assert figures.slices == figures.span_ns == figures.gpu_span_ns == 0
+    assert (figures.tracks, figures.steps, figures.devices) == ([], [], [])
 
 
 def test_fits_into_json(trace_of: Make) -> None:
@@ -83,4 +85,4 @@ def test_fits_into_json(trace_of: Make) -> None:
         + ',"ts":1}'
     )
     name = '{"ph":"M","name":"thread_name","pid":"\\udfff","args":{"name":"\\ud800"}}'
-    assert orjson.dumps(summary(trace_of(f"[{event},{name}]")))
+    assert orjson.dumps(msgspec.to_builtins(summary(trace_of(f"[{event},{name}]"))))

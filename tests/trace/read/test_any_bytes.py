@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from tests.places import ROOT
 
 from fusetui.trace import TraceError, open_trace, summary
@@ -41,8 +42,8 @@ def survives(data: bytes) -> None:
         except TraceError:
             return
         figures = summary(trace)
-        assert orjson.dumps(figures)
-        assert figures["slices"] + figures["events_skipped"] <= figures["events"]
+        assert orjson.dumps(to_builtins(figures))
+        assert figures.slices + figures.events_skipped <= figures.events
         for row in range(len(trace)):
             trace.args_of(row)
         for counter in counters(trace):

@@ -75,7 +75,7 @@ def test_the_neighbours_survive(write: Write, case: str) -> None:
     assert [skip.byte for skip in trace.report.skipped] == ([] if read else [len(head)])
     assert trace.report.complete
     assert trace.keys == {"after": 1}
-    assert summary(trace)["slices"] == len(trace)
+    assert summary(trace).slices == len(trace)
 
 
 def test_string_times_are_exact(trace_of: Callable[..., Trace]) -> None:

@@ -120,7 +120,7 @@ def test_jax(trace_of: Callable[..., Trace]) -> None:
     assert [track.label for track in trace.tracks] == ["thread 4294967295", "Stream #13(Compute)"]
     assert (trace.start.tolist(), trace.dur.tolist()) == ([1000, 9500], [1250, 4096])
     figures = summary(trace)
-    assert (figures["events"], figures["events_skipped"], figures["slices"]) == (6, 0, 2)
+    assert (figures.events, figures.events_skipped, figures.slices) == (6, 0, 2)
 
 
 def test_viztracer(trace_of: Callable[..., Trace]) -> None:

@@ -67,8 +67,8 @@ def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
         (trace.name_of(n), int(trace.start[n]), int(trace.dur[n])) for n in range(len(trace))
     )
     assert found == slices
-    assert summary(trace)["slices"] == len(slices)
-    assert summary(trace)["slices_unfinished"] == summary(trace)["ends_unmatched"] == 0
+    assert summary(trace).slices == len(slices)
+    assert summary(trace).slices_unfinished == summary(trace).ends_unmatched == 0
 
 
 def test_beside_whole_slices(trace_of: Callable[..., Trace], event: Callable[..., Any]) -> None:
@@ -83,7 +83,7 @@ def test_beside_whole_slices(trace_of: Callable[..., Trace], event: Callable[...
 def test_what_has_no_partner(trace_of: Callable[..., Trace]) -> None:
     trace = trace_of([mark("E", ts=1), mark("B", "open", 2), mark("B", "b", 3), mark("E", ts=8)])
     figures = summary(trace)
-    assert (figures["slices"], figures["slices_unfinished"], figures["ends_unmatched"]) == (2, 1, 1)
+    assert (figures.slices, figures.slices_unfinished, figures.ends_unmatched) == (2, 1, 1)
     row = next(n for n in range(2) if trace.name_of(n) == "open")
     assert int(trace.end[row]) == 8000
 
@@ -103,5 +103,5 @@ def test_overlapping_ids_have_lanes_of_their_own(trace_of: Callable[..., Trace])
 def test_counters_and_instants_are_counted(trace_of: Callable[..., Trace]) -> None:
     events = [mark("C", "memory", 1, args={"": 5}), mark("i", "now", 2), mark("I", "old", 2)]
     figures = summary(trace_of(events))
-    assert (figures["counters"], figures["instants"], figures["slices"]) == (1, 2, 0)
-    assert figures["events"] == 3
+    assert (figures.counters, figures.instants, figures.slices) == (1, 2, 0)
+    assert figures.events == 3

@@ -90,10 +90,10 @@ def test_invariants(written: list[Row]) -> None:
     text = ",\n".join(text_of(row, True) for row in written)
     trace = opened(f'{{"traceEvents": [{text}]}}'.encode())
     figures = summary(trace)
-    assert figures["slices"] == len(written) == sum(t["slices"] for t in figures["tracks"])
+    assert figures.slices == len(written) == sum(t.slices for t in figures.tracks)
     assert (self_ns(trace) >= 0).all()
-    assert figures["gpu_busy_ns"] <= figures["gpu_sum_ns"]
-    assert sum(total.count for total in kernel_totals(trace)) == figures["kernels"]
+    assert figures.gpu_busy_ns <= figures.gpu_sum_ns
+    assert sum(total.count for total in kernel_totals(trace)) == figures.kernels
     assert sum(op.count for op in op_totals(trace)) == sum(r.cat == "cpu_op" for r in written)
     places = [(int(trace.track[n]), int(trace.start[n]), -int(trace.dur[n])) for n in all_of(trace)]
     assert places == sorted(places)

@@ -63,7 +63,7 @@ def test_a_long_name(trace_of: Open, end: str) -> None:
         return
     trace = trace_of(text)
     assert len(trace.names[0]) >= 20_000_000
-    assert summary(trace)["slices"] == 1
+    assert summary(trace).slices == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_begin_events_that_never_end(trace_of: Open) -> None:
     marks = [{"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": n} for n in range(50_000)]
     trace = trace_of(marks)
     assert trace.depth.max() == 49_998  # more than 16 bits hold; the last one has no duration
-    assert summary(trace)["slices_unfinished"] == 50_000
+    assert summary(trace).slices_unfinished == 50_000
 
 
 def test_deep_ops_of_one_name(trace_of: Open, event: Event) -> None:
@@ -183,8 +183,8 @@ def test_a_thread_for_every_slice(trace_of: Open, event: Event, category: str) -
     n = 20_000
     trace = trace_of([event("a", k, 2, cat=category, pid=k, tid=k) for k in range(n)])
     figures = summary(trace)
-    assert len(figures["tracks"]) == n
-    assert figures["gpu_busy_ns"] == (n * 2000 if category == "kernel" else 0)
+    assert len(figures.tracks) == n
+    assert figures.gpu_busy_ns == (n * 2000 if category == "kernel" else 0)
 
 
 def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> None:
@@ -205,7 +205,7 @@ def test_many_small_threads_nest_as_a_few_do(trace_of: Open, event: Event) -> No
 def test_times_far_apart(trace_of: Open, event: Event) -> None:
     """Some writers set the first time to 0 and count the others from 1970."""
     trace = trace_of([event("a", 0, 1), event("b", 1.7e15, 1)])
-    assert summary(trace)["span_ns"] == 1_700_000_000_000_001_000
+    assert summary(trace).span_ns == 1_700_000_000_000_001_000
 
 
 @pytest.mark.parametrize(
@@ -225,4 +225,4 @@ def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
 def test_device_properties_of_odd_types(trace_of: Open, event: Event, properties: Any) -> None:
     kernel = event("k", cat="kernel", pid=0, tid=7)
     trace = trace_of([kernel], deviceProperties=properties)
-    assert summary(trace)["devices"] == []
+    assert summary(trace).devices == []

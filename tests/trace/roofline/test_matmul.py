@@ -30,7 +30,6 @@ def test_mm(op_trace: Make, tensor: Make) -> None:
     assert found.bytes == 2 * (8192 * 768 + 768 * 3072 + 8192 * 3072)
     assert found.flop_per_s == pytest.approx(found.flop / 190e-6)
     assert found.bytes_per_s == pytest.approx(found.bytes / 190e-6)
-    assert found.intensity == found.flop / found.bytes
     assert found.bound == "compute"
     assert found.share_of_peak == pytest.approx(found.flop / 190e-6 / 312e12)
 

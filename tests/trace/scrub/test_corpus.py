@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 from tests.places import TRACES
 
 from fusetui.trace import open_trace, summary
@@ -66,7 +67,7 @@ def private(document: Any) -> set[str]:
 
 def figures(path: str) -> Any:
     trace = open_trace(path)
-    whole = {key: value for key, value in summary(trace).items() if key not in CHANGING}
+    whole = {key: value for key, value in asdict(summary(trace)).items() if key not in CHANGING}
     kernels = [(t.name, t.count, t.total_ns, t.min_ns, t.max_ns) for t in kernel_totals(trace)]
     ops = [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
     return whole, kernels, ops

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.hostile import PAYLOADS, is_hidden, obeyed
 
-from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import (
     change,
     duration,
@@ -276,9 +275,3 @@ def test_json_stays_the_same_document(document: object) -> None:
     text = json_lines(json.dumps(document, indent=2, ensure_ascii=False))
     assert json.loads(text) == document
     assert obeyed(text) == set()
-
-
-def test_clip() -> None:
-    assert clip("abcdef", 6) == "abcdef"
-    assert clip("abcdef", 4) == "abc…"
-    assert clip("abcdef", 4, "...") == "a..."

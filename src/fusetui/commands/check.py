@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
-from fusetui.render.note import noted, with_note
-from fusetui.render.output import emit, emit_json
+from fusetui.render.note import emit_json_of, emit_of
 from fusetui.trace.questions.tally import Tallies, tallies
 from fusetui.trace.text.figures import plural
 
 
-def check(name: str, guess: str, as_json: bool) -> int:
-    expected = parse(guess)
-    loaded = load(name)
+def run(args: Namespace) -> int:
+    """1 when any guess is wrong."""
+    expected = parse(args.expect)
+    loaded = load(args.trace)
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
-    if as_json:
-        emit_json(with_note(_record(counted, guesses), loaded.trace))
+    if args.json:
+        emit_json_of(loaded.trace, _record(counted, guesses))
     else:
-        emit(noted("\n".join(_lines(counted, guesses)), loaded.trace))
+        emit_of(loaded.trace, "\n".join(_lines(counted, guesses)))
     return max(loaded.code, DONE if all(guess.right for guess in guesses) else NO)
 
 
@@ -39,7 +40,7 @@ def _line(guess: Guess, wide: int) -> str:
     return f"  {sign} {guess.kind:{wide}}  guess {guess.expected:>4}   found {guess.said}"
 
 
-def _record(counted: Tallies, guesses: Sequence[Guess]) -> dict[str, object]:
+def _record(counted: Tallies, guesses: Sequence[Guess]) -> Mapping[str, object]:
     return {
         "per": "step" if counted.steps else "trace",
         "steps": list(counted.steps),

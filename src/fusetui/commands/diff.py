@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,27 +16,20 @@ from fusetui.trace.diff import Answer, Diff, diff, to_markdown, to_text
 Pair = tuple[str, str]
 
 
-def compare(
-    a: str,
-    b: str | None,
-    as_json: bool,
-    markdown: bool,
-    fail_over: float | None,
-    baseline: str | None = None,
-) -> int:
+def run(args: Namespace) -> int:
     """Raises CommandError when it is not clear what is to be compared."""
-    if as_json and markdown:
+    if args.json and args.markdown:
         raise CommandError("Give one of --json and --markdown, not both.")
     loaded: dict[str, Loaded] = {}
     found: list[Diff] = []
-    for pair in _pairs(a, b, baseline):
+    for pair in _pairs(args.a, args.b, args.baseline):
         for name in pair:
             loaded[name] = loaded.get(name) or load(name)
         found.append(diff(loaded[pair[0]].trace, loaded[pair[1]].trace))
-    _show(found, as_json, markdown)
+    _show(found, args.json, args.markdown)
     codes = [one.code for one in loaded.values()]
-    if fail_over is not None:
-        codes += [_judged(one, fail_over) for one in found]
+    if args.fail_over is not None:
+        codes += [_judged(one, args.fail_over) for one in found]
     return _worst(codes)
 
 

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from argparse import Namespace
 
 from fusetui.capture import command
-from fusetui.capture.options import Options
+from fusetui.capture.options import Options, declared
+from fusetui.capture.outcome import Outcome
 from fusetui.commands.errors import DONE, NO, CommandError, say
 
-SECONDS = 1.0  # of timing for each variant
-SECONDS_OF_A_POINT = 0.3  # the same in a sweep, which has many
 MOST_NAMED = 5  # variants in a sentence
 
 
-def seconds_for(wanted: float | None, sweep: Sequence[str]) -> float:
-    """How long to time a variant when nobody says."""
-    if wanted is not None:
-        return wanted
-    return SECONDS_OF_A_POINT if sweep else SECONDS
-
-
-def capture(
-    workload: str, options: Options, out: Path | None, sweep: Sequence[str], open_after: bool
-) -> int:
+def run(args: Namespace) -> int:
     """1 when a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
-    from fusetui.commands.browse import browse, has_terminal
+    from fusetui.commands.open import browse, has_terminal
 
-    if open_after and not has_terminal():
+    if args.open and not has_terminal():
         raise CommandError("--open needs a terminal: leave it out, and open the run later.")
-    outcome = command.run_capture(workload, options, out=out, sweep=sweep)
+    outcome = command.capture(args.workload, _options(args), out=args.out)
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         say(_failures(outcome))
-    if not open_after:
+    if not args.open:
         return code
     return max(code, browse([str(outcome.folder)], ascii_only=False, mouse=True))
 
 
-def _failures(outcome: command.Outcome) -> str:
+def _options(args: Namespace) -> Options:
+    """What was given; the rest has its defaults."""
+    given = {name: value for name, value in vars(args).items() if name in declared()}
+    repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return Options(**(given | repeated), shapes=args.rest)
+
+
+def _failures(outcome: Outcome) -> str:
     """Which variants failed; why, the table has told."""
     named = ", ".join(outcome.failed[:MOST_NAMED])
     more = len(outcome.failed) - MOST_NAMED

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any
 
-from fusetui.commands.errors import CommandError
+from fusetui.commands.errors import DONE, CommandError
 from fusetui.render.output import emit, emit_json, speaks_unicode, width
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.kernel_names.annotate import UNDERLINE, annotate
@@ -16,15 +17,16 @@ from fusetui.trace.text.printable import printable
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
 
 
-def explain(names: Sequence[str], as_json: bool) -> int:
-    wanted = list(_expand(names))
+def run(args: Namespace) -> int:
+    """Raises CommandError when there is no name at all."""
+    wanted = list(_expand(args.names))
     if not wanted:
         raise CommandError("There is no name to decode on standard input.")
-    if as_json:
+    if args.json:
         emit_json({"names": [_record(name) for name in wanted]})
     else:
         emit("\n\n".join(_text(name) for name in wanted))
-    return 0
+    return DONE
 
 
 def _expand(names: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,29 @@
+"""`kernels`: the kernels of a trace by name, or by what else they have in common."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fusetui.commands.loading import load
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
+
+
+def run(args: Namespace) -> int:
+    from fusetui.commands.peaks import given_peaks, notices
+    from fusetui.render.groups import kernels_json, kernels_text
+    from fusetui.trace.questions.kernel_groups import kernel_groups
+    from fusetui.trace.roofline.many import jobs, peaks_of_devices
+
+    given = given_peaks(args.peak)
+    loaded = load(args.trace)
+    known = jobs(loaded.trace, given=given)
+    groups = kernel_groups(loaded.trace, known, args.by)
+    if args.json:
+        emit_json_of(
+            loaded.trace, kernels_json(groups, args.by, peaks_of_devices(loaded.trace, given))
+        )
+    else:
+        said = notices(loaded.trace, known, given)
+        emit_of(loaded.trace, kernels_text(groups, args.by, args.top, width(), said))
+    return loaded.code

@@ -1,0 +1,65 @@
+"""One declaration of an option: the command line, the documentation, what is checked."""
+
+from typing import Any
+
+import pytest
+from tests.places import ROOT
+
+from fusetui.capture.errors import CaptureError
+from fusetui.capture.options import Options, declared, dtype_name, public, validate
+from fusetui.parser import command_parsers
+
+FLAGS = [one.asked.flag for one in declared().values() if one.asked.flag]
+
+
+def test_every_field_is_declared() -> None:
+    assert list(declared()) == list(Options.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_option_can_be_typed_and_is_in_the_docs(flag: str) -> None:
+    assert flag in command_parsers("capture")["capture"].format_help()
+    page = (ROOT / "docs" / "capture.md").read_text(encoding="utf-8")
+    assert f"| `{flag}" in page
+
+
+def test_what_is_not_typed_has_its_default() -> None:
+    parsed = vars(command_parsers("capture")["capture"].parse_args(["mlp", "--no-shapes"]))
+    assert {name: parsed[name] for name in declared() if name in parsed} == {"record_shapes": False}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "--steps must be at least 1, not 0."),
+        ({"seconds": 0.0}, "--seconds must be more than 0, not 0."),
+        ({"seconds": float("nan")}, "--seconds must be more than 0, not nan."),
+        ({"device": "tpu"}, "unknown device 'tpu': it can be auto, cuda, cpu."),
+        ({"dtype": "int8"}, "unknown dtype 'int8': it can be float32, bfloat16, float16."),
+        ({"mode": "fast"}, "unknown mode 'fast': it can be default, reduce-overhead"),
+    ],
+)
+def test_what_cannot_be_is_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CaptureError) as error:
+        validate(Options(**options))
+    assert str(error.value).startswith(message)
+
+
+def test_the_defaults_can_be() -> None:
+    validate(Options())
+
+
+@pytest.mark.parametrize("name", ["bf16", "bfloat16"])
+def test_a_dtype_has_short_names(name: str) -> None:
+    validate(Options(dtype=name))
+    assert dtype_name(name) == "bfloat16"
+
+
+def test_a_sweep_takes_less_time_for_each_variant() -> None:
+    assert Options().timing_seconds > Options(sweep=("n=1,2",)).timing_seconds
+    assert Options(sweep=("n=1,2",), seconds=5).timing_seconds == 5
+
+
+def test_what_is_free_text_can_be_scrubbed() -> None:
+    found = public(Options(expect=("mine: gemm=1",), steps=2), str.upper)
+    assert (found.expect, found.steps) == (("MINE: GEMM=1",), 2)

@@ -1,0 +1,55 @@
+"""A command is one file and one entry of the registry."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+
+import pytest
+from tests.places import ROOT
+
+from fusetui import cli, registry
+from fusetui.arguments import JSON, argument
+from fusetui.parser import command_parsers
+from fusetui.registry import COMMANDS, Command
+
+
+@pytest.mark.parametrize("name", [one.name for one in COMMANDS])
+def test_a_command_has_a_file(name: str) -> None:
+    run = import_module(f"fusetui.commands.{name}").run
+    assert list(signature(run).parameters) == ["args"]
+
+
+def test_a_file_that_runs_is_in_the_registry() -> None:
+    files = (ROOT / "src/fusetui/commands").glob("*.py")
+    running = {path.stem for path in files if "\ndef run(args: Namespace)" in path.read_text()}
+    assert running == {one.name for one in COMMANDS}
+
+
+def test_an_entry_is_all_that_a_new_command_needs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its file is not imported before it runs."""
+    (tmp_path / "count.py").write_text("def run(args):\n    return args.number + len(args.rest)\n")
+    monkeypatch.setattr(import_module("fusetui.commands"), "__path__", [str(tmp_path)])
+    number = argument("number", type=int)
+    new = Command("count", "Count.", (number, JSON), "More of it.", open_ended=True)
+    monkeypatch.setattr(registry, "COMMANDS", (*COMMANDS, new))
+    monkeypatch.setattr("fusetui.parser.COMMANDS", (*COMMANDS, new))
+    assert "More of it." in command_parsers()["count"].format_help()
+    assert cli.run(["count", "5", "--other", "word"]) == 7
+
+
+def test_what_no_parser_knows_is_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a workload knows its shapes."""
+    told: list[tuple[str, ...]] = []
+
+    def run(args: Namespace) -> int:
+        told.append(args.rest)
+        return 0
+
+    monkeypatch.setattr("fusetui.commands.capture.run", run)
+    assert cli.run(["capture", "mlp", "--batch", "32"]) == 0
+    assert told == [("--batch", "32")]

@@ -1,0 +1,78 @@
+"""Nothing is there for the tests alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from tests.places import ROOT
+
+FOLDERS = (
+    "trace",
+    "capture",
+    "kernels",
+    "sample_traces",
+    "tui",
+    "src/fusetui",
+    "benchmarks",
+    "docs",
+)
+LOOKED_AT = ("trace", "capture", "kernels", "sample_traces", "src/fusetui")
+FOR_OTHERS = {
+    "category_of",  # of a Trace, beside name_of: trace is a library
+    "_fill_text",  # argparse calls it
+    "_print_message",  # likewise
+}
+
+
+def used_in(node: ast.AST) -> Iterator[str]:
+    """Every name that code reads, by itself or behind a point."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Functions, classes and constants of a module, and the methods of its classes."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((target.id, node) for target in targets if isinstance(target, ast.Name))
+        if isinstance(node, ast.ClassDef):
+            yield from ((m.name, m) for m in node.body if isinstance(m, ast.FunctionDef))
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    ours = [path for path in paths if not any(parent.is_symlink() for parent in path.parents)]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in ours}
+
+
+def unused(trees: dict[str, ast.Module]) -> list[str]:
+    """What no module uses, but for itself."""
+    everywhere = Counter(name for tree in trees.values() for name in used_in(tree))
+    return [
+        f"{path}: {name}"
+        for path, tree in trees.items()
+        if path.startswith(LOOKED_AT)
+        for name, node in definitions(tree)
+        if not re.fullmatch("__.*__", name) and name not in FOR_OTHERS
+        if everywhere[name] <= Counter(used_in(node))[name]
+    ]
+
+
+def test_everything_is_used_outside_the_tests(trees: dict[str, ast.Module]) -> None:
+    assert unused(trees) == []
+
+
+def test_what_is_used_by_itself_alone_is_found() -> None:
+    source = "A = 1\nclass B:\n    def c(self): return A\n    def d(self): return self.d()\nB().c()"
+    assert unused({"trace/x.py": ast.parse(source)}) == ["trace/x.py: d"]

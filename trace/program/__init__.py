@@ -1,0 +1,2 @@
+"""Where work comes from in the program: modules, annotations, Python frames, phases; backward work
+belongs where its forward op is."""
