@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from hypothesis import settings
 
 from fusetui.trace import Trace, open_trace
 
-settings.register_profile("fusetui", deadline=None)  # a busy machine is no failure
+EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # of each property; more find more
+settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # it may be busy
 settings.load_profile("fusetui")
 
 Events = Sequence[dict[str, Any]]

@@ -76,6 +76,16 @@ TRACE = argument(
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file anew; keep nothing.")
+PART = (
+    argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or the Nth step from 1."),
+    argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
+    argument("--to", metavar="T", dest="end", help="Only up to this time."),
+    argument("--device", metavar="D", help="Only this GPU, by its number."),
+    argument("--step-by", metavar="PATTERN", help="Annotations that are steps, by a pattern."),
+    flag("--all", "Every gap, not only the longest ones."),
+)
+"""What part of a trace is asked about."""
+
 TOP = argument(
     "--top",
     metavar="N",

@@ -15,6 +15,7 @@ from fusetui.arguments import (
     KERNELS_BY,
     NO_CACHE,
     OPS_BY,
+    PART,
     TOP,
     TRACE,
     Argument,
@@ -183,6 +184,30 @@ COMMANDS = (
         ),
         "Two folders are compared by the names of their files; of one run folder, every variant "
         "with the first.",
+    ),
+    Command(
+        "why",
+        "What the time went to, and why the GPU was idle.",
+        (
+            TRACE,
+            argument(
+                "other",
+                metavar="OTHER",
+                nargs="?",
+                help="A second trace: what differs, class by class.",
+            ),
+            *PART,
+            JSON,
+            flag("--markdown", "For a pull request."),
+            NO_CACHE,
+        ),
+        "Compute, communication and copies that nothing hides, and idle time add up to the time "
+        "asked about, exactly; so do the reasons to the idle time. docs/why.md explains each.",
+    ),
+    Command(
+        "gaps",
+        "The longest stretches in which a GPU was idle, and what it waited for.",
+        (TRACE, *PART, JSON, NO_CACHE),
     ),
     Command(
         "scrub",

@@ -29,9 +29,9 @@ COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
         (b'{"a": 1}', "no traceEvents"),
         (b'{"schema": "1.1.1", "nodes": []}', "execution trace"),
         (b"[1, 2]", "not of trace events"),
-        (gzip.compress(b"hello"), "no JSON"),
-        (gzip.compress(b'{"traceEvents": []}')[:12], "gzip"),
-        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0)[:30], "gzip"),
+        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:12], "gzip"),
+        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0, mtime=0)[:30], "gzip"),
     ],
 )
 def test_no_trace(
@@ -69,7 +69,7 @@ def test_unknown_sample(fusetui: Run) -> None:
 )
 def test_truncated_gzip(fusetui: Run, trace_file: File, command: list[str]) -> None:
     path = trace_file()
-    whole = gzip.compress(path.read_bytes(), compresslevel=0)
+    whole = gzip.compress(path.read_bytes(), compresslevel=0, mtime=0)
     path.write_bytes(whole[:-1000])
     found = fusetui(*command, path)
     assert found.code == 2

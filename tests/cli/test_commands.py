@@ -37,6 +37,8 @@ def test_version(fusetui: Run) -> None:
         "modules",
         "lines",
         "diff",
+        "why",
+        "gaps",
         "scrub",
         "decode",
         "check",

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, jobs, share_known
@@ -23,15 +24,6 @@ Int64s = NDArray[np.int64]
 
 SHORTEST = 2_000
 """Nanoseconds that no kernel is expected to stay below."""
-
-
-class Ceiling(msgspec.Struct, frozen=True):
-    """Effective times of all kernels: known_ns + unknown_ns is their sum."""
-
-    known_ns: int  # of kernels whose bound is known
-    unknown_ns: int
-    at_stake_ns: int  # of the known ones
-    assumed_ns: int  # of known_ns: kernels whose attainable rate nobody has measured
 
 
 class Bounds(msgspec.Struct, frozen=True, eq=False):

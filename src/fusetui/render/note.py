@@ -14,7 +14,7 @@ from fusetui.trace.questions.note import note_of
 def emit_of(trace: Trace, text: str) -> None:
     """A table, and below it the note of its trace, if there is one."""
     note = note_of(trace)
-    lines = wrap(f"! {note}", width(), subsequent_indent="  ") if note else []
+    lines = ["", *wrap(f"! {note}", width(), subsequent_indent="  ")] if note else []
     emit("\n".join([text, *lines]))
 
 

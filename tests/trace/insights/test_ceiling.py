@@ -10,7 +10,8 @@ from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.insights.ceiling import Ceiling, bounds, ceiling
+from fusetui.trace.insights.ceiling import bounds, ceiling
+from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.attainable import ASSUMED, MEASURED, attainable, is_assumed
@@ -96,6 +97,13 @@ def test_attainable_figures_are_below_the_data_sheets() -> None:
         assert all(reached.teraflops[kind] < rate for kind, rate in peak.teraflops.items())
     assert len(names) == len(MEASURED)
     assert all(entry.teraflops.keys() <= set(KINDS) for entry in MEASURED)
+
+
+def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
+    peak = peak_of({"name": "NVIDIA H200", "numSms": 132}, {"bf16": 500e12})
+    assert peak is not None
+    assert (is_assumed(peak, "bf16"), is_assumed(peak, "fp8")) == (True, False)
+    assert attainable(peak).flop_per_s("bf16") == pytest.approx(0.8 * 500e12)
 
 
 def test_what_nobody_measured_is_assumed() -> None:

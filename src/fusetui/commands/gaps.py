@@ -1,0 +1,27 @@
+"""`gaps`: the longest stretches in which a GPU was idle."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fusetui.commands.loading import load
+from fusetui.commands.selecting import found_in
+from fusetui.render.output import emit, emit_json, width
+from fusetui.trace.insights.why import accounted
+
+MOST = 20
+
+
+def run(args: Namespace) -> int:
+    """Raises CommandError when what is asked for is not in the trace."""
+    loaded = load(args.trace)
+    found = found_in(loaded.trace, args, accounted)
+    if args.json:
+        from fusetui.render.why_json import gaps_document
+
+        emit_json({"base_ns": str(found.base_ns), **gaps_document(found)})
+    else:
+        from fusetui.render.gaps import gaps_text
+
+        emit(gaps_text(found, None if args.all else MOST, width()))
+    return loaded.code
