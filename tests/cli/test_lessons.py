@@ -53,6 +53,11 @@ def test_the_markdown_of_a_diff_says_so(fusetui: Run) -> None:
     assert SAID in fusetui("diff", "lesson:mlp-eager", "lesson:mlp-liger", "--markdown").out
 
 
+def test_of_two_traces_one_note_is_enough_when_both_say_the_same(fusetui: Run) -> None:
+    two = ("why", "sample:mlp-eager", "lesson:mlp-eager"), ("why", *["lesson:mlp-eager"] * 2)
+    assert [plain(fusetui(*words).out).count(SAID) for words in two] == [1, 1]
+
+
 @pytest.mark.parametrize("command", ["summary", "kernels", "ops"])
 def test_a_recorded_trace_has_no_note(fusetui: Run, command: str) -> None:
     assert "note" not in fusetui(command, "sample:mlp-eager", "--json").json
