@@ -18,4 +18,6 @@ def test_every_file_that_it_names_exists() -> None:
 
 
 def test_every_room_is_on_the_map() -> None:
-    assert not {room for room in (*ROOMS, *TUI_ROOMS) if not re.search(rf"^[ |]+{room} ", TEXT, re.M)}
+    assert not {
+        room for room in (*ROOMS, *TUI_ROOMS) if not re.search(rf"^[ |]+{room} ", TEXT, re.M)
+    }
