@@ -35,7 +35,7 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --explicit-package-bases tests
+	@$(BIN)/mypy --explicit-package-bases tests benchmarks docs
 
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py

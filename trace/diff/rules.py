@@ -13,7 +13,7 @@ from fusetui.trace.diff.groups import Board, Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, work_class
 from fusetui.trace.diff.ops import numel
-from fusetui.trace.questions.op_names import stem
+from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]
 

@@ -111,17 +111,6 @@ class Facts:
         found: Rows = rows[wanted[self.trace.name[rows]]]
         return found
 
-    def idle_under(self, rows: Rows) -> tuple[Int64s, ...]:
-        """Of each gap of each device: how long of it any of these rows covered on the thread that
-        launched the event at its end (ns)."""
-        found = tuple(np.zeros(len(idle), dtype=np.int64) for idle in self.idle)
-        for line in self.accounts.threads:
-            cover = self.on_line(line, rows)
-            for ns, idle in zip(found, self.idle, strict=True):
-                places, begin, end = on_line(self.trace, line, idle)
-                ns[places] = cover.within(begin, end)
-        return found
-
     def idle_during(self, rows: Rows) -> tuple[Int64s, ...]:
         """Of each gap of each device: how long any of these rows ran meanwhile on any thread that
         launches (ns), whichever launched the event at its end."""

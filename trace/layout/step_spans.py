@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusetui.trace.layout.steps import main_thread, steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.model.op_names import is_compiler
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]

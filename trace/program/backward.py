@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.reach import Reach
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.spans import numbers_of_threads, threads_of
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
-from fusetui.trace.read.callbacks import Stop, never
 
 Rows = NDArray[np.int32]
 Int64s = NDArray[np.int64]

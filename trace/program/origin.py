@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.backward import Backward, backward_ops
 from fusetui.trace.program.regions import frames, regions
 from fusetui.trace.program.spans import Line, Spans, cpu_rows
-from fusetui.trace.read.callbacks import Stop, never
 
 Rows = NDArray[np.int32]
 Places = NDArray[np.intp]

@@ -12,7 +12,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from fusetui.trace.questions.op_names import words
+from fusetui.trace.model.op_names import words
 
 FRAME = re.compile(r"(.+?)\((\d{1,9})\): (.+)\Z", re.DOTALL)
 

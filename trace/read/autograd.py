@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.callbacks import Stop, never
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.kept import list_text

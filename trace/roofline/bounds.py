@@ -62,11 +62,6 @@ class Limits(msgspec.Struct, frozen=True):
         return Roof(compute, None if memory is not None and memory > 1 else memory, self.bound)
 
 
-def roof(amount: Amount, kernel: KernelName | None, name: str, ns: int, peak: Peak) -> Roof:
-    """How near a kernel of `ns` nanoseconds came to the limits of its device."""
-    return limits(amount, kernel, name, peak).reached(ns)
-
-
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
     """What the device allows at most; `name` is that of the kernel."""
     compute = memory = None

@@ -50,14 +50,14 @@ def launches_text(
     if not threads:
         return "no launch calls in this trace"
     rows = [row for thread in threads[:MOST] for row in _thread(thread)]
-    blocks = [table(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
+    paragraphs = [table(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
     kinds = _kinds(trace, graphs)
     if kinds:
         shown = [_kind(label, same) for label, same in kinds[:MOST]]
-        blocks.append(table(GRAPH_COLUMNS, shown, width) + _more(len(kinds), "kind"))
+        paragraphs.append(table(GRAPH_COLUMNS, shown, width) + _more(len(kinds), "kind"))
     if queues:
-        blocks.append(table(QUEUE_COLUMNS, [_queue(queue) for queue in queues], width))
-    return "\n\n".join(blocks)
+        paragraphs.append(table(QUEUE_COLUMNS, [_queue(queue) for queue in queues], width))
+    return "\n\n".join(paragraphs)
 
 
 def launches_json(

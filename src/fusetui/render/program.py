@@ -49,26 +49,32 @@ INDENT = "  "
 
 def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
     """The tree with its `top` largest paths (0: all), what belongs to none, and the phases."""
-    blocks = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
-    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
+    paragraphs = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
     parts = [
         f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
         for phase in phases
     ]
-    blocks += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
-    return _text(blocks, width)
+    paragraphs += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
+    return _text(paragraphs, width)
 
 
 def functions_text(times: Functions, top: int, width: int) -> str:
     """The first `top` functions (0: all), and what belongs to none of them."""
-    blocks = [list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)]
-    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
-    return _text(blocks, width)
+    paragraphs = [
+        list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)
+    ]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
+    return _text(paragraphs, width)
 
 
-def _text(blocks: Sequence[Sequence[str]], width: int) -> str:
+def _text(paragraphs: Sequence[Sequence[str]], width: int) -> str:
     """Sentences are folded; tables have their width."""
-    shown = ["\n".join(_folded(line, width) for line in block) for block in blocks if block]
+    shown = [
+        "\n".join(_folded(line, width) for line in paragraph)
+        for paragraph in paragraphs
+        if paragraph
+    ]
     return "\n\n".join(shown)
 
 

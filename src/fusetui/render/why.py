@@ -33,19 +33,19 @@ Sums = Counter[str]
 def why_text(found: Why, width: int) -> str:
     """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
     account = _account(found, width) if found.devices else _threads(found, width)
-    blocks = [_head(found, width), account, _unknown(found)]
-    blocks.insert(2, _findings(found, _room(blocks), width))
-    room = min(_room(blocks) - 1, GAPS + 2)
+    paragraphs = [_head(found, width), account, _unknown(found)]
+    paragraphs.insert(2, _findings(found, _room(paragraphs), width))
+    room = min(_room(paragraphs) - 1, GAPS + 2)
     if room >= FEWEST_GAPS + 2 and found.gaps:
         rows = gap_rows(found.gaps[: room - 2], found.base_ns)
-        blocks.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
-    lines = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
+        paragraphs.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
+    lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(clip(line, width, CUT) for line in lines[:MOST_LINES])
 
 
-def _room(blocks: Sequence[Sequence[str]]) -> int:
-    """Lines that are left for one more block."""
-    return MOST_LINES - sum(len(block) + 1 for block in blocks if block)
+def _room(paragraphs: Sequence[Sequence[str]]) -> int:
+    """Lines that are left for one more paragraph."""
+    return MOST_LINES - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
 def answer(found: Why) -> str:

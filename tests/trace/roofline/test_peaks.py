@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace.kernel_names import decode
-from fusetui.trace.roofline.bounds import arithmetic, roof
+from fusetui.trace.roofline.bounds import arithmetic, limits
 from fusetui.trace.roofline.model import Amount
 from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
 
@@ -136,13 +136,15 @@ SGEMM = "ampere_sgemm_128x64_tn"
 
 def shares(flop: int, size: int, ns: int) -> Any:
     amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
-    return roof(amount, decode(SGEMM), SGEMM, ns, A100)
+    return limits(amount, decode(SGEMM), SGEMM, A100).reached(ns)
 
 
 def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
     amount = Amount(kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9)
     name = "ampere_hgemm_256x128_tn"
-    assert roof(amount, decode(name), name, 10**9, A100).share_of_compute == pytest.approx(0.5)
+    assert limits(amount, decode(name), name, A100).reached(
+        10**9
+    ).share_of_compute == pytest.approx(0.5)
 
 
 def test_which_limit_binds() -> None:
