@@ -29,13 +29,13 @@ report:
 	@$(BIN)/fusetui diff $(RUN)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest
+	@$(BIN)/python -P -m pytest --numprocesses auto --dist loadfile
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --explicit-package-bases tests
+	@$(BIN)/mypy --explicit-package-bases tests benchmarks docs
 
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py

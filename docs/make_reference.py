@@ -7,12 +7,14 @@ make reference
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
-from fusetui.tui.commands import Where, commands_of, key_text
+from fusetui.tui.keys import key_text
+from fusetui.tui.registry import by_section
+from fusetui.tui.state.action import Action
 
 HERE = Path(__file__).parent
 TARGET, CAPTURE = HERE / "reference.md", HERE / "capture.md"
@@ -32,7 +34,6 @@ Data goes to stdout, talk to stderr; what went wrong is one sentence.
 
 ## Commands
 """
-PLACES: dict[Where, str] = {"timeline": "In the timeline", "app": "Everywhere"}
 
 
 def reference() -> str:
@@ -44,15 +45,15 @@ def reference() -> str:
     for one in COMMANDS:
         texts.append(f"### fusetui {one.name}\n\n```\n{parsers[one.name].format_help()}```\n")
     texts.append("## Keys\n")
-    for where, title in PLACES.items():
-        texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(where)}\n")
+    for title, actions in by_section():
+        texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(actions)}\n")
     return "\n".join(texts)
 
 
-def _rows(where: Where) -> str:
+def _rows(actions: Iterable[Action]) -> str:
     return "\n".join(
-        f"| {' '.join(f'`{key_text(key)}`' for key in c.keys)} | {c.title} | {c.help} |"
-        for c in commands_of(where)
+        f"| {' '.join(f'`{key_text(key)}`' for key in a.keys)} | {a.title} | {a.help} |"
+        for a in actions
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,22 @@ from hypothesis import settings
 
 from fusetui.trace import Trace, open_trace
 
-settings.register_profile("fusetui", deadline=None)  # a busy machine is no failure
+EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # of each property; more find more
+settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # it may be busy
 settings.load_profile("fusetui")
 
 Events = Sequence[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache or logs, nor one that it starts in another process."""
+def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the user's cache or logs, nor one that it starts in another process; and
+    none sees the size of the terminal that it was started from."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
         yield
 
 

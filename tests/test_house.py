@@ -32,6 +32,12 @@ OUTSIDE = {
     "kernels": {"textual", "rich", "argparse", "numpy"},
     "sample_traces": {"torch", "textual", "rich", "argparse"},
 }
+ROOMS = (
+    *("text", "model", "kernel_names", "read", "cache", "layout", "scrub", "program"),
+    *("roofline", "questions", "cells", "diff", "insights"),
+)
+"""Of trace/: each imports only those before it, and of these what their doors name."""
+
 LONGEST = 400
 
 
@@ -81,6 +87,18 @@ def test_arrows(folder: str) -> None:
         assert reached - {folder} <= ARROWS[folder], path
 
 
+TUI_ROOMS = ("layout", "state", "drawing", "pages")
+"""Each imports itself and those before it, and nothing of the app around them."""
+
+
+@pytest.mark.parametrize("room", TUI_ROOMS)
+def test_rooms_of_the_app(room: str) -> None:
+    allowed = {*TUI_ROOMS[: TUI_ROOMS.index(room) + 1]}
+    for path in sorted((ROOT / "tui" / room).rglob("*.py")):
+        inside = [n.split(".")[2] for n in imports(path) if n.startswith("fusetui.tui.")]
+        assert set(inside) <= allowed, path
+
+
 @pytest.mark.parametrize("folder", OUTSIDE)
 def test_outside(folder: str) -> None:
     for path in files_of(folder):
@@ -125,6 +143,52 @@ def test_a_circle_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
 
 
+def rooms_reached(path: Path) -> Iterator[tuple[str, str]]:
+    """(room, module or name) of everything that a file imports from a room of trace/."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fusetui.trace."):
+            _, _, room, *inside = (node.module or "").split(".")
+            if room in ROOMS:
+                yield from ((room, name) for name in inside[:1] or [a.name for a in node.names])
+
+
+def room_of(path: Path) -> str | None:
+    inside = path.relative_to(ROOT).parts
+    return inside[1] if inside[0] == "trace" and len(inside) > 2 else None
+
+
+def door(room: str) -> set[str]:
+    """What others may use of a room: the names and modules in its `__all__`."""
+    tree = ast.parse((ROOT / "trace" / room / "__init__.py").read_text(encoding="utf-8"))
+    named = (node for node in tree.body if isinstance(node, ast.Assign))
+    return {str(name) for node in named if is_door(node) for name in ast.literal_eval(node.value)}
+
+
+def is_door(node: ast.Assign) -> bool:
+    return isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+
+
+def test_every_room_is_known() -> None:
+    folders = {path.parent.name for path in (ROOT / "trace").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_rooms_are_entered_by_their_doors(folder: str) -> None:
+    doors = {room: door(room) for room in ROOMS}
+    for path in files_of(folder):
+        for room, name in rooms_reached(path):
+            assert room == room_of(path) or name in doors[room], f"{path}: {room}.{name}"
+
+
+def test_rooms_import_one_way() -> None:
+    for path in files_of("trace"):
+        own = room_of(path)
+        if own is not None:
+            earlier = ROOMS[: ROOMS.index(own) + 1]
+            assert {room for room, _ in rooms_reached(path)} <= set(earlier), path
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_linked(folder: str) -> None:
     link = ROOT / "src" / "fusetui" / folder
@@ -165,9 +229,12 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
         (["decode", "ampere_sgemm_32x32_tn"], {"torch", "textual"}),
         (["summary", "TRACE"], {"torch", "textual"}),
         (["kernels", "TRACE", "--json"], {"torch", "textual"}),
+        (["modules", "TRACE", "--json"], {"torch", "textual"}),
         (["summary", "nowhere.json"], {"torch", "textual"}),
+        (["why", "TRACE"], {"torch", "textual"}),
+        (["gaps", "TRACE", "--json"], {"torch", "textual"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words) if isinstance(words, set) else words),
 )
 def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"

@@ -12,11 +12,11 @@ from fusetui.trace.layout.enclosing import adopt_overlapping
 from fusetui.trace.layout.links import enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
+from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Report
 from fusetui.trace.read import Callbacks, Raw, read
-from fusetui.trace.read.callbacks import Progress, Stop, never, silent
 
 Preview = Callable[[Trace], None]
 """Called with the trace that the beginning of a file gives."""

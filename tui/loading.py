@@ -9,13 +9,13 @@ from textual.message import Message
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
-from fusetui.trace.read.callbacks import Stop, never
-from fusetui.tui.headings import short_label
-from fusetui.tui.sides import make_sides
-from fusetui.tui.view import Side
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.sides import make_sides, short_label
+from fusetui.tui.layout.view import Side
 
 Post = Callable[[Message], object]
 
@@ -42,6 +42,11 @@ class Loaded(Message):
     def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
         super().__init__()
         self.paths, self.sides = paths, sides
+
+    @property
+    def is_whole(self) -> bool:
+        """Was every path read."""
+        return len(self.sides) == len(self.paths)
 
 
 class Unpacked(Message):
@@ -70,11 +75,6 @@ class Compared(Message):
     def __init__(self, a: Side, b: Side, result: Diff) -> None:
         super().__init__()
         self.a, self.b, self.result = a, b, result
-
-    def is_of(self, sides: Sequence[Side]) -> bool:
-        """Are these the traces that were compared, in this order."""
-        compared = (self.a.trace, self.b.trace)
-        return len(sides) == 2 and all(s.trace is t for s, t in zip(sides, compared, strict=True))
 
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
@@ -132,6 +132,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     for side in sides:
         for lane in side.lanes:
             lane.prepare()
+        side.once(busy_of)
     return sides
 
 

@@ -30,6 +30,12 @@ def flag(name: str, text: str) -> Argument:
     return argument(name, action="store_true", help=text)
 
 
+def by(*groupings: str) -> Argument:
+    """What the rows of a table have in common; the first one by default."""
+    text = f"What a row has in common: {', '.join(groupings[:-1])} or {groupings[-1]}."
+    return argument("--by", choices=groupings, metavar="WHAT", default=groupings[0], help=text)
+
+
 def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
     """The type of an argument: `number`, unless it is negative."""
 
@@ -61,9 +67,25 @@ def option(one: Declared) -> Argument:
     )
 
 
-TRACE = argument("trace", metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")
+KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+OPS_BY = ("name", "shape")
+TRACE = argument(
+    "trace",
+    metavar="TRACE",
+    help="A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME.",
+)
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file anew; keep nothing.")
+PART = (
+    argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or the Nth step from 1."),
+    argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
+    argument("--to", metavar="T", dest="end", help="Only up to this time."),
+    argument("--device", metavar="D", help="Only this GPU, by its number."),
+    argument("--step-by", metavar="PATTERN", help="Annotations that are steps, by a pattern."),
+    flag("--all", "Every gap, not only the longest ones."),
+)
+"""What part of a trace is asked about."""
+
 TOP = argument(
     "--top",
     metavar="N",

@@ -12,12 +12,16 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     JSON,
+    KERNELS_BY,
     NO_CACHE,
+    OPS_BY,
+    PART,
     TOP,
     TRACE,
     Argument,
     argument,
     at_least_zero,
+    by,
     flag,
     option,
 )
@@ -80,7 +84,9 @@ COMMANDS = (
         "open",
         "Browse a trace, or two side by side.",
         (
-            argument("trace", metavar="TRACE", help="A trace, a run folder or sample:NAME."),
+            argument(
+                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+            ),
             argument("other", metavar="OTHER", nargs="?", help="A second one, side by side."),
             flag("--ascii", "Draw with ASCII only."),
             argument(
@@ -96,13 +102,63 @@ COMMANDS = (
     ),
     Command(
         "kernels",
-        "The kernels by name, the largest total time first.",
-        (TRACE, JSON, NO_CACHE, TOP),
+        "The kernels by name or by what else they have in common, the largest total first.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            by(*KERNELS_BY),
+            argument(
+                "--peak",
+                metavar="KIND=FIGURE",
+                action="append",
+                default=[],
+                help="FLOP/s of the device, or bytes/s as bandwidth=3.35e12; may be repeated.",
+            ),
+        ),
+        "With recorded shapes also what their work needed: FLOP, bytes, and the share of the "
+        "device's peak.",
     ),
     Command(
         "ops",
-        "The CPU ops by name, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, TOP),
+        "The CPU ops by name or shapes, with the GPU time launched under each.",
+        (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
+    ),
+    Command(
+        "modules",
+        "The tree of modules and annotations, with the GPU time of each.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            flag("--expand", "Keep the indices of modules apart: Linear_3, not Linear_*."),
+        ),
+        "Backward work belongs to the module of its forward op. Modules have names where stacks "
+        "were recorded (with_stack=True), annotations are those of record_function.",
+    ),
+    Command(
+        "lines",
+        "Your Python functions, with the CPU and GPU time of each.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            TOP,
+            argument(
+                "--file",
+                metavar="PATH",
+                help="The functions of this file or folder, whoever wrote it, instead of your own.",
+            ),
+        ),
+        "What library functions do counts for the function of yours that called them. Stacks must "
+        "have been recorded (with_stack=True).",
+    ),
+    Command(
+        "launches",
+        "The calls that launch GPU work by thread, CUDA graph replays, and the launch queue.",
+        (TRACE, JSON, NO_CACHE),
     ),
     Command(
         "diff",
@@ -128,6 +184,30 @@ COMMANDS = (
         ),
         "Two folders are compared by the names of their files; of one run folder, every variant "
         "with the first.",
+    ),
+    Command(
+        "why",
+        "What the time went to, and why the GPU was idle.",
+        (
+            TRACE,
+            argument(
+                "other",
+                metavar="OTHER",
+                nargs="?",
+                help="A second trace: what differs, class by class.",
+            ),
+            *PART,
+            JSON,
+            flag("--markdown", "For a pull request."),
+            NO_CACHE,
+        ),
+        "Compute, communication and copies that nothing hides, and idle time add up to the time "
+        "asked about, exactly; so do the reasons to the idle time. docs/why.md explains each.",
+    ),
+    Command(
+        "gaps",
+        "The longest stretches in which a GPU was idle, and what it waited for.",
+        (TRACE, *PART, JSON, NO_CACHE),
     ),
     Command(
         "scrub",

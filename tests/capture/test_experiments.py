@@ -39,7 +39,7 @@ def test_a_table_without_a_place_is_an_error(script: Any) -> None:
 def test_the_page_has_a_place_for_every_experiment(script: Any, kind: str) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     for experiment in script.EXPERIMENTS:
-        script.insert(page, f"{experiment.name} {kind}", "")
+        assert "\nnew\n" in script.insert(page, f"{experiment.name} {kind}", "new")
 
 
 def test_a_command_can_be_typed(script: Any) -> None:

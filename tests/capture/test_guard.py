@@ -32,6 +32,7 @@ def test_a_folder_that_was_removed_is_no_reason_to_fail(
         (tmp_path / "gone").rmdir()
     with same_folder():
         pass
+    assert Path.cwd() == tmp_path
 
 
 FORKS = """

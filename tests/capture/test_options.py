@@ -45,10 +45,6 @@ def test_what_cannot_be_is_told(options: dict[str, Any], message: str) -> None:
     assert str(error.value).startswith(message)
 
 
-def test_the_defaults_can_be() -> None:
-    validate(Options())
-
-
 @pytest.mark.parametrize("name", ["bf16", "bfloat16"])
 def test_a_dtype_has_short_names(name: str) -> None:
     validate(Options(dtype=name))

@@ -16,8 +16,10 @@ class Full(StringIO):
     def __init__(self, error: OSError) -> None:
         super().__init__()
         self._error = error
+        self.asked = False
 
     def write(self, _: str) -> int:
+        self.asked = True
         raise self._error
 
 
@@ -43,5 +45,7 @@ def test_a_reader_that_left_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatc
 
 
 def test_talk_that_nobody_hears_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Full(OSError(28, "No space left on device")))
+    stderr = Full(OSError(28, "No space left on device"))
+    monkeypatch.setattr(sys, "stderr", stderr)
     tell("a word")
+    assert stderr.asked

@@ -15,7 +15,7 @@ import pytest
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
-COMMANDS = ["summary", "kernels", "ops"]
+COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -29,9 +29,9 @@ COMMANDS = ["summary", "kernels", "ops"]
         (b'{"a": 1}', "no traceEvents"),
         (b'{"schema": "1.1.1", "nodes": []}', "execution trace"),
         (b"[1, 2]", "not of trace events"),
-        (gzip.compress(b"hello"), "no JSON"),
-        (gzip.compress(b'{"traceEvents": []}')[:12], "gzip"),
-        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0)[:30], "gzip"),
+        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:12], "gzip"),
+        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0, mtime=0)[:30], "gzip"),
     ],
 )
 def test_no_trace(
@@ -69,7 +69,7 @@ def test_unknown_sample(fusetui: Run) -> None:
 )
 def test_truncated_gzip(fusetui: Run, trace_file: File, command: list[str]) -> None:
     path = trace_file()
-    whole = gzip.compress(path.read_bytes(), compresslevel=0)
+    whole = gzip.compress(path.read_bytes(), compresslevel=0, mtime=0)
     path.write_bytes(whole[:-1000])
     found = fusetui(*command, path)
     assert found.code == 2
@@ -110,6 +110,11 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["capture"], "required: WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),
         (["kernels", "x", "--top", "-1"], "--top"),
+        (["kernels", "x", "--by", "colour"], "--by"),
+        (["kernels", "x", "--peak", "bf17=1e15"], "bf17=1e15: it is none of fp64, "),
+        (["kernels", "x", "--peak", "bf16"], "--peak bf16: the figure must be"),
+        (["kernels", "x", "--peak", "bf16=989"], "FLOP per second, as in bf16=989e12"),
+        (["kernels", "x", "--peak", "bandwidth=nan"], "bytes per second, as in bandwidth=3.35e12"),
         (["check", "x"], "--expect"),
         (["check", "x", "--expect", "gem=3"], "gemm=3"),
         (["check", "x", "--expect", ""], "empty"),

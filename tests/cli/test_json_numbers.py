@@ -16,7 +16,12 @@ LARGEST = 2**53 - 1
 COMMANDS = (
     ("summary", "TRACE"),
     ("kernels", "TRACE"),
+    ("kernels", "TRACE", "--by", "stream"),
     ("ops", "TRACE"),
+    ("ops", "TRACE", "--by", "shape"),
+    ("launches", "TRACE"),
+    ("modules", "TRACE"),
+    ("lines", "TRACE"),
     ("diff", "TRACE", "TRACE"),
     ("check", "TRACE", "--expect", "kernels=1"),
     ("decode", "ampere_bf16_s16816gemm_bf16_128x9007199254740993_tn"),
@@ -42,7 +47,7 @@ def epoch(tmp_path: Path) -> Path:
     plain = {"ph": "X", "pid": 2**62 + 1, "tid": 2**60 + 1}
     events: list[dict[str, Any]] = []
     for n in range(6):
-        args = {"correlation": 2**60 + n, "External id": 2**61 + n}
+        args = {"correlation": 2**60 + n, "External id": 2**61 + n, "Input Dims": [[2**62], [3]]}
         slices = (
             (f"ProfilerStep#{n}", "user_annotation", "00.123", 9, plain),
             ("aten::mm", "cpu_op", "01.001", 7, plain),

@@ -34,14 +34,19 @@ def test_a_bar_shows_a_name_and_does_not_obey_it(monkeypatch: pytest.MonkeyPatch
 
 
 class Full(Terminal):
+    asked = 0
+
     def write(self, _: str) -> int:
+        self.asked += 1
         raise OSError(28, "No space left on device")
 
 
 def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", 0)
-    with progress.Bar("reading x.json", Full()) as bar:
+    stream = Full()
+    with progress.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)
+    assert stream.asked == 2  # the bar, and wiping it
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])

@@ -6,4 +6,7 @@ are the same. Nothing here ever fails an opening: without a cache the file is re
 
 from fusetui.trace.cache.entry import Entry, entry_for
 
-__all__ = ["Entry", "entry_for"]
+__all__ = [
+    "Entry",
+    "entry_for",
+]

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from fusetui.trace.cache.origin import Origin
 from fusetui.trace.cache.own import MAGIC
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
-from fusetui.trace.read.kept import Text
 
 VERSION = 4
 """Goes up with every change of what a Trace or this format means."""

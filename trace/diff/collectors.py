@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from fusetui.trace.diff.names import decoded
-from fusetui.trace.questions.op_names import METADATA, is_metadata
+from fusetui.trace.model.op_names import METADATA, is_metadata
 
 _MATMULS: Final = ("mm", "addmm", "bmm", "baddbmm", "matmul")
 _SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax")

@@ -17,8 +17,8 @@ from fusetui.trace.diff.usual import mean
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
+from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.questions.computing import computing_ops, within
-from fusetui.trace.questions.op_names import is_compiler
 from fusetui.trace.questions.totals import self_ns
 from fusetui.trace.text.figures import count
 

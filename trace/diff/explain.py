@@ -20,7 +20,7 @@ from fusetui.trace.diff.replaced import differences
 from fusetui.trace.diff.sorts import of_all
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
-from fusetui.trace.questions.op_names import stem
+from fusetui.trace.model.op_names import stem
 from fusetui.trace.text.figures import change, duration
 from fusetui.trace.text.printable import printable
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fusetui.trace.diff.groups import Board
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.lcs import Pair, exact
-from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.model.op_names import is_compiler
 
 LONG_RUN = 200
 """Of more repetitions of one kernel in a row, which is the additional one is left to chance."""

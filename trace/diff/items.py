@@ -17,7 +17,7 @@ from fusetui.trace.diff.statistics import median
 from fusetui.trace.diff.usual import mean, usual_steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.op_names import is_compiler, stem
+from fusetui.trace.model.op_names import is_compiler, stem
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

@@ -9,7 +9,7 @@ from typing import Final
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.model import KernelName
-from fusetui.trace.questions.op_names import stem, words
+from fusetui.trace.model.op_names import stem, words
 
 _COUNTER = re.compile(r"_\d+(?:_\d+d[\dcde]*)?\Z")
 _NUMBERED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused")

@@ -13,6 +13,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
 from fusetui.trace.diff.statistics import FEW_STEPS
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.note import note_of
 from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
 
@@ -33,13 +34,21 @@ def notes(
     sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
-    found = _outside(a, b, devices) + _inputs(a, b, groups)
+    found = _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
     found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
     found += [_drift(a, step.drift_a), _drift(b, step.drift_b)]
     for items in (a, b):
         found += items.work.windows.notes
     return [note for note in found if note]
+
+
+def _origins(a: Items, b: Items) -> list[str]:
+    """A side that is no recording says so; once, when both say the same."""
+    of_a, of_b = note_of(a.trace), note_of(b.trace)
+    if of_a == of_b:
+        return [of_a]
+    return [f"{items.work.label}: {note}" for items, note in ((a, of_a), (b, of_b)) if note]
 
 
 def _outside(a: Items, b: Items, devices: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 from fusetui.trace.diff.items import Items
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.op_names import is_compiler, stem
+from fusetui.trace.model.op_names import is_compiler, stem
 
 _OP: Final = int(Role.OP)  # a member of an enum is slow to look up
 _COPIES: Final = ("copy", "_to_copy", "clone", "to", "contiguous", "convert_element_type")

@@ -9,7 +9,7 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.sorts import OTHER, sorts
 from fusetui.trace.diff.where import phases, places
-from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.model.op_names import is_compiler
 
 Key = tuple[str, ...]
 

@@ -14,7 +14,7 @@ from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, part, work_class
 from fusetui.trace.diff.ops import numel
-from fusetui.trace.questions.op_names import stem
+from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]
 

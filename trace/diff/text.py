@@ -11,6 +11,7 @@ from fusetui.trace.diff.model import Answer, Diff, Part, Side, StepChange
 from fusetui.trace.diff.statistics import CONFIDENCE
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change, count, duration, microseconds, percent, plural
+from fusetui.trace.text.markdown import markdown
 from fusetui.trace.text.printable import printable
 
 TEXT_LINES = 40
@@ -51,13 +52,13 @@ def to_markdown(diff: Diff) -> str:
     """The answer, the largest changes as a table, and what to know; short enough to be read."""
     found = by_effect(line for line in lines(diff) if line.mark != "~")
     shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
-    body = [f"**{_markdown(diff.a)} -> {_markdown(diff.b)}: {_markdown(_verdict(diff))}**", ""]
-    body += [f"{_markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
+    body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(_verdict(diff))}**", ""]
+    body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
     body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
     if rest:
         body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
-    notes = [_markdown(note) for note in diff.notes]
+    notes = [markdown(note) for note in diff.notes]
     body += ["", *(f"* {note}" for note in notes[:MARKDOWN_NOTES])]
     if len(notes) > MARKDOWN_NOTES:
         body.append(f"* and {plural(len(notes) - MARKDOWN_NOTES, 'more note')}")
@@ -211,12 +212,6 @@ def _markdown_row(line: Line) -> str:
     more = microseconds(line.change_ns, signed=True)
     more = more if line.counts else f"({more})"
     numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]
-    why = f" ({_markdown(line.why)})" if line.why else ""
-    what = f"{_markdown(line.what)}{why}"
+    why = f" ({markdown(line.why)})" if line.why else ""
+    what = f"{markdown(line.what)}{why}"
     return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {more} | {what} |"
-
-
-def _markdown(text: str) -> str:
-    """Names as plain words: nothing in them is markup."""
-    escaped = "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in printable(text))
-    return escaped.replace("&", "&amp;").replace("@", "@\u200b")

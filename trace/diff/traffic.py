@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.questions.op_names import stem, words
+from fusetui.trace.model.op_names import stem, words
 from fusetui.trace.text.figures import size
 
 _POINTWISE: Final = words(

@@ -12,7 +12,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.layout.enclosing import enclosing_rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.questions.op_names import is_compiler
+from fusetui.trace.model.op_names import is_compiler
 
 Rows = NDArray[np.intp]
 

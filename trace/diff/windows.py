@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.layout.step_spans import recurring_annotations
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.op_names import is_compiler
 from fusetui.trace.text.figures import plural
-
-Rows = NDArray[np.intp]
 
 COLD = 1.5
 """A first step longer than this times the median of the others is a warm-up."""
-
-MOST = 0.8
-"""An annotation that repeats stands for steps when it holds at least this share of the work."""
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
@@ -82,8 +74,8 @@ def windows(trace: Trace, label: str) -> Windows:
         start = np.array([step.start_ns for step in profiled], dtype=np.int64)
         end = start + np.array([step.dur_ns for step in profiled], dtype=np.int64)
         return Windows(start, end, numbers=_numbers([step.name for step in profiled]))
-    repeated = _repeated_annotation(trace)
-    if repeated is not None:
+    repeated = recurring_annotations(trace)
+    if len(repeated):
         name = trace.name_of(int(repeated[0]))
         note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
         return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
@@ -128,46 +120,3 @@ def _whole(trace: Trace, label: str) -> Windows:
     note = (f"{label}: no steps found; the whole trace is taken as one step",)
     start, end = trace.start[rows].min(), trace.end[rows].max()
     return Windows(np.array([start]), np.array([max(end, start + 1)]), True, note)
-
-
-def _repeated_annotation(trace: Trace) -> Rows | None:
-    """Annotations of one name, numbers aside, on one thread: those that hold the most work."""
-    groups: defaultdict[tuple[str, object, object], list[int]] = defaultdict(list)
-    rows = trace.rows_of(Role.ANNOTATION)
-    for row in rows[trace.parent[rows] < 0].tolist():
-        name, track = trace.name_of(row), trace.track_of(row)
-        if not is_compiler(name):
-            groups[re.sub(r"\d+", "#", name), track.pid, track.tid].append(row)
-    work_start, work_dur = _work(trace)
-    best, best_share = None, MOST
-    for group in groups.values():
-        found = np.array(group)[np.argsort(trace.start[group], kind="stable")]
-        share = _share_inside(trace.start[found], trace.end[found], work_start, work_dur)
-        if len(group) > 1 and share >= best_share:
-            best, best_share = found, share
-    return best
-
-
-def _work(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """When each piece of work was asked for, and how much time it took."""
-    gpu = trace.gpu_rows
-    if len(gpu):
-        gpu = gpu[trace.launch[gpu] >= 0]
-        return trace.start[trace.launch[gpu]], trace.dur[gpu]
-    ops = trace.rows_of(Role.OP)
-    ops = ops[trace.parent[ops] < 0]
-    return trace.start[ops], trace.dur[ops]
-
-
-def _share_inside(
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    times: NDArray[np.int64],
-    amount: NDArray[np.int64],
-) -> float:
-    """The share of the amounts whose times lie in disjoint intervals; 0 when these overlap."""
-    total = int(amount.sum())
-    if not total or (start[1:] < end[:-1]).any():
-        return 0.0
-    inside = Windows(start, end).index_of(times) >= 0
-    return float(amount[inside].sum()) / total

@@ -7,6 +7,7 @@ from functools import cache
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.collectives import is_collective
 
 _WORDS = """
     attention comm conv copy elementwise embedding fill foreach gemm gemv index kernels loss
@@ -54,7 +55,7 @@ def kinds(name: str) -> frozenset[str]:
         return frozenset({_cpu_kind(name) if len(name) <= LONGEST_OP else "unknown"})
     decoded = decode(name)
     if decoded is None:
-        return frozenset({"unknown"})
+        return frozenset({"comm" if is_collective(name) else "unknown"})
     words = {decoded.op, decoded.kernel_category, decoded.family} - {None}
     return frozenset(str(word) for word in words | {_ALSO[w] for w in words if w in _ALSO})
 

@@ -1,0 +1,13 @@
+"""From slices in the order of a file to rows on tracks: nesting, links to launches, steps,
+devices."""
+
+__all__ = [
+    "devices",
+    "enclosing",
+    "links",
+    "nesting",
+    "reach",
+    "step_spans",
+    "steps",
+    "tracks",
+]

@@ -27,7 +27,7 @@ def steps(trace: Trace) -> tuple[Step, ...]:
     rows = rows[named[trace.name[rows]]]
     if not len(rows):
         return ()
-    rows = _main_thread(trace, rows)
+    rows = main_thread(trace, rows)
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     launched, called = by_launch_time(trace)
     first = np.searchsorted(called, trace.start[rows], side="left")
@@ -49,10 +49,10 @@ def by_launch_time(trace: Trace) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     return rows[order], called[order]
 
 
-def _main_thread(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Sub-rows of one thread count as that thread."""
-    threads = [(t.pid, t.tid) for t in trace.tracks]
-    found = [threads[t] for t in trace.track[rows]]
-    most = max(dict.fromkeys(found), key=found.count)
-    same: NDArray[np.intp] = rows[np.array([thread == most for thread in found])]
+def main_thread(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Those of the rows, at least one, that lie on the thread with most of them; sub-rows of one
+    thread count as that thread."""
+    thread = trace.thread_of_track[trace.track[rows]]
+    counts = np.bincount(thread)[thread]
+    same: NDArray[np.intp] = rows[thread == thread[int(np.argmax(counts))]]
     return same

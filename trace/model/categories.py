@@ -19,7 +19,7 @@ class Role(IntEnum):
     GPU_ANNOTATION = 8
     SYNC = 9
     DEVICE = 10  # device work of other makers
-    SPAN = 11  # the profiler's own frame around the trace
+    PROFILER = 11  # the profiler's own slice around the trace
 
 
 class Layer(StrEnum):
@@ -53,7 +53,7 @@ ROLES = {
     "cuda_event": Role.SYNC,
     "mtia_ccp_events": Role.DEVICE,
     "cuda_profiler_range": Role.DEVICE,
-    "trace": Role.SPAN,
+    "trace": Role.PROFILER,
 }
 
 LAYERS = {
@@ -67,7 +67,7 @@ LAYERS = {
     Role.GPU_ANNOTATION: Layer.GPU_ANNOTATIONS,
     Role.SYNC: Layer.SYNC,
     Role.DEVICE: Layer.DEVICE,
-    Role.SPAN: Layer.OTHER,
+    Role.PROFILER: Layer.OTHER,
     Role.OTHER: Layer.OTHER,
 }
 

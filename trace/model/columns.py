@@ -101,6 +101,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
         return np.array(found, dtype=np.int32)
 
+    @cached_property
+    def thread_of_track(self) -> NDArray[np.int32]:
+        """A number per track, the same for all layers and sub-rows of one thread or stream."""
+        numbers: dict[tuple[Id, Id], int] = {}
+        found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
+        return np.array(found, dtype=np.int32)
+
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -10,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.ids import Id
+
+BETWEEN = b"\0"
+"""Between the texts of two args: no JSON text holds it."""
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
@@ -34,8 +37,25 @@ class Sample(NamedTuple):
     args: dict[str, Any]
 
 
+class Text(Protocol):
+    """What is known of a document that was read."""
+
+    @property
+    def at_hand(self) -> bool:
+        """Can any part be had at once."""
+
+    def problem(self) -> str:
+        """Why no part can be had any more, in one sentence; "" when it can."""
+
+    def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end). Raises TraceError or OSError."""
+
+
 class Events(Protocol):
     """The events of one document, which stays where it is."""
+
+    @property
+    def text(self) -> Text: ...
 
     @property
     def stretches(self) -> tuple[Stretch, ...]: ...
@@ -58,3 +78,8 @@ class Events(Protocol):
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         """The samples of stretch `number` in the order of the file, each with its time in ns."""
+
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
+        """Of these elements of stretch `number` (counted from its first) the args of these names,
+        as their texts joined by BETWEEN; blank for what is not there or cannot be read.
+        """

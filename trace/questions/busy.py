@@ -13,29 +13,17 @@ Synchronisations and annotations on a GPU's lanes never count.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.collectives import is_between_devices, is_collective
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union, union_length_of_each
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
-
-COLLECTIVE = re.compile(
-    r"nccl|rccl|cross_device_reduce|multimem_all|allreduce_fusion|deep_ep::|dpsk::ep::",
-    re.IGNORECASE,
-)
-"""Kernels of communication between devices."""
-
-BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
-"""Copies from one device to another, which communicate too."""
-
-LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
 
 
 class GpuTimes(msgspec.Struct, frozen=True):
@@ -58,7 +46,7 @@ class GpuTimes(msgspec.Struct, frozen=True):
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, copies and sets), over each device's span."""
     rows = trace.gpu_rows if rows is None else rows
-    comm = _communicates(trace, rows)[rows]
+    comm = communicates(trace, rows)
     kernel = trace.role[rows] == Role.KERNEL
     busy = work_busy_ns(trace, rows)
     return GpuTimes(
@@ -119,12 +107,13 @@ def _span(trace: Trace, rows: Rows) -> int:
     return int(trace.end[rows].max() - trace.start[rows].min())
 
 
-def _communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Per row of the trace: is it one of `rows` and communication between devices, by its name."""
+def communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+    """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
     named = np.zeros((2, len(trace.names)), dtype=np.bool_)
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        for copy, pattern in enumerate((COLLECTIVE, BETWEEN_DEVICES)):
-            named[copy, number] = pattern.search(trace.names[number], 0, LONGEST_NAME) is not None
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[(trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]]
+        name = trace.names[number]
+        named[:, number] = is_collective(name), is_between_devices(name)
+    found: NDArray[np.bool_] = named[
+        (trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]
+    ]
     return found

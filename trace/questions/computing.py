@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
+from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.callbacks import Stop, never
 
 MOST = 64
 """Series of counters, and of memory, that are kept; the others are counted."""

@@ -3,4 +3,20 @@
 from fusetui.trace.read.assemble import Raw
 from fusetui.trace.read.reading import Callbacks, read
 
-__all__ = ["Callbacks", "Raw", "read"]
+__all__ = [
+    "Callbacks",
+    "Raw",
+    "autograd",
+    "body",
+    "chunks",
+    "document",
+    "elements",
+    "events",
+    "gather",
+    "kept",
+    "mend",
+    "read",
+    "repair",
+    "source",
+    "structure",
+]

@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import orjson
 
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import Sample, Stretch
+from fusetui.trace.model.events import BETWEEN, Sample, Stretch, Text
+from fusetui.trace.read.arguments import texts_of_args
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.kept import Text, list_text
+from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
 
@@ -57,6 +59,15 @@ class Elements:
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])
 
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
+        found = texts_of_args(self.text, self.stretches[number], places, names)
+        if found is not None:
+            return found
+        first = int(self._firsts[number])
+        each = (self.element(first + place).get("args") for place in places)
+        known = (args if isinstance(args, dict) else {} for args in each)
+        return [BETWEEN.join(_json(args.get(name)) for name in names) for args in known]
+
     def warm(self) -> None:
         """Have the text at hand, which may take a second per GB; whoever asks first waits less."""
         with suppress(OSError, TraceError):
@@ -75,6 +86,14 @@ class Elements:
     def _decode(self, number: int) -> Sequence[msgspec.Raw]:
         """The text of every element of a stretch, as views of one copy of it."""
         return decode_raw(list_text(self.text, self.stretches[number]))
+
+
+def _json(value: object) -> bytes:
+    """What was read piece by piece, as text again; a number may be too large for it."""
+    try:
+        return b"" if value is None else orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return b""
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:

@@ -10,29 +10,15 @@ import os
 from contextlib import closing
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
-
-
-class Text(Protocol):
-    """What is known of a document that was read."""
-
-    @property
-    def at_hand(self) -> bool:
-        """Can any part be had at once."""
-
-    def problem(self) -> str:
-        """Why no part can be had any more, in one sentence; "" when it can."""
-
-    def part(self, start: int, end: int) -> Any:
-        """The bytes [start, end). Raises TraceError or OSError."""
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):

@@ -18,8 +18,8 @@ from typing import IO
 
 import msgspec
 
+from fusetui.trace.model.callbacks import Stop, never, silent
 from fusetui.trace.model.errors import CannotRead, NotATrace
-from fusetui.trace.read.callbacks import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import (

@@ -19,8 +19,10 @@ from fusetui.trace.roofline.peaks import Peak
 # Algorithms that need fewer products than the plain sum: their share of peak would mislead.
 _FEWER_PRODUCTS: Final = re.compile(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
 _PLAIN_CORES: Final = {"fp32": re.compile(r"sgemm|scudnn"), "fp64": re.compile(r"dgemm")}
+_PLAIN_HALF: Final = re.compile(r"(?:^|_)hgemm_|_simt_")
 _IN_CACHE: Final = 2  # times its size
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
+_BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -31,20 +33,50 @@ class Roof(msgspec.Struct, frozen=True):
     bound: str | None = None
 
 
-def roof(amount: Amount, kernel: KernelName | None, name: str, ns: int, peak: Peak) -> Roof:
-    """How near a kernel of `ns` nanoseconds came to the limits of its device."""
-    if ns <= 0:
-        return Roof()
-    least_compute = least_memory = None
-    rate = peak.flop_per_s(arithmetic(amount.dtype, kernel, peak))
+class Limits(msgspec.Struct, frozen=True):
+    """The least times (ns) that a device needs for some work; None where one is unknown.
+
+    `cached`: so much of the data may come from the cache that memory sets no limit.
+    """
+
+    compute_ns: float | None = None
+    memory_ns: float | None = None
+    cached: bool = False
+    bound: str | None = None  # compute or memory
+    kind: str | None = None  # of arithmetic
+
+    @property
+    def least_ns(self) -> float | None:
+        """The time of the limit that binds."""
+        if self.bound == "memory":
+            return None if self.cached else self.memory_ns
+        return self.compute_ns if self.bound == "compute" else None
+
+    def reached(self, ns: int) -> Roof:
+        """How near work of `ns` nanoseconds came to the limits."""
+        if ns <= 0:
+            return Roof()
+        compute = None if self.compute_ns is None else self.compute_ns / ns
+        memory = None if self.memory_ns is None or self.cached else self.memory_ns / ns
+        # What came faster than memory can deliver came from the cache.
+        return Roof(compute, None if memory is not None and memory > 1 else memory, self.bound)
+
+
+def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
+    """What the device allows at most; `name` is that of the kernel."""
+    compute = memory = None
+    kind = arithmetic(amount.dtype, kernel, peak)
+    rate = peak.flop_per_s(kind)
     if amount.flop and rate and not _FEWER_PRODUCTS.search(name):
-        least_compute = amount.flop / rate
-    if amount.bytes:
-        least_memory = amount.bytes / peak.bytes_per_s
-    return Roof(
-        share_of_compute=None if least_compute is None else least_compute * NS / ns,
-        share_of_bandwidth=_from_memory(amount, least_memory, ns, peak),
-        bound=_bound(amount, least_compute, least_memory),
+        compute = amount.flop / rate * NS
+    if amount.bytes and peak.bytes_per_s:
+        memory = amount.bytes / peak.bytes_per_s * NS
+    return Limits(
+        compute_ns=compute,
+        memory_ns=memory,
+        cached=amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes,
+        bound=_bound(amount, compute, memory),
+        kind=kind,
     )
 
 
@@ -52,7 +84,7 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
     """Which arithmetic of the table a kernel uses on inputs of this type; None if unsettled.
 
     fp32 inputs may be multiplied as tf32 or as they are, and fp16 sums may be kept in fp16: the
-    kernel's name has to say so.
+    kernel's name has to say so. Formats below 16 bits run at the rate of the wider operand.
     """
     if kernel is None or dtype is None:
         return None
@@ -62,21 +94,19 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         if kernel.mma_mn is not None or kernel.mma is not None:
             return f"{dtype}_matrix"
         return dtype if _PLAIN_CORES[dtype].search(kernel.name) else None
+    if dtype in ("fp16", "bf16") and kernel.mma is None and _PLAIN_HALF.search(kernel.name):
+        return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
     if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
         return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
-    return "fp8" if dtype.startswith("fp8") else dtype
+    return _narrow(kernel) or ("fp8" if dtype.startswith("fp8") else dtype)
 
 
-def _from_memory(amount: Amount, least: float | None, ns: int, peak: Peak) -> float | None:
-    """The share of bandwidth, unless much of the data may have come from the cache instead.
-
-    That is so up to twice the size of the cache, and certain when it came faster than memory can
-    deliver.
-    """
-    if least is None or amount.bytes is None or amount.bytes <= _IN_CACHE * peak.cache_bytes:
+def _narrow(kernel: KernelName) -> str | None:
+    """The rate of two operands below 16 bits: mxfp4 x mxfp8 runs as fp8."""
+    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
+    if any(word not in _BITS for word in words):
         return None
-    share = least * NS / ns
-    return share if share <= 1 else None
+    return f"fp{max(_BITS[word] for word in words)}"
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:

@@ -3,12 +3,25 @@
 Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands here.
 `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16` with sums in fp16
 where that is faster; `fp32` and `fp64` are the plain cores, `fp32_matrix` and `fp64_matrix` the
-matrix ones. One GCD of an MI250 is one device.
+matrix ones. `fp16_plain` and `bf16_plain` are the plain cores too: a SIMT hgemm runs on them. One
+GCD of an MI250 is one device.
+
+The sheet of a device is named above its entry. Pages that have the figures of many of them:
+
+* https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
+  comparison table" and "Accelerator memory size and speed", with a link to the maker's page of each
+* https://glennklockwood.com/garden/processors/h100 (H100 and H200; plain fp16 and bf16)
+* https://sysrqmts.com/gpus/compare/nvidia-a100-pcie-vs-nvidia-tesla-v100-pcie-16-gb and
+  https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb (plain fp16
+  of A100 and V100)
+* https://hmc-tech.com/gpu/nvidia-a800-40gb-vs-nvidia-t4 (plain fp16 and bf16 of A100's chip and T4)
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +29,13 @@ import msgspec
 TERA: Final = 10**12
 GIGA: Final = 10**9
 MEGA: Final = 2**20
+BANDWIDTH: Final = "bandwidth"
+KINDS: Final = (
+    *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16", "fp16_plain"),
+    *("bf16", "bf16_plain", "fp8", "fp6", "fp4", "int8"),
+)
+"""Kinds of arithmetic that have peaks of their own."""
+NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
@@ -27,10 +47,13 @@ class Peak(msgspec.Struct, frozen=True):
     cache_mb: float  # the last level between the cores and memory
     teraflops: dict[str, float]
     memory_gb: tuple[int, int] | None = None  # least and most, where one name has two memories
+    device: str = ""  # the name that was looked up
+    given: frozenset[str] = frozenset()  # kinds whose figures are not of the table
 
     @property
-    def bytes_per_s(self) -> float:
-        return self.gigabytes_per_s * GIGA
+    def bytes_per_s(self) -> float | None:
+        """None where only rates of arithmetic were given."""
+        return self.gigabytes_per_s * GIGA or None
 
     @property
     def cache_bytes(self) -> float:
@@ -47,9 +70,26 @@ def _rates(half: float = 0, **more: float) -> dict[str, float]:
     return {**({"fp16": half, "bf16": half} if half else {}), **more}
 
 
-_A100: Final = _rates(312.0, fp64=9.7, fp64_matrix=19.5, fp32=19.5, tf32=156.0, int8=624.0)
+_A100: Final = _rates(
+    312.0,
+    fp64=9.7,
+    fp64_matrix=19.5,
+    fp32=19.5,
+    fp16_plain=78.0,
+    bf16_plain=39.0,
+    tf32=156.0,
+    int8=624.0,
+)
 _H100: Final = _rates(
-    989.4, fp64=33.5, fp64_matrix=66.9, fp32=66.9, tf32=494.7, fp8=1978.9, int8=1978.9
+    989.4,
+    fp64=33.5,
+    fp64_matrix=66.9,
+    fp32=66.9,
+    fp16_plain=133.8,
+    bf16_plain=133.8,
+    tf32=494.7,
+    fp8=1978.9,
+    int8=1978.9,
 )
 _H100_NVL: Final = _rates(
     835.5, fp64=30.0, fp64_matrix=60.0, fp32=60.0, tf32=417.5, fp8=1670.5, int8=1670.5
@@ -119,14 +159,20 @@ PEAKS: Final = (
     # NVIDIA L40 data sheet
     Peak(r"\bL40$", 142, 864, 96, _rates(181.05, fp32=90.5, tf32=90.5, fp8=362.0, int8=362.0)),
     # NVIDIA T4 data sheet
-    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp32=8.1, int8=130.0)),
+    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp16_plain=16.3, fp32=8.1, int8=130.0)),
     # NVIDIA V100 data sheet; DGX Station data sheet (500 TFLOPS for four V100)
     Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates(fp16=130.0, fp32=16.4, fp64=8.2)),
-    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp32=14.0, fp64=7.0)),
-    Peak(r"\bV100-(SXM2|DGXS)", 80, 900, 6, _rates(fp16=125.0, fp32=15.7, fp64=7.8)),
+    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp16_plain=28.3, fp32=14.0, fp64=7.0)),
+    Peak(
+        r"\bV100-(SXM2|DGXS)",
+        80,
+        900,
+        6,
+        _rates(fp16=125.0, fp16_plain=31.3, fp32=15.7, fp64=7.8),
+    ),
     # NVIDIA Tesla P100 data sheet; Quadro GP100 data sheet
-    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp32=10.6, fp64=5.3)),
-    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp32=10.3, fp64=5.2)),
+    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp16_plain=21.2, fp32=10.6, fp64=5.3)),
+    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp16_plain=20.7, fp32=10.3, fp64=5.2)),
     # NVIDIA RTX Blackwell GPU architecture white paper
     Peak(r"\bRTX 5090$", 170, 1792, 96, _rates(209.5, fp16_acc16=419.0, fp32=104.8, tf32=104.8)),
     # NVIDIA Ada GPU architecture white paper
@@ -157,12 +203,32 @@ PEAKS: Final = (
 )
 
 
-def peak_of(properties: dict[str, Any]) -> Peak | None:
+def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS) -> Peak | None:
     """The limits of a device by its `deviceProperties`; None for an unknown device.
 
     A part of a device (MIG, a partition) has fewer multiprocessors than its name promises, and
-    less of everything: it is unknown.
+    less of everything: it is unknown. `given` has figures that are used instead of those of the
+    table, by kind of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device
+    has those limits, and a cache as large as the largest of the table.
     """
+    name = properties.get("name")
+    found = _listed(properties)
+    if found is not None:
+        found = msgspec.structs.replace(found, device=str(name))
+    if not given:
+        return found
+    found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
+    rates = {kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH}
+    return msgspec.structs.replace(
+        found,
+        gigabytes_per_s=given[BANDWIDTH] / GIGA if BANDWIDTH in given else found.gigabytes_per_s,
+        teraflops={**found.teraflops, **rates},
+        given=frozenset(given),
+    )
+
+
+def _listed(properties: Mapping[str, Any]) -> Peak | None:
+    """The entry of the table."""
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):
         return None
@@ -172,7 +238,7 @@ def peak_of(properties: dict[str, Any]) -> Peak | None:
     return None
 
 
-def _memory_fits(peak: Peak, properties: dict[str, Any]) -> bool:
+def _memory_fits(peak: Peak, properties: Mapping[str, Any]) -> bool:
     size = properties.get("totalGlobalMem")
     if peak.memory_gb is None:
         return True

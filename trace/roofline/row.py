@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.model import KernelName
@@ -11,18 +14,32 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.roofline.attainable import attainable, is_assumed
 from fusetui.trace.roofline.attention import attention
-from fusetui.trace.roofline.bounds import Roof, roof
+from fusetui.trace.roofline.bounds import Limits, limits
 from fusetui.trace.roofline.conv import conv
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
 from fusetui.trace.roofline.kernels import did_the_work, kernels_of
 from fusetui.trace.roofline.matmul import matmul
 from fusetui.trace.roofline.model import Amount, Work
-from fusetui.trace.roofline.peaks import peak_of
+from fusetui.trace.roofline.peaks import BANDWIDTH, Peak, peak_of
 from fusetui.trace.roofline.pointwise import pointwise
 from fusetui.trace.roofline.tiles import Tiles, tiles
 
+Args = dict[str, Any]
+
 _IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a kernel computed and what its device allows, whatever time it took."""
+
+    op: str
+    amount: Amount
+    tiles: Tiles | None
+    limits: Limits = Limits()
+    attainable: Limits = Limits()  # see attainable.py
+    assumed: bool = False  # no one measured the attainable rate of the limit that binds
 
 
 @lru_cache(maxsize=64)
@@ -35,18 +52,42 @@ def work_of(trace: Trace, row: int) -> Work | None:
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
         return None
-    inputs = inputs_of(trace.name_of(op), trace.args_of(op))
+    peak = peak_of(properties_of(trace, row))
+    job = job_of(trace, row, trace.args_of(op), lambda: trace.args_of(row), peak)
+    return None if job is None else work_in(job, int(trace.dur[row]))
+
+
+def job_of(
+    trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
+) -> Job | None:
+    """What a kernel computed, by the args of its op and its own; None as in `work_of`."""
+    op = trace.name_of(int(trace.op[row]))
+    inputs = inputs_of(op, op_args)
     kernel = decode(trace.name_of(row))
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not did_the_work(trace, row, amount.kind):
         return None
-    found = _tiles(trace, row, amount, kernel)
-    limits = _roof(trace, row, amount, kernel)
+    found = Job(op=op, amount=amount, tiles=_tiles(trace, row, amount, kernel, own_args))
+    if peak is None:
+        return found
+    name, reached = trace.name_of(row), attainable(peak)
+    near = limits(amount, kernel, name, peak)
+    return msgspec.structs.replace(
+        found,
+        limits=near,
+        attainable=limits(amount, kernel, name, reached),
+        assumed=is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind),
+    )
+
+
+def work_in(job: Job, ns: int) -> Work:
+    """The work of a kernel that took `ns` nanoseconds for a job."""
+    amount, found, reached = job.amount, job.tiles, job.limits.reached(ns)
     return Work(
-        op=trace.name_of(op),
+        op=job.op,
         kind=amount.kind,
         shapes=amount.shapes,
-        ns=int(trace.dur[row]),
+        ns=ns,
         dtype=amount.dtype,
         m=amount.m,
         n=amount.n,
@@ -58,9 +99,9 @@ def work_of(trace: Trace, row: int) -> Work | None:
         sms=found.sms if found else None,
         waves=found.waves if found else None,
         last_wave_empty=found.last_wave_empty if found else None,
-        share_of_compute=limits.share_of_compute,
-        share_of_bandwidth=limits.share_of_bandwidth,
-        bound=limits.bound,
+        share_of_compute=reached.share_of_compute,
+        share_of_bandwidth=reached.share_of_bandwidth,
+        bound=reached.bound,
     )
 
 
@@ -84,19 +125,18 @@ def _devices(trace: Trace) -> dict[Id, dict[str, Any]]:
     return device_properties(trace)
 
 
-def _roof(trace: Trace, row: int, amount: Amount, kernel: KernelName | None) -> Roof:
-    peak = peak_of(properties_of(trace, row))
-    if peak is None:
-        return Roof()
-    return roof(amount, kernel, trace.name_of(row), int(trace.dur[row]), peak)
-
-
-def _tiles(trace: Trace, row: int, amount: Amount, kernel: KernelName | None) -> Tiles | None:
+def _tiles(
+    trace: Trace,
+    row: int,
+    amount: Amount,
+    kernel: KernelName | None,
+    own_args: Callable[[], Args],
+) -> Tiles | None:
     if amount.kind != "matmul" or kernel is None or _splits_k(trace, row):
         return None
     launch = int(trace.launch[row])
     in_threads = launch >= 0 and trace.name_of(launch) in _IN_THREADS
-    return tiles(amount, kernel, trace.args_of(row), properties_of(trace, row), in_threads)
+    return tiles(amount, kernel, own_args(), properties_of(trace, row), in_threads)
 
 
 def _splits_k(trace: Trace, row: int) -> bool:

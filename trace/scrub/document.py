@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from json import dumps
 from typing import Any
 
+from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
-from fusetui.trace.read.callbacks import Progress, silent
 from fusetui.trace.read.source import Source
 from fusetui.trace.scrub.events import UNWRITABLE, Events
 from fusetui.trace.scrub.pieces import Cut, Piece

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import msgspec
 
+from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.model.errors import NotATrace
-from fusetui.trace.read.callbacks import Progress, silent
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import Document
 from fusetui.trace.scrub.save import check_target, save

@@ -21,33 +21,39 @@ class Column(msgspec.Struct, frozen=True):
     spare: int = 0
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], most: int | None = None) -> str:
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    most: int | None = None,
+    least: int = LEAST,
+) -> str:
     """Lines of at most `most` cells: the last column shown is cut, the others never are.
 
-    None: as wide as it is.
+    None: as wide as it is. Spare columns are left out where the last one would get fewer cells than
+    `least`.
     """
     lines = [[column.title for column in columns], *rows]
     natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]
     shown = list(range(len(columns)))
     if most is not None:
-        shown = _shown(columns, natural, most)
+        shown = _shown(columns, natural, most, least)
         rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
         natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
     return "\n".join(_line(columns, line, shown, natural) for line in lines)
 
 
-def _shown(columns: Sequence[Column], natural: Sequence[int], most: int) -> list[int]:
+def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:
     shown = list(range(len(columns)))
     for number in sorted(shown, key=lambda n: -columns[n].spare):
-        if not columns[number].spare or _needed(shown, natural) <= most:
+        if not columns[number].spare or _needed(shown, natural, least) <= most:
             break
         shown.remove(number)
     return shown
 
 
-def _needed(shown: Sequence[int], natural: Sequence[int]) -> int:
+def _needed(shown: Sequence[int], natural: Sequence[int], least: int) -> int:
     fixed = sum(natural[n] + len(GAP) for n in shown[:-1])
-    return fixed + min(natural[shown[-1]], LEAST)
+    return fixed + min(natural[shown[-1]], least)
 
 
 def _line(

@@ -1,32 +1,29 @@
-"""`kernels`: the kernels of a trace by name."""
+"""`kernels`: the kernels of a trace by name, or by what else they have in common."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
-
-from msgspec.structs import asdict
 
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
-from fusetui.trace.questions.totals import KernelTotal, kernel_totals
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 
 
 def run(args: Namespace) -> int:
-    from fusetui.render.totals import kernels_text
+    from fusetui.commands.peaks import given_peaks, notices
+    from fusetui.render.groups import kernels_json, kernels_text
+    from fusetui.trace.questions.kernel_groups import kernel_groups
+    from fusetui.trace.roofline.many import jobs, peaks_of_devices
 
+    given = given_peaks(args.peak)
     loaded = load(args.trace)
-    totals = kernel_totals(loaded.trace)
+    known = jobs(loaded.trace, given=given)
+    groups = kernel_groups(loaded.trace, known, args.by)
     if args.json:
-        emit_json({"kernels": [_kernel(total) for total in totals]})
+        emit_json_of(
+            loaded.trace, kernels_json(groups, args.by, peaks_of_devices(loaded.trace, given))
+        )
     else:
-        emit(kernels_text(totals, args.top, width()))
+        said = notices(loaded.trace, known, given)
+        emit_of(loaded.trace, kernels_text(groups, args.by, args.top, width(), said))
     return loaded.code
-
-
-def _kernel(total: KernelTotal) -> dict[str, Any]:
-    from fusetui.trace.kernel_names import decode
-
-    decoded = decode(total.name)
-    figures = {name: value for name, value in asdict(total).items() if name != "rows"}
-    return {**figures, "decoded": decoded.to_json() if decoded else None}

@@ -1,21 +1,22 @@
-"""`ops`: the CPU ops of a trace by name."""
+"""`ops`: the CPU ops of a trace by name or shapes."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
-from fusetui.trace.questions.totals import op_totals
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 
 
 def run(args: Namespace) -> int:
-    from fusetui.render.totals import ops_text
+    from fusetui.render.groups import ops_json, ops_text
+    from fusetui.trace.questions.op_groups import op_groups
 
     loaded = load(args.trace)
-    totals = op_totals(loaded.trace)
+    groups = op_groups(loaded.trace, args.by)
     if args.json:
-        emit_json({"ops": totals})
+        emit_json_of(loaded.trace, ops_json(groups, args.by))
     else:
-        emit(ops_text(totals, args.top, width()))
+        emit_of(loaded.trace, ops_text(groups, args.by, args.top, width()))
     return loaded.code

@@ -62,10 +62,10 @@ def test_a_small_file_has_none(
 
 @pytest.mark.parametrize("every", [10, 100, 1500])
 def test_a_damaged_file(write: Callable[[bytes], Path], every: int) -> None:
-    lines = TEXT.split(b"\n")
+    lines = TEXT.split(b"\n")[:2000]
     for n in range(every // 2, len(lines), every):
         lines[n] = lines[n].replace(b'"name"', b'"name', 1)
-    assert check(write(b"\n".join(lines)))
+    assert check(write(b"\n".join(lines).rstrip(b",") + b"\n]}"))
 
 
 def test_events_in_pairs(write: Callable[[bytes], Path]) -> None:

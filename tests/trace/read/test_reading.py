@@ -56,7 +56,7 @@ def test_no_events(write: Write) -> None:
 
 def test_gzip_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_bytes(gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n"))
+    path.write_bytes(gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n", mtime=0))
     trace = opened(path)
     assert len(trace) == 1
     assert trace.report.bytes == path.stat().st_size
@@ -88,7 +88,7 @@ def test_gzip_without_its_checksum(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_gzip_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
-    text = json.dumps([{**json.loads(EVENT), "name": str(n * 7919 % 1009)} for n in range(9000)])
+    text = json.dumps([{**json.loads(EVENT), "name": str(n * 7919 % 1009)} for n in range(1500)])
     whole = bytearray(gzip.compress(text.encode()))
     at = int(len(whole) * share)
     whole[at : at + 40] = b"\xff" * 40
@@ -96,7 +96,7 @@ def test_gzip_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
     path.write_bytes(whole)
     trace = opened(path)
     assert "damaged near byte" in str(trace.report.cut)
-    assert len(trace) > 9000 * share * 0.8
+    assert len(trace) > 1500 * share * 0.8
 
 
 def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         ("[]", "not of trace events"),
         ("[1, 2]", "not of trace events"),
         ('[{"a": 1}, {"b": 2}]', "not of trace events"),
-        (gzip.compress(b"hello"), "no JSON"),
-        (gzip.compress(b'{"traceEvents": [', 0)[:-20], "before the first trace event"),
+        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b'{"traceEvents": [', 0, mtime=0)[:-20], "before the first trace event"),
         (b"\x1f\x8b", "gzip"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
     ],

@@ -14,6 +14,7 @@ TRICKY = st.sampled_from(["", '"', "\\", '\\"', "[{", "},{", "],", 'a\\\\"b'])
 values = st.recursive(
     st.one_of(st.none(), st.integers(), TRICKY),
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(TRICKY, inner)),
+    max_leaves=12,
 )
 
 
@@ -41,7 +42,7 @@ def test_what_is_not_closed_is_no_element() -> None:
     assert elements(b'{"a":1}, {"b": [') == [b'{"a":1}']
 
 
-@given(st.lists(values))
+@given(st.lists(values, max_size=8))
 def test_any_list(expected: list[Any]) -> None:
     text = json.dumps(expected).encode()[1:]
     assert [json.loads(element) for element in elements(text) if element] == expected

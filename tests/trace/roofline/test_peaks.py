@@ -8,14 +8,9 @@ from typing import Any
 import pytest
 
 from fusetui.trace.kernel_names import decode
-from fusetui.trace.roofline.bounds import arithmetic, roof
+from fusetui.trace.roofline.bounds import arithmetic, limits
 from fusetui.trace.roofline.model import Amount
-from fusetui.trace.roofline.peaks import PEAKS, peak_of
-
-KINDS = {
-    *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16"),
-    *("bf16", "fp8", "int8"),
-}
+from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
 
 
 def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
@@ -67,11 +62,29 @@ def test_memory_settles_what_the_name_does_not() -> None:
     assert peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None
 
 
+def test_given_figures_are_used_instead_of_those_of_the_table() -> None:
+    peak = peak_of(device("NVIDIA A100-SXM4-80GB", 108), {"bf16": 250e12, BANDWIDTH: 1.5e12})
+    assert peak is not None
+    assert (peak.flop_per_s("bf16"), peak.flop_per_s("tf32")) == (250e12, 156e12)
+    assert peak.bytes_per_s == 1.5e12
+
+
+def test_given_figures_make_a_device_known() -> None:
+    peak = peak_of(device("NVIDIA GH200 480GB", 132), {"bf16": 800e12})
+    assert peak is not None
+    assert (peak.flop_per_s("bf16"), peak.flop_per_s("fp8"), peak.bytes_per_s) == (
+        800e12,
+        None,
+        None,
+    )
+    assert peak.cache_bytes == max(entry.cache_bytes for entry in PEAKS)
+
+
 def test_the_table_is_sound() -> None:
     assert len({peak.pattern for peak in PEAKS}) == len(PEAKS)
     for peak in PEAKS:
         re.compile(peak.pattern)
-        assert peak.teraflops.keys() <= KINDS
+        assert peak.teraflops.keys() <= set(KINDS)
         assert peak.sms > 0
         assert 100 < peak.gigabytes_per_s < 10_000
         rates = peak.teraflops
@@ -83,6 +96,12 @@ A100 = PEAKS[[p.pattern for p in PEAKS].index(r"\bA100-SXM4-80GB\b")]
 RTX = PEAKS[[p.pattern for p in PEAKS].index(r"\bRTX 3090$")]
 
 
+MXFP4_BY_MXFP8 = (
+    "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_"
+    "transOut_schedP2x1x2x3_biasM_bN_tmaOpt_clmp_dynBatch_sm100f"
+)
+
+
 @pytest.mark.parametrize(
     ("dtype", "name", "kind"),
     [
@@ -91,6 +110,11 @@ RTX = PEAKS[[p.pattern for p in PEAKS].index(r"\bRTX 3090$")]
         ("fp32", "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(p)", None),
         ("bf16", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "bf16"),
         ("fp8_e4m3", "nvjet_qst_128x256_64x4_2x1_v_bz_TNT", "fp8"),
+        ("fp16", "ampere_hgemm_256x128_tn", "fp16_plain"),
+        ("fp16", "cutlass_80_simt_hgemm_128x128_8x4_nn_align1", "fp16_plain"),
+        ("fp16", "cutlass_80_simt_sgemm_128x128_8x4_nn_align1", None),  # sums in fp32: neither
+        ("fp16", "volta_h884gemm_128x64_tn", "fp16"),
+        ("uint8", MXFP4_BY_MXFP8, "fp8"),
         ("bf16", "some_kernel", None),
         (None, "ampere_sgemm_128x64_tn", None),
     ],
@@ -112,7 +136,15 @@ SGEMM = "ampere_sgemm_128x64_tn"
 
 def shares(flop: int, size: int, ns: int) -> Any:
     amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
-    return roof(amount, decode(SGEMM), SGEMM, ns, A100)
+    return limits(amount, decode(SGEMM), SGEMM, A100).reached(ns)
+
+
+def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
+    amount = Amount(kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9)
+    name = "ampere_hgemm_256x128_tn"
+    assert limits(amount, decode(name), name, A100).reached(
+        10**9
+    ).share_of_compute == pytest.approx(0.5)
 
 
 def test_which_limit_binds() -> None:

@@ -126,7 +126,9 @@ def spelled(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("write", [json.dumps, "slashes", "spelled"], ids=str)
+@pytest.mark.parametrize(
+    "write", [json.dumps, "slashes", "spelled"], ids=["plain", "slashes", "spelled"]
+)
 def test_nothing_private_is_left(form: str, write: Any, scrub: Callable[..., str]) -> None:
     text, private = FORMS[form]
     document = json.dumps(everywhere(text))

@@ -1,0 +1,24 @@
+"""`launches`: what launching GPU work cost the CPU, and what waited in the queue."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fusetui.commands.loading import load
+from fusetui.render.launches import launches_json, launches_text
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
+from fusetui.trace.questions.launches import replays, thread_launches
+from fusetui.trace.questions.queue import length_of, queues
+
+
+def run(args: Namespace) -> int:
+    loaded = load(args.trace)
+    trace = loaded.trace
+    threads, graphs = thread_launches(trace), replays(trace)
+    lengths = [length_of(queue) for queue in queues(trace)]
+    if args.json:
+        emit_json_of(trace, launches_json(trace, threads, graphs, lengths))
+    else:
+        emit_of(trace, launches_text(trace, threads, graphs, lengths, width()))
+    return loaded.code

@@ -1,0 +1,29 @@
+"""`lines`: what the user's own Python functions cost."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from fusetui.commands.errors import say
+from fusetui.commands.loading import load
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
+from fusetui.trace.text.printable import printable
+
+
+def run(args: Namespace) -> int:
+    from fusetui.render.program import functions_text
+    from fusetui.trace.program.functions import function_times
+    from fusetui.trace.program.origin import origins
+
+    loaded = load(args.trace)
+    times = function_times(origins(loaded.trace), args.file)
+    if args.file is not None and not times.functions:
+        say(f"No Python frame of this trace is in {printable(args.file)}.")
+    if args.json:
+        emit_json_of(loaded.trace, msgspec.to_builtins(times))
+    else:
+        emit_of(loaded.trace, functions_text(times, args.top, width()))
+    return loaded.code

@@ -1,0 +1,29 @@
+"""`modules`: what the modules of the program cost."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from fusetui.commands.loading import load
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
+
+
+def run(args: Namespace) -> int:
+    from fusetui.render.program import modules_text
+    from fusetui.trace.program.modules import module_times
+    from fusetui.trace.program.origin import origins
+    from fusetui.trace.program.phases import phases
+
+    loaded = load(args.trace)
+    found = origins(loaded.trace)
+    times, by_phase = module_times(found, args.expand), phases(found)
+    if args.json:
+        emit_json_of(
+            loaded.trace, {**msgspec.to_builtins(times), "phases": msgspec.to_builtins(by_phase)}
+        )
+    else:
+        emit_of(loaded.trace, modules_text(times, by_phase, args.top, width()))
+    return loaded.code

@@ -1,0 +1,44 @@
+"""The part of a trace that the arguments of `why` and `gaps` name."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable
+
+from fusetui.commands.errors import CommandError
+from fusetui.trace import Trace
+from fusetui.trace.insights.model import Why
+from fusetui.trace.insights.why import NotThere, Selection, why
+from fusetui.trace.text.times import parse_time
+
+NS = re.compile(r"[0-9]{1,18}")
+
+
+def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why] = why) -> Why:
+    """`ask`: why, or accounted for the account and the gaps alone.
+
+    Raises CommandError when what is asked for is not in the trace.
+    """
+    selection = Selection(
+        step=args.step,
+        from_ns=_time("--from", args.begin),
+        to_ns=_time("--to", args.end),
+        device=args.device,
+        step_by=args.step_by,
+        all_gaps=args.all,
+    )
+    try:
+        return ask(trace, selection)
+    except NotThere as missing:
+        raise CommandError(str(missing)) from None
+
+
+def _time(option: str, text: str | None) -> int | None:
+    """With its unit, or as --json writes it."""
+    if text is None or NS.fullmatch(text):
+        return None if text is None else int(text)
+    ns = parse_time(text)
+    if ns is None:
+        raise CommandError(f"{option} takes a time with its unit, such as 12.5ms, not {text}.")
+    return ns

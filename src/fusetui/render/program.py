@@ -1,0 +1,163 @@
+"""The tables of `modules` and `lines`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill
+
+from fusetui.trace.program.functions import Functions, FunctionTime
+from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
+from fusetui.trace.program.origin import Nowhere
+from fusetui.trace.program.phases import PhaseTime
+from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
+
+MODULE_COLUMNS = (
+    Column("GPU"),
+    Column("share", spare=1),
+    Column("self", spare=2),
+    Column("backward", spare=3),
+    Column("kernels", spare=4),
+    Column("CPU", spare=5),
+    Column("calls", spare=6),
+    Column("module", left=True),
+)
+FUNCTION_COLUMNS = (
+    Column("GPU self"),
+    Column("GPU", spare=1),
+    Column("backward", spare=4),
+    Column("kernels", spare=5),
+    Column("idle", spare=3),
+    Column("CPU self"),
+    Column("CPU", spare=2),
+    Column("calls", spare=6),
+    Column("function", left=True),
+)
+BACKWARD, IDLE = "backward", "idle"  # columns that not every trace fills
+NO_MODULES = (
+    "nothing in this trace names a part of the program",
+    "with_stack=True records the calls of modules, record_function names any other part",
+)
+NO_CALLS = "the calls of modules are not in this trace: with_stack=True records them"
+NO_FUNCTIONS = (
+    "no such Python functions in this trace",
+    "with_stack=True records functions, --file PATH shows those of a library",
+)
+INDENT = "  "
+
+
+def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
+    """The tree with its `top` largest paths (0: all), what belongs to none, and the phases."""
+    paragraphs = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
+    parts = [
+        f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
+        for phase in phases
+    ]
+    paragraphs += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
+    return _text(paragraphs, width)
+
+
+def functions_text(times: Functions, top: int, width: int) -> str:
+    """The first `top` functions (0: all), and what belongs to none of them."""
+    paragraphs = [
+        list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)
+    ]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
+    return _text(paragraphs, width)
+
+
+def _text(paragraphs: Sequence[Sequence[str]], width: int) -> str:
+    """Sentences are folded; tables have their width."""
+    shown = [
+        "\n".join(_folded(line, width) for line in paragraph)
+        for paragraph in paragraphs
+        if paragraph
+    ]
+    return "\n\n".join(shown)
+
+
+def _folded(line: str, width: int) -> str:
+    return line if "\n" in line else fill(line, width, break_on_hyphens=False)
+
+
+def _module_table(times: Modules, top: int, width: int) -> Iterator[str]:
+    largest = sorted(times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level))
+    chosen = set(map(id, largest[:top] if top else largest))
+    shown = [time for time in times.modules if id(time) in chosen]
+    hidden = set() if any(time.gpu_backward_ns for time in times.modules) else {BACKWARD}
+    rows = [_module(time, times.gpu_ns) for time in shown]
+    yield _table(MODULE_COLUMNS, rows, hidden, width)
+    yield from _rest(len(times.modules) - len(shown), "path")
+    if all(time.kind != MODULE for time in times.modules):
+        yield NO_CALLS
+
+
+def _function_table(times: Functions, top: int, width: int) -> Iterator[str]:
+    shown = times.functions[:top] if top else times.functions
+    hidden = set() if any(time.gpu_backward_ns for time in times.functions) else {BACKWARD}
+    hidden |= {IDLE} if all(time.idle_ns is None for time in times.functions) else set()
+    yield _table(FUNCTION_COLUMNS, [_function(time) for time in shown], hidden, width)
+    yield from _rest(len(times.functions) - len(shown), "function")
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[tuple[str, ...]], hidden: set[str], width: int
+) -> str:
+    kept = [n for n, column in enumerate(columns) if column.title not in hidden]
+    return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
+
+
+def _rest(number: int, noun: str) -> Iterator[str]:
+    if number:
+        yield f"... and {plural(number, f'more {noun}')} (--top 0 shows all)"
+
+
+def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[str]:
+    """A line for each reason why GPU time belongs to nothing above."""
+    words = {
+        Nowhere.NOT_LAUNCHED: "without a recorded launch",
+        Nowhere.NO_FORWARD: "backward, of no recorded forward op",
+        Nowhere.OUTSIDE: outside,
+    }
+    for one in none:
+        share = percent(one.gpu_ns, whole)
+        kernels = plural(one.kernels, "kernel")
+        yield f"{duration(one.gpu_ns)} of GPU time ({share}, {kernels}) {words[one.why]}"
+
+
+def _module(time: ModuleTime, whole: int) -> tuple[str, ...]:
+    return (
+        _figure(time.gpu_ns),
+        percent(time.gpu_ns, whole) if time.gpu_ns else "",
+        _figure(time.gpu_self_ns),
+        _figure(time.gpu_backward_ns),
+        count(time.kernels) if time.kernels else "",
+        duration(time.cpu_ns),
+        count(time.count),
+        INDENT * time.level + printable(time.module),
+    )
+
+
+def _function(time: FunctionTime) -> tuple[str, ...]:
+    return (
+        _figure(time.gpu_self_ns),
+        _figure(time.gpu_ns),
+        _figure(time.gpu_backward_ns),
+        count(time.kernels) if time.kernels else "",
+        _figure(time.idle_self_ns or 0),
+        duration(time.cpu_self_ns),
+        duration(time.cpu_ns),
+        count(time.count),
+        printable(f"{_short(time.file)}({time.line}): {time.function}"),
+    )
+
+
+def _short(path: str) -> str:
+    """The last folder and the name of a file."""
+    return "/".join(path.split("/")[-2:])
+
+
+def _figure(ns: int) -> str:
+    return duration(ns) if ns else ""

@@ -1,0 +1,56 @@
+"""The text of `why A B`: what changed, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fusetui.trace.insights.versus import Versus
+from fusetui.trace.insights.words import CLASSES, REASONS
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import change as changed
+from fusetui.trace.text.figures import duration
+from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import CUT, Column, table
+
+
+def versus_text(found: Versus, width: int) -> str:
+    """What changed from A to B, class by class."""
+    lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
+    lines += _verdict(found)
+    columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
+    rows = list(_change_rows(found))
+    lines += ["", *table(columns, rows, width).split("\n")]
+    return "\n".join(clip(line, width, CUT) for line in lines)
+
+
+def _verdict(found: Versus) -> list[str]:
+    """The largest change of a class or of a reason."""
+    parts = [one for one in found.change if one.name not in ("span", "idle")]
+    span = next((one for one in found.change if one.name == "span"), None)
+    if span is None:
+        return ["Neither trace has GPU events to compare."]
+    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
+    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
+    if largest is None or largest.a_ns == largest.b_ns:
+        return [f"{text}: every class takes as long as before."]
+    more = duration(abs(largest.b_ns - largest.a_ns))
+    way = "more" if largest.b_ns > largest.a_ns else "less"
+    return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
+
+
+def named(name: str) -> str:
+    """A class or a reason in words."""
+    return CLASSES[name] if name in CLASSES else REASONS[name]
+
+
+def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:
+    for one in found.change:
+        indent = "  " if one.name in REASONS else ""
+        delta = one.b_ns - one.a_ns
+        sign = "+" if delta > 0 else ""
+        yield (
+            f"{indent}{named(one.name)}",
+            duration(one.a_ns),
+            duration(one.b_ns),
+            f"{sign}{duration(delta)}",
+        )

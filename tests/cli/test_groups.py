@@ -1,0 +1,149 @@
+"""`kernels --by`, `ops --by`, `--peak` and `launches`, as a person or a script asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+LAUNCH = {"grid": [24, 32, 1], "block": [256, 1, 1]}
+LAUNCH |= {"registers per thread": 230, "shared memory": 81920}  # type: ignore[dict-item]
+LIMITS = {
+    "computeMajor": 8,
+    "computeMinor": 0,
+    "numSms": 108,
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 167936,
+}
+FLOP = 2 * 8192 * 3072 * 768
+
+
+@pytest.fixture
+def products(tmp_path: Path) -> Callable[..., Path]:
+    """Two products of the same shapes, 200 and 300 us, and one of other shapes."""
+
+    def made(device: str = "NVIDIA A100-SXM4-80GB", shapes: bool = True) -> Path:
+        events: list[dict[str, Any]] = []
+        for n, us in enumerate((200, 300, 100)):
+            sizes = [[8192, 768], [768, 3072 if n < 2 else 64]]
+            inputs = {"Input Dims": sizes, "Input type": ["c10::BFloat16"] * 2}
+            link = {"correlation": n + 1}
+            cpu = {"ph": "X", "pid": 1, "tid": 1}
+            gpu = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "args": {**LAUNCH, **link}}
+            events += [
+                {**cpu, "cat": "cpu_op", "name": "aten::mm", "ts": 100 * n, "dur": 50}
+                | ({"args": inputs} if shapes else {}),
+                {**cpu, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 100 * n + 5}
+                | {"dur": 10, "args": link},
+                {**gpu, "name": GEMM, "ts": 1000 * (n + 1), "dur": us},
+            ]
+        devices = [{"id": 0, "name": device, **LIMITS}]
+        path = tmp_path / "products.json"
+        path.write_text(json.dumps({"deviceProperties": devices, "traceEvents": events}))
+        return path
+
+    return made
+
+
+def test_kernels_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
+    found = fusetui("kernels", products(), "--by", "shape", "--json").json
+    large, small = found["kernels"]
+    assert found["by"] == "shape"
+    assert (
+        large.items()
+        >= {
+            "name": GEMM,
+            "op": "aten::mm",
+            "shapes": [[8192, 768], [768, 3072]],
+            "dtypes": ["bf16", "bf16"],
+            "count": 2,
+            "total_ns": 500_000,
+            "mean_ns": 250_000,
+            "p10_ns": 210_000,
+            "p90_ns": 290_000,
+            "effective_ns": 500_000,
+            "flop": 2 * FLOP,
+            "flop_ns": 500_000,
+            "bytes_ns": 500_000,
+            "share_ns": 500_000,
+            "bound": "compute",
+        }.items()
+    )
+    assert large["share_of_peak"] == pytest.approx(2 * FLOP / 312e12 / 500e-6)
+    assert large["waves"] == pytest.approx(768 / 108)
+    assert (small["count"], small["waves"]) == (1, None)  # the grid is that of other tiles
+
+
+def test_devices_and_their_peaks(fusetui: Run, products: Callable[..., Path]) -> None:
+    (device,) = fusetui("kernels", products(), "--json").json["devices"]
+    assert (device["device"], device["name"]) == (0, "NVIDIA A100-SXM4-80GB")
+    assert (device["peaks"]["bf16"], device["peaks"]["bandwidth"]) == (312e12, 2039e9)
+    assert device["given"] == []
+
+
+def test_peaks_that_are_given(fusetui: Run, products: Callable[..., Path]) -> None:
+    peaks = ("--peak", "bf16=156e12", "--peak", "bandwidth=3.0e12")
+    found = fusetui("kernels", products(), "--by", "shape", "--json", *peaks).json
+    assert found["devices"][0]["peaks"].items() >= {"bf16": 156e12, "bandwidth": 3e12}.items()
+    assert found["devices"][0]["given"] == ["bandwidth", "bf16"]
+    share = found["kernels"][0]["share_of_peak"]
+    assert share == pytest.approx(2 * FLOP / 156e12 / 500e-6)
+
+
+def test_an_unknown_device_is_named(fusetui: Run, products: Callable[..., Path]) -> None:
+    path = products("NVIDIA Something")
+    assert fusetui("kernels", path, "--json").json["devices"][0]["peaks"] is None
+    text = fusetui("kernels", path).out
+    assert "of peak" not in text
+    assert "The peaks of NVIDIA Something are not known: --peak gives them" in text
+    known = fusetui("kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12").out
+    assert "of peak" in known
+    assert "not known" not in known
+
+
+def test_without_shapes_it_says_how_to_record_them(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
+    assert "record_shapes=True" in fusetui("kernels", products(shapes=False)).out
+
+
+def test_ops_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
+    large, small = fusetui("ops", products(), "--by", "shape", "--json").json["ops"]
+    assert (large["count"], large["kernels"], large["gpu_ns"]) == (2, 2, 500_000)
+    assert small["shapes"] == [[8192, 768], [768, 64]]
+    assert "[8192, 768] bf16, [768, 64] bf16" in fusetui("ops", products(), "--by", "shape").out
+
+
+@pytest.mark.parametrize(
+    ("by", "says"), [("op", "aten::mm"), ("stream", "GPU 0 stream 7"), ("step", "no step")]
+)
+def test_a_table_of_each(fusetui: Run, products: Callable[..., Path], by: str, says: str) -> None:
+    assert says in fusetui("kernels", products(), "--by", by).out
+
+
+def test_launches(fusetui: Run, products: Callable[..., Path]) -> None:
+    found = fusetui("launches", products(), "--json").json
+    (thread,), (queue,) = found["threads"], found["queues"]
+    assert thread["calls"] == [
+        {
+            "name": "cudaLaunchKernel",
+            "count": 3,
+            "total_ns": 30_000,
+            "mean_ns": 10_000,
+            "p99_ns": 10_000,
+            "max_ns": 10_000,
+            "share": 30_000 / 250_000,
+            "events": 3,
+        }
+    ]
+    assert (queue["name"], queue["most"]) == ("GPU 0 queue", 3)
+    assert found["graphs"] == []
+    text = fusetui("launches", products()).out
+    assert "thread 1 of process 1" in text
+    assert "GPU 0 queue" in text

@@ -1,0 +1,85 @@
+"""`modules` and `lines`: their JSON, and what people read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+File = Callable[..., Path]
+Make = Callable[..., Any]
+
+MODULE_KEYS = """
+    module path kind level count cpu_ns cpu_self_ns
+    gpu_ns gpu_self_ns gpu_backward_ns kernels kernels_self
+"""
+FUNCTION_KEYS = """
+    file line function count cpu_ns cpu_self_ns
+    gpu_ns gpu_self_ns gpu_backward_ns kernels kernels_self idle_ns idle_self_ns
+"""
+
+
+@pytest.fixture
+def program_file(tmp_path: Path, launched: Make) -> Path:
+    """A call of two layers of a model by a program, with a kernel in each."""
+    python = {"ph": "X", "cat": "python_function", "pid": 1, "tid": 1}
+    frames = [
+        {**python, "name": "train.py(9): main", "ts": 0, "dur": 100},
+        {**python, "name": "nn.Module: Net_0", "ts": 1, "dur": 98},
+        {**python, "name": "my_model.py(42): forward", "ts": 2, "dur": 96},
+        {**python, "name": "nn.Module: Linear_0", "ts": 10, "dur": 20},
+        {**python, "name": "nn.Module: Linear_1", "ts": 50, "dur": 20},
+    ]
+    work = [*launched(1, 15, 20, dur=30), *launched(2, 55, 60, dur=40)]
+    path = tmp_path / "program.json"
+    path.write_text(json.dumps({"traceEvents": [*frames, *work]}))
+    return path
+
+
+def test_modules_json(fusetui: Run, program_file: Path) -> None:
+    found = fusetui("modules", program_file, "--json").json
+    assert found.keys() == {"modules", "none", "gpu_ns", "phases"}
+    net, linear = found["modules"]
+    assert net.keys() == linear.keys() == set(MODULE_KEYS.split())
+    assert (linear["path"], linear["count"], linear["gpu_ns"]) == ("Net_* > Linear_*", 2, 70_000)
+    assert found["phases"] == [{"phase": "forward", "gpu_ns": 70_000, "kernels": 2}]
+
+
+def test_modules_text(fusetui: Run, program_file: Path) -> None:
+    text = fusetui("modules", program_file).out
+    assert "70 us  100 %  70 us        2  40 us      2    Linear_*" in text
+    assert "GPU time by phase: forward 70 us (100 %)" in text
+    assert "Linear_1" in fusetui("modules", program_file, "--expand").out
+    assert "1 more path" in fusetui("modules", program_file, "--top", 1).out
+
+
+def test_lines_json(fusetui: Run, program_file: Path) -> None:
+    found = fusetui("lines", program_file, "--json").json
+    assert found.keys() == {"functions", "none", "gpu_ns"}
+    forward, main = found["functions"]
+    assert forward.keys() == main.keys() == set(FUNCTION_KEYS.split())
+    assert (forward["file"], forward["line"], forward["gpu_self_ns"]) == ("my_model.py", 42, 70_000)
+    assert (main["gpu_self_ns"], main["gpu_ns"], main["idle_ns"]) == (0, 70_000, None)
+
+
+def test_lines_text(fusetui: Run, program_file: Path) -> None:
+    text = fusetui("lines", program_file).out
+    assert "my_model.py(42): forward" in text
+    assert "backward" not in text  # nothing went backward
+    assert "my_model" not in fusetui("lines", program_file, "--file", "train.py").out
+    none = fusetui("lines", program_file, "--file", "elsewhere.py")
+    assert none.sentence == "No Python frame of this trace is in elsewhere.py."
+
+
+@pytest.mark.parametrize("command", ["modules", "lines"])
+def test_a_trace_without_stacks_says_how_to_record_them(
+    fusetui: Run, trace_file: File, command: str
+) -> None:
+    found = fusetui(command, trace_file())
+    assert (found.code, found.err) == (0, "")
+    assert "with_stack=True" in found.out
+    assert "12 kernels" in found.out

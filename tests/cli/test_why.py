@@ -1,0 +1,205 @@
+"""`why` and `gaps`: what people read, and the keys that programs rely on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+Run = Callable[..., Any]
+File = Callable[..., Path]
+
+KEYS = {"devices", "steps", "gaps", "ceiling", "modules", "findings", "cannot_tell", "cpu"}
+DEVICE = """
+    device name span_ns compute_ns exposed_comm_ns exposed_copy_ns idle_ns hidden_comm_ns
+    hidden_copy_ns launch_latency_usual_ns idle
+"""
+GAP = "device start_ns dur_ns idle previous next op annotation module frame drained_by"
+
+
+def test_json(fusetui: Run, trace_file: File) -> None:
+    found = fusetui("why", trace_file(), "--json")
+    assert (found.code, found.err) == (0, "")
+    assert found.json.keys() >= {*KEYS, "base_ns"}
+    (device,) = found.json["devices"]
+    assert device.keys() == set(DEVICE.split())
+    assert (device["device"], device["name"]) == (0, "NVIDIA A100-SXM4-80GB")
+    assert device["compute_ns"] == 12 * 100_250
+    assert sum(device["idle"].values()) == device["idle_ns"]
+    assert [step["name"] for step in found.json["steps"]] == [
+        f"ProfilerStep#{n}" for n in (1, 2, 3)
+    ]
+    assert found.json["steps"][1]["start_ns"] == 2_000_000
+    assert found.json["steps"][0]["devices"][0]["span_ns"] == 900_000
+    assert {key for gap in found.json["gaps"] for key in gap} == set(GAP.split())
+    assert found.json["base_ns"] == "0"
+    (thread,) = found.json["cpu"]
+    assert (thread["process"], thread["thread"]) == (1, 1)
+    parts = [thread[f"{part}_ns"] for part in ("op", "python", "wait", "nothing")]
+    assert sum(parts) == 4_000_000 + 900_000
+
+
+def test_text(fusetui: Run, trace_file: File) -> None:
+    """300 us of each step of 900 are gaps between kernels, 15 before the first, 184 after the
+    last."""
+    path = trace_file()
+    found = fusetui("why", path)
+    lines = found.out.splitlines()
+    assert lines[0] == str(path)
+    assert " ".join(lines[1:3]).startswith(
+        "900 us a step (the median of 3). The GPU works 45 % of it. 499 us is idle, "
+    )
+    assert len(lines) <= 25
+    assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
+    assert "with_stack=True" in found.out
+
+
+def test_one_step(fusetui: Run, trace_file: File) -> None:
+    found = fusetui("why", trace_file(), "--step", 2, "--json").json
+    assert [step["name"] for step in found["steps"]] == ["ProfilerStep#2"]
+    assert found["devices"] == found["steps"][0]["devices"]
+    assert len(found["gaps"]) == 5  # one began before the step, one ends after it
+    assert all(gap["start_ns"] + gap["dur_ns"] > 2_000_000 for gap in found["gaps"])
+    assert fusetui("why", trace_file(), "--step", 2).out.split("\n")[1].startswith("ProfilerStep#2")
+
+
+@pytest.mark.parametrize("window", [("2ms", "2.9ms"), ("2000000", "2900000")])
+def test_a_window(fusetui: Run, trace_file: File, window: tuple[str, str]) -> None:
+    path = trace_file()
+    step = fusetui("why", path, "--step", 2, "--json").json
+    found = fusetui("why", path, "--from", window[0], "--to", window[1], "--json").json
+    assert found["devices"] == step["devices"]
+    assert found["about"] == "from 2 ms to 2.9 ms"
+
+
+def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
+    found = fusetui("why", trace_file(), "--step-by", "Step#[12]", "--json").json
+    assert [step["name"] for step in found["steps"]] == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--step", "7"], "has no step 7"),
+        (["--device", "3"], "has no device 3 with GPU events: it has 0"),
+        (["--step-by", "nothing"], "has no annotation like nothing"),
+        (["--from", "soon"], "--from takes a time with its unit, such as 12.5ms, not soon"),
+        (["--from", "2ms", "--to", "1ms"], "is empty"),
+        (["--json", "--markdown"], "not both"),
+    ],
+)
+def test_wrong_use(fusetui: Run, trace_file: File, options: list[str], sentence: str) -> None:
+    found = fusetui("why", trace_file(), *options)
+    assert (found.code, found.out) == (2, "")
+    assert sentence in found.sentence
+
+
+def test_a_device(fusetui: Run, trace_file: File) -> None:
+    path = trace_file()
+    found = fusetui("why", path, "--device", 0, "--json")
+    assert found.json == fusetui("why", path, "--json").json
+
+
+def test_gaps(fusetui: Run, trace_file: File) -> None:
+    path = trace_file()
+    found = fusetui("gaps", path, "--json").json
+    assert found["gaps"] == fusetui("why", path, "--json").json["gaps"]
+    lengths = [gap["dur_ns"] for gap in found["gaps"]]
+    assert lengths == sorted(lengths, reverse=True)
+    assert found["gaps_count"] == len(lengths) == 11
+    text = fusetui("gaps", path).out
+    assert len(text.splitlines()) == 12
+    assert " ".join(text.splitlines()[1].split()[:6]) == "1.3 ms 715.3 us nothing recorded"
+    assert text.splitlines()[-1].endswith("ProfilerStep#3")
+
+
+@pytest.fixture
+def many_gaps(tmp_path: Path) -> Path:
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10 * n, "dur": 1}
+        for n in range(151)
+    ]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"traceEvents": kernels}))
+    return path
+
+
+def test_the_longest_gaps_unless_all_are_asked_for(fusetui: Run, many_gaps: Path) -> None:
+    assert len(fusetui("gaps", many_gaps, "--json").json["gaps"]) == 100
+    assert len(fusetui("gaps", many_gaps, "--json", "--all").json["gaps"]) == 150
+    assert "... and 130 more gaps; these are 13 %" in fusetui("gaps", many_gaps).out
+    assert len(fusetui("gaps", many_gaps, "--all").out.splitlines()) == 151
+
+
+def test_two_traces(fusetui: Run, trace_file: File) -> None:
+    """B's kernels and steps take 1.2 times as long."""
+    a, b = trace_file("a.json"), trace_file("b.json", 1.2)
+    found = fusetui("why", a, b, "--json").json
+    assert found["a"] == fusetui("why", a, "--json").json
+    assert found["b"] == fusetui("why", b, "--json").json
+    change = {one["class"]: (one["a_ns"], one["b_ns"]) for one in found["change"]}
+    assert change["span"] == (900_000, 1_080_000)
+    assert change["compute"] == (4 * 100_250, 4 * 120_300)
+    parts = ("compute", "exposed_comm", "exposed_copy", "idle")
+    for side in (0, 1):
+        assert sum(change[name][side] for name in parts if name in change) == change["span"][side]
+    text = fusetui("why", a, b).out
+    assert "B's median step takes 20.0 % more." in text
+    assert "| compute | 401 us | 481.2 us | +80.2 us |" in fusetui("why", a, b, "--markdown").out
+
+
+def test_markdown(fusetui: Run, trace_file: File) -> None:
+    found = fusetui("why", trace_file(), "--markdown").out
+    assert "| compute | 1.203 ms |" in found
+    assert "| annotation | ProfilerStep\\#1 |" in found
+
+
+def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"traceEvents": [op]}))
+    found = fusetui("why", path, "--json").json
+    assert (found["devices"], found["gaps"]) == ([], [])
+    assert found["cpu"][0]["op_ns"] == 5_000
+    assert found["cannot_tell"][0]["missing"] == "GPU events"
+    text = fusetui("why", path).out
+    assert "No GPU events were recorded: this is what 1 CPU thread did." in text
+    assert "ProfilerActivity.CUDA" in text
+    assert "5 us" in fusetui("why", path, "--markdown").out
+    assert fusetui("gaps", path).out == "no GPU events in this trace\n"
+
+
+def test_an_empty_trace(fusetui: Run, tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text('{"traceEvents": []}')
+    assert fusetui("why", path).code == 0
+    assert fusetui("why", path, "--json").json["cpu"] == []
+    assert fusetui("why", path, path).code == 0
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+@pytest.mark.parametrize("width", [60, 100])
+@pytest.mark.parametrize(
+    "name", [path.name for path in sorted(TRACES.glob("*.json.gz"))] or ["none"]
+)
+def test_real_traces_fit_a_screen(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = fusetui("why", TRACES / name)
+    lines = found.out.splitlines()
+    assert found.code == 0
+    assert 2 <= len(lines) <= 25
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
+    """The step only launches: the GPU works behind it, so the answer is about its span."""
+    found = fusetui("why", TRACES / "mi300_vllm_decode_graph.json.gz").out
+    assert "The GPU's span is 10.74 ms. The GPU works 99.8 % of it." in " ".join(found.split())
+    assert "Python" not in found

@@ -1,0 +1,31 @@
+"""docs/why.md explains every figure of `why --json`."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.places import ROOT
+
+from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.model import DeviceAccount, Gap, ThreadAccount
+from fusetui.trace.insights.words import REASONS, SHORT, WHILE
+
+PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
+FIGURES = [
+    field.name
+    for record in (DeviceAccount, ThreadAccount)
+    for field in msgspec.structs.fields(record)
+    if field.name.endswith("_ns")
+]
+ABOUT_A_GAP = [field.name for field in msgspec.structs.fields(Gap) if field.type == str | None]
+
+
+@pytest.mark.parametrize("name", [*IDLE, *FIGURES, *ABOUT_A_GAP])
+def test_each_figure_is_explained(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+def test_reasons_have_words() -> None:
+    assert set(IDLE) == REASONS.keys() == SHORT.keys() == WHILE.keys()
+    assert IDLE[2 : 2 + len(Host)] == tuple(f"host_{kind.name.lower()}" for kind in Host)

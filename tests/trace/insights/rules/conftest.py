@@ -1,0 +1,40 @@
+"""A rule asked about a few events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from fusetui.trace import Trace
+from fusetui.trace.insights.account import accounts
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.model import Finding, Unknown
+from fusetui.trace.insights.rules import findings_of
+
+Events = Sequence[dict[str, Any]]
+Ask = Callable[..., list[Finding]]
+Lack = Callable[..., list[Unknown]]
+
+
+@pytest.fixture
+def found(trace_of: Callable[..., Trace]) -> Ask:
+    """What a rule finds in these events; keywords become keys of the file."""
+
+    def ask(rule: str, events: Events, **keys: Any) -> list[Finding]:
+        findings, _ = findings_of(Facts(accounts(trace_of(events, **keys))))
+        return [finding for finding in findings if finding.rule == rule]
+
+    return ask
+
+
+@pytest.fixture
+def lacking(trace_of: Callable[..., Trace]) -> Lack:
+    """What a rule cannot tell of these events."""
+
+    def ask(rule: str, events: Events, **keys: Any) -> list[Unknown]:
+        _, unknown = findings_of(Facts(accounts(trace_of(events, **keys))))
+        return [lack for lack in unknown if lack.rule == rule]
+
+    return ask

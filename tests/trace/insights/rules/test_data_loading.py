@@ -1,0 +1,66 @@
+"""The GPU waits while a batch is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import Ask
+
+Make = Callable[..., Any]
+
+NEXT = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+    """The gap is 15-95 us; of it 16-90 us lie in the loader, and 20-80 us of these in `decode`."""
+    events = [
+        *launched(1, 0, 5),
+        event(NEXT, 16, 74, cat="user_annotation"),
+        event("/home/x/data.py(7): decode", 20, 60, cat="python_function"),
+        *launched(2, 91, 95),
+    ]
+    (finding,) = found("data-loading", events)
+    assert finding.at_stake_ns == 74_000
+    assert finding.share == 0.74
+    assert finding.text == (
+        "The GPU waits 74 us (74.0 % of the span) for the data loader, 60 us of it in "
+        "decode (data.py:7)."
+    )
+
+
+def test_the_loader_itself_is_not_named(found: Ask, event: Make, launched: Make) -> None:
+    frame = "torch/utils/data/dataloader.py(700): __next__"
+    events = [
+        *launched(1, 0, 5),
+        event(NEXT, 16, 74, cat="cpu_op"),
+        event(frame, 20, 60, cat="python_function"),
+        *launched(2, 91, 95),
+    ]
+    (finding,) = found("data-loading", events)
+    assert finding.text.endswith("for the data loader.")
+
+
+def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> None:
+    """Recording stacks takes time of the CPU, too."""
+    batch = event(NEXT, 16, 74, cat="user_annotation")
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    plain = found("data-loading", [*launched(1, 0, 5), batch, *launched(2, 91, 95)])
+    deep = found("data-loading", [*launched(1, 0, 5), batch, frame, *launched(2, 91, 95)])
+    assert [one.certainty for one in (*plain, *deep)] == ["certain", "likely"]
+
+
+def test_a_loader_beside_a_busy_gpu_is_silent(found: Ask, event: Make, launched: Make) -> None:
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event(NEXT, 16, 74, cat="user_annotation"),
+        *launched(2, 91, 106),
+    ]
+    assert found("data-loading", events) == []
+
+
+def test_a_loader_on_a_thread_that_launches_nothing_is_silent(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    loader = event(NEXT, 16, 74, cat="user_annotation", tid=2)
+    assert found("data-loading", [*launched(1, 0, 5), loader, *launched(2, 91, 95)]) == []

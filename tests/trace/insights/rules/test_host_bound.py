@@ -1,0 +1,46 @@
+"""The CPU launches too late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import Ask, Lack
+
+Make = Callable[..., Any]
+
+
+def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
+    """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in nothing."""
+    events = [*launched(1, 0, 5), event("aten::add", 20, 60), *launched(2, 90, 95)]
+    (finding,) = found("host-bound", events)
+    assert finding.at_stake_ns == 75_000
+    assert finding.certainty == "certain"
+    assert finding.text == (
+        "The GPU waits 75 us (75.0 % of the span) for the CPU to launch the next kernel: "
+        "60 us in ops, 15 us in nothing that was recorded."
+    )
+
+
+def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> None:
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    (finding,) = found("host-bound", [*launched(1, 0, 5), frame, *launched(2, 90, 95)])
+    assert finding.certainty == "likely"
+
+
+def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: Make) -> None:
+    loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
+    (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])
+    assert finding.at_stake_ns == 15_000
+    assert "the next kernel, the data loader not counted: 15 us" in finding.text
+
+
+def test_short_waits_are_silent(found: Ask, launched: Make) -> None:
+    """The host part of the gap is 1 us of 100."""
+    assert found("host-bound", [*launched(1, 0, 5, dur=85), *launched(2, 91, 95)]) == []
+
+
+def test_without_launches_it_cannot_tell(lacking: Lack, event: Make) -> None:
+    kernels = [event("k", ts, 10, cat="kernel", pid=0, tid=7) for ts in (0, 90)]
+    (lack,) = lacking("host-bound", kernels)
+    assert "launch calls" in lack.missing

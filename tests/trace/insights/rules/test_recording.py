@@ -1,0 +1,55 @@
+"""What makes the trace itself misleading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import Ask
+
+Make = Callable[..., Any]
+
+
+def steps(event: Make, *durations: int) -> list[dict[str, Any]]:
+    starts = [sum(durations[:n]) for n in range(len(durations))]
+    return [
+        event(f"ProfilerStep#{n}", ts, dur, cat="user_annotation")
+        for n, (ts, dur) in enumerate(zip(starts, durations, strict=True))
+    ]
+
+
+def test_a_slow_first_step(found: Ask, event: Make) -> None:
+    (finding,) = found("recording", steps(event, 300, 100, 120))
+    assert finding.text == (
+        "The first step takes 300 us, 2.7 times as long as the median of the others (110 us)."
+    )
+    assert finding.at_stake_ns is None
+
+
+def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
+    assert found("recording", steps(event, 150, 110, 120)) == []
+
+
+def test_stacks_beside_a_gpu_that_waits(found: Ask, event: Make, launched: Make) -> None:
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    (finding,) = found("recording", [*launched(1, 0, 5), frame, *launched(2, 90, 95)])
+    assert finding.text.startswith("Python stacks were recorded")
+
+
+def test_stacks_beside_a_busy_gpu_are_silent(found: Ask, event: Make, launched: Make) -> None:
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    assert found("recording", [*launched(1, 0, 5, dur=85), frame, *launched(2, 10, 91)]) == []
+
+
+def test_events_without_a_launch_beside_others(found: Ask, event: Make, launched: Make) -> None:
+    lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
+    (finding,) = found("recording", [*launched(1, 0, 5), lost])
+    assert finding.text.startswith("The launch calls of 1 GPU event (50 % of the GPU time)")
+
+
+def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
+    (finding,) = found("recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)])
+    assert finding.text.startswith("The launch calls of 1 GPU event")
+    assert "Python stacks were recorded" in finding.text

@@ -1,0 +1,40 @@
+"""Most kernels are very short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .conftest import Ask
+
+Make = Callable[..., Any]
+
+
+def kernels(launched: Make, dur: int, count: int = 30) -> list[dict[str, Any]]:
+    return [event for n in range(count) for event in launched(n, n * 20, n * 20 + 5, dur=dur)]
+
+
+def test_it_speaks(found: Ask, launched: Make) -> None:
+    """30 kernels of 4 us, with 29 gaps of 16 us."""
+    (finding,) = found("small-kernels", kernels(launched, 4))
+    assert finding.at_stake_ns is None
+    assert finding.text == (
+        "100 % of the 30 kernels are shorter than 5 us: with the gaps between them they take "
+        "584 us (100 % of the span)."
+    )
+
+
+def test_long_kernels_are_silent(found: Ask, launched: Make) -> None:
+    assert found("small-kernels", kernels(launched, 6)) == []
+
+
+def test_a_few_kernels_are_silent(found: Ask, launched: Make) -> None:
+    assert found("small-kernels", kernels(launched, 4, count=5)) == []
+
+
+def test_gaps_of_slow_launch_calls_are_not_counted(found: Ask, launched: Make) -> None:
+    """30 kernels of 4 us in 6,000 us; all but the gaps around them is slow calls."""
+    slow = [event for n in range(30) for event in launched(n, n * 200, n * 200 + 180, dur=4)]
+    for call in slow[::2]:
+        call["dur"] = 150
+    assert found("small-kernels", slow) == []

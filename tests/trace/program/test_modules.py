@@ -1,0 +1,171 @@
+"""What modules cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+from tests.trace.program.slowly import Slowly, calls_by_path, gpu_by_path
+
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.program.modules import Modules, module_times
+from fusetui.trace.program.origin import Nowhere, module_of, origins
+from fusetui.trace.program.paths import MOST_LEVELS
+
+Make = Callable[..., Any]
+REAL = ("h100_bert-small", "h100_transformer_step", "mi300_normalization_layers")
+
+
+def times_of(trace: Trace, **how: bool) -> Modules:
+    return module_times(origins(trace), **how)
+
+
+def frame(make: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = make(f"nn.Module: {name}", ts, dur, cat="python_function", **more)
+    return found
+
+
+def two_layers(event: Make, launched: Make) -> list[dict[str, Any]]:
+    return [
+        frame(event, "Model_0", 0, 100),
+        frame(event, "Layer_0", 10, 30),
+        frame(event, "Linear_0", 12, 10),
+        *launched(1, 15, 200, dur=7),
+        *launched(2, 30, 210, dur=5),
+        frame(event, "Layer_1", 50, 30),
+        frame(event, "Linear_1", 52, 10),
+        *launched(3, 55, 220, dur=11),
+        *launched(4, 150, 240, dur=2),
+    ]
+
+
+def test_indices_are_starred(trace_of: Make, event: Make, launched: Make) -> None:
+    found = times_of(trace_of(two_layers(event, launched)))
+    rows = [(m.path, m.count, m.gpu_ns, m.gpu_self_ns, m.kernels) for m in found.modules]
+    assert rows == [
+        ("Model_*", 1, 23_000, 0, 3),
+        ("Model_* > Layer_*", 2, 23_000, 5_000, 3),
+        ("Model_* > Layer_* > Linear_*", 2, 18_000, 18_000, 2),
+    ]
+    assert [(m.cpu_ns, m.cpu_self_ns) for m in found.modules] == [
+        (100_000, 40_000),
+        (60_000, 40_000),
+        (20_000, 20_000),
+    ]
+    assert [(one.why, one.gpu_ns, one.kernels) for one in found.none] == [
+        (Nowhere.OUTSIDE, 2_000, 1)
+    ]
+    assert found.gpu_ns == 25_000
+
+
+def test_indices_kept_apart(trace_of: Make, event: Make, launched: Make) -> None:
+    found = times_of(trace_of(two_layers(event, launched)), expanded=True)
+    assert [(m.module, m.level, m.gpu_ns) for m in found.modules] == [
+        ("Model_0", 0, 23_000),
+        ("Layer_0", 1, 12_000),
+        ("Linear_0", 2, 7_000),
+        ("Layer_1", 1, 11_000),
+        ("Linear_1", 2, 11_000),
+    ]
+
+
+def test_annotations_and_modules_are_one_tree(trace_of: Make, event: Make, launched: Make) -> None:
+    note = {"cat": "user_annotation"}
+    events = [
+        event("ProfilerStep#3", 0, 100, **note),
+        event("## forward ##", 5, 50, **note),
+        frame(event, "MLP_0", 5, 50),  # equal times: the annotation is the outer one
+        event("block 2", 10, 20, **note),
+        event("nccl:all_reduce", 11, 500, **note),
+        *launched(1, 15, 200),
+    ]
+    (forward, mlp, block) = times_of(trace_of(events)).modules
+    assert block.path == "## forward ## > MLP_* > block *"
+    assert [m.kind for m in (forward, mlp, block)] == ["annotation", "module", "annotation"]
+    assert {m.gpu_ns for m in (forward, mlp, block)} == {10_000}
+
+
+def test_annotations_that_cross_frames(trace_of: Make, event: Make, launched: Make) -> None:
+    events = [
+        frame(event, "A_0", 0, 20),
+        event("crossing", 10, 30, cat="user_annotation"),
+        *launched(1, 15, 200),
+        *launched(2, 30, 220),
+    ]
+    found = {m.path: (m.gpu_ns, m.level) for m in times_of(trace_of(events)).modules}
+    assert found == {"A_*": (0, 0), "crossing": (20_000, 0)}
+
+
+def backward(make: Make, launched: Make) -> list[dict[str, Any]]:
+    def op(name: str, ts: int, number: int, thread: int) -> dict[str, Any]:
+        args = {"Sequence number": number, "Fwd thread id": int(thread == 2)}
+        found: dict[str, Any] = make(name, ts, 10, args=args, tid=thread)
+        return found
+
+    call, kernel = launched(1, 62, 200, dur=7)
+    lost, nothing = launched(2, 82, 220, dur=5)
+    return [
+        frame(make, "Linear_0", 0, 20),
+        op("aten::addmm", 5, 3, 1),
+        op("AddmmBackward0", 60, 3, 2),
+        {**call, "tid": 2},
+        kernel,
+        make("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 80, 9, tid=2),
+        {**lost, "tid": 2},
+        nothing,
+        make("before", 1, 3, cat="kernel", pid=0, tid=7, args={"correlation": 99}),
+    ]
+
+
+def test_backward_work_belongs_to_the_module_of_its_forward_op(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    trace = trace_of(backward(event, launched))
+    found = times_of(trace)
+    (linear,) = found.modules
+    assert (linear.gpu_ns, linear.gpu_backward_ns, linear.kernels) == (7_000, 7_000, 1)
+    assert [(one.why, one.gpu_ns) for one in found.none] == [
+        (Nowhere.NOT_LAUNCHED, 3_000),
+        (Nowhere.NO_FORWARD, 5_000),
+    ]
+    modules = module_of(origins(trace))
+    of_kernels = [modules[row] for row in trace.gpu_rows[trace.start[trace.gpu_rows].argsort()]]
+    named = [trace.name_of(row) if row >= 0 else "" for row in of_kernels]
+    assert named == ["", "nn.Module: Linear_0", ""]
+
+
+def test_a_tree_has_a_last_level(trace_of: Make, event: Make, launched: Make) -> None:
+    deep = MOST_LEVELS + 10
+    events = [frame(event, f"M{n}_0", n, 1000 - 2 * n) for n in range(deep)]
+    found = times_of(trace_of([*events, *launched(1, 500, 2000)]))
+    assert len(found.modules) == MOST_LEVELS
+    last = found.modules[-1]
+    assert (last.module, last.count, last.gpu_self_ns) == (f"M{MOST_LEVELS - 1}_*", 1, 10_000)
+
+
+def test_no_modules(trace_of: Make, launched: Make) -> None:
+    found = times_of(trace_of(launched(1, 0, 10)))
+    assert (found.modules, found.none[0].why, found.gpu_ns) == ((), Nowhere.OUTSIDE, 10_000)
+    assert times_of(trace_of([])).gpu_ns == 0
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_traces_against_every_event(name: str) -> None:
+    path = TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip("no folder of real traces")
+    slowly = Slowly(path)
+    total, kernels, back = gpu_by_path(slowly)
+    count, cpu = calls_by_path(slowly)
+    found = times_of(open_trace(str(path)))
+    rows = {m.path: m for m in found.modules}
+    assert {p: m.count for p, m in rows.items()} == count
+    assert {p: m.cpu_ns for p, m in rows.items()} == cpu
+    assert +Counter({p: m.gpu_ns for p, m in rows.items()}) == +total
+    assert +Counter({p: m.kernels for p, m in rows.items()}) == +kernels
+    assert +Counter({p: m.gpu_backward_ns for p, m in rows.items()}) == +back
+    whole = sum(m.gpu_self_ns for m in rows.values()) + sum(one.gpu_ns for one in found.none)
+    assert whole == found.gpu_ns == sum(e["end"] - e["begin"] for e in slowly.gpu)

@@ -1,0 +1,9 @@
+"""Why a device was idle, and what its time went to: figures that add up, and claims with their
+evidence."""
+
+__all__ = [
+    "model",
+    "versus",
+    "why",
+    "words",
+]

@@ -1,0 +1,71 @@
+"""The ceiling: how much less time the same kernels' work would need on this device.
+
+A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable bandwidth, and never
+below SHORTEST. What it has at stake is its effective duration less that. The sum is the most that
+better kernels could save; it says nothing of idle time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.model import Ceiling
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.effective import effective_ns
+from fusetui.trace.roofline.many import Jobs, jobs, share_known
+from fusetui.trace.roofline.peaks import NO_PEAKS
+from fusetui.trace.roofline.row import Job
+
+Int64s = NDArray[np.int64]
+
+SHORTEST = 2_000
+"""Nanoseconds that no kernel is expected to stay below."""
+
+
+class Bounds(msgspec.Struct, frozen=True, eq=False):
+    """Columns of shape [kernels], in the order of `rows`."""
+
+    rows: NDArray[np.intp]
+    effective_ns: Int64s
+    bound_ns: Int64s  # -1: not known
+    at_stake_ns: Int64s  # 0 where the bound is not known
+    assumed: NDArray[np.bool_]
+
+
+def ceiling(found: Bounds) -> Ceiling:
+    """The sums over these kernels."""
+    known = found.bound_ns >= 0
+    return Ceiling(
+        known_ns=int(found.effective_ns[known].sum()),
+        unknown_ns=int(found.effective_ns[~known].sum()),
+        at_stake_ns=int(found.at_stake_ns.sum()),
+        assumed_ns=int(found.effective_ns[known & found.assumed].sum()),
+    )
+
+
+def bounds(
+    trace: Trace, known: Jobs | None = None, given: Mapping[str, float] = NO_PEAKS
+) -> Bounds:
+    """The bound of every kernel. `known`: the jobs of all kernels, where they are at hand."""
+    found = known or jobs(trace, given=given)
+    each = effective_ns(trace)[np.isin(trace.gpu_rows, found.rows)]
+    known_ns = found.of_each(_bound_ns)
+    near = share_known(trace, found)
+    bound = np.where(near, np.maximum(np.nan_to_num(known_ns), SHORTEST), -1)
+    bound_ns = np.rint(bound).astype(np.int64)
+    return Bounds(
+        rows=found.rows,
+        effective_ns=each,
+        bound_ns=bound_ns,
+        at_stake_ns=np.where(near, np.maximum(each - bound_ns, 0), 0),
+        assumed=near & (found.of_each(lambda job: float(job.assumed)) == 1),
+    )
+
+
+def _bound_ns(job: Job) -> float | None:
+    times = (job.attainable.compute_ns, job.attainable.memory_ns)
+    return max((ns for ns in times if ns is not None), default=None)

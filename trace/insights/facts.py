@@ -1,0 +1,266 @@
+"""What the rules ask of a trace: worked out once, when the first rule asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.account import Accounts, Device
+from fusetui.trace.insights.cover import Cover, cover_of, innermost, joined
+from fusetui.trace.insights.covering import inside_of
+from fusetui.trace.insights.host import Host, Threads
+from fusetui.trace.insights.idle import (
+    CPU_BOUND,
+    LATE,
+    Idle,
+    bounds_on,
+    common,
+    on_line,
+    pieces,
+    sums,
+)
+from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+
+
+LOADER = re.compile(
+    r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
+    r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
+)
+"""What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
+
+COMPILER = re.compile(
+    r"\(dynamo_timed\)\Z"
+    r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
+    r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"
+    r"|triton/compiler/compiler\.py\(\d+\): compile\Z"
+)
+"""Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
+that run only when something is compiled."""
+
+
+class Facts:
+    """A trace, or the window [begin_ns, end_ns) of it."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        devices: Sequence[Device] | None = None,
+        begin_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> None:
+        """`devices`: only these."""
+        self.accounts = accounts
+        self.devices = tuple(accounts.devices if devices is None else devices)
+        self.trace: Trace = accounts.trace
+        self.begin_ns = self.trace.begin_ns if begin_ns is None else begin_ns
+        self.end_ns = self.trace.end_ns if end_ns is None else end_ns
+
+    @cached_property
+    def gpu_rows(self) -> Rows:
+        """GPU events that run in the window, in the order of the trace."""
+        rows = np.sort(np.concatenate([NO_ROWS, *(device.events for device in self.devices)]))
+        inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
+        found: Rows = rows[inside]
+        return found
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The GPU events as kernels."""
+        return Kernels(self.trace, self.gpu_rows)
+
+    @cached_property
+    def kernel_rows(self) -> Rows:
+        found: Rows = self.gpu_rows[self.trace.role[self.gpu_rows] == Role.KERNEL]
+        return found
+
+    @cached_property
+    def span_ns(self) -> int:
+        """Of all devices, each from its first to its last event within the window, added up."""
+        spans = (
+            min(device.end_ns, self.end_ns) - max(device.begin_ns, self.begin_ns)
+            for device in self.devices
+        )
+        return sum(max(0, span) for span in spans)
+
+    @cached_property
+    def idle(self) -> tuple[Idle, ...]:
+        """The idle time of each device."""
+        return tuple(self._idle(device) for device in self.devices)
+
+    def idle_ns(self, *names: str) -> int:
+        """How long the devices were idle for these reasons, added up."""
+        return sum(int(idle.ns(*names).sum()) for idle in self.idle)
+
+    def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
+        """The rows of these roles whose names match; the test is made once per name."""
+        rows = self.trace.rows_of(*roles)
+        wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
+            wanted[number] = bool(matches(self.trace.names[number]))
+        found: Rows = rows[wanted[self.trace.name[rows]]]
+        return found
+
+    def idle_during(self, rows: Rows) -> tuple[Int64s, ...]:
+        """Of each gap of each device: how long any of these rows ran meanwhile on any thread that
+        launches (ns), whichever launched the event at its end."""
+        cover = self.while_launching(rows)
+        return tuple(cover.within(idle.begin, idle.end) for idle in self.idle)
+
+    @cached_property
+    def launching(self) -> Flags:
+        """Which tracks belong to a thread that launches GPU work; shape [tracks]."""
+        trace = self.trace
+        calls = trace.launch[trace.gpu_rows]
+        thread = trace.thread_of_track
+        found: Flags = np.isin(thread, thread[trace.track[calls[calls >= 0]]])
+        return found
+
+    def while_launching(self, rows: Rows) -> Cover:
+        """The time that these rows cover on any of the threads that launch."""
+        rows = rows[self.launching[self.trace.track[rows]]]
+        return cover_of(self.trace.start[rows], self.trace.end[rows])
+
+    def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
+        """Of each device what the launching threads did in the host parts of its gaps while a
+        cover (times of the file) lasted: ns, each of shape [Host, gaps]."""
+        return tuple(self._host_under(idle, cover) for idle in self.idle)
+
+    def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
+        found = np.zeros((len(Host), len(idle)), dtype=np.int64)
+        parts, gap = pieces(Cover(idle.begin, idle.called), cover)
+        kept = idle.launch[gap] >= 0
+        gap, begin, end = gap[kept], parts.start[kept], parts.end[kept]
+        track = idle.track(self.trace)[gap]
+        for line in self.accounts.threads:
+            own = line.tracks[track]
+            on = track[own]
+            split = line.split(line.on_line(on, begin[own]), line.on_line(on, end[own]))
+            for kind in Host:
+                found[kind] += sums(gap[own], split[kind], len(idle))
+        return found
+
+    @cached_property
+    def explained(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps that data-loading and recompilation claim, see host_under."""
+        return self.host_under(joined(self.loading, self.compiling))
+
+    @cached_property
+    def late(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps but synchronisation and allocation, less what is explained, see
+        host_under."""
+        return tuple(
+            np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
+            - explained * LATE[:, None]
+            for idle, explained in zip(self.idle, self.explained, strict=True)
+        )
+
+    @cached_property
+    def is_late(self) -> bool:
+        """Does the GPU wait for launches for a good part of the span."""
+        late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
+        return late >= CPU_BOUND * self.span_ns > 0
+
+    @cached_property
+    def is_profiled(self) -> bool:
+        """Were stacks recorded while the GPU waited for launches: then the times of the CPU
+        include those of the profiler."""
+        return self.has_stacks and self.is_late
+
+    def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
+        """Of each gap the innermost slice of a kind in which the launching thread is when the gap
+        begins, -1 for none."""
+        found = np.full(len(idle), -1, dtype=np.intp)
+        for line in self.accounts.threads:
+            places, begin, _ = on_line(self.trace, line, idle)
+            found[places] = inside_of(self.trace, line, kind, begin)
+        return found
+
+    @cached_property
+    def loading(self) -> Cover:
+        """The time in which a thread that launches fetches a batch."""
+        return self.while_launching(
+            self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        )
+
+    @cached_property
+    def compiling(self) -> Cover:
+        """The time in which a thread that launches compiles."""
+        return self.while_launching(
+            self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        )
+
+    @cached_property
+    def has_launches(self) -> bool:
+        """Is the launch call of any GPU event known."""
+        return bool((self.trace.launch[self.gpu_rows] >= 0).any())
+
+    @cached_property
+    def has_stacks(self) -> bool:
+        return bool((self.trace.role == Role.PYTHON).any())
+
+    def heaviest(self, rows: Rows) -> tuple[int, ...]:
+        """Those of the rows under which the devices waited longest, as evidence; at most 5."""
+        waits = np.zeros(len(rows), dtype=np.int64)
+        for line in self.accounts.threads:
+            own = np.flatnonzero(line.tracks[self.trace.track[rows]])
+            waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
+        order = np.argsort(-waits, kind="stable")[:5]
+        return tuple(rows[order[waits[order] > 0]].tolist())
+
+    def on_line(self, line: Threads, rows: Rows) -> Cover:
+        """What these rows cover of the threads of a line."""
+        own = rows[line.tracks[self.trace.track[rows]]]
+        return cover_of(*bounds_on(self.trace, line, own))
+
+    def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
+        """What the launching threads did below these rows while a device was idle: the number of
+        the name of the innermost slice of a kind -> ns, the longest first."""
+        found = np.zeros(len(self.trace.names), dtype=np.int64)
+        for line in self.accounts.threads:
+            waiting = common(self._idle_cover(line), self.on_line(line, rows))
+            inner, start, end = line.slices(kind).columns
+            if not len(inner) or not len(waiting.start):
+                continue
+            times, place = innermost(start, end)
+            covered = waiting.within(times[:-1], times[1:])
+            known = place[:-1] >= 0
+            np.add.at(found, self.trace.name[inner[place[:-1][known]]], covered[known])
+        order = np.argsort(-found, kind="stable")
+        return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
+
+    def _idle_cover(self, line: Threads) -> Cover:
+        """The gaps that end with a launch from a thread of this line, as time of that thread."""
+        parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
+        return cover_of(
+            np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
+        )
+
+    def _idle(self, device: Device) -> Idle:
+        gaps = device.gaps
+        inside = (gaps.end > self.begin_ns) & (gaps.begin < self.end_ns)
+        begin = np.maximum(gaps.begin[inside], self.begin_ns)
+        end = np.minimum(gaps.end[inside], self.end_ns)
+        launch = gaps.launch[inside]
+        plain = gaps.plain[inside]
+        called = self.trace.start[np.maximum(launch, 0)]
+        return Idle(
+            device=device,
+            begin=begin,
+            end=end,
+            called=np.where(plain, np.clip(called, begin, end), begin),
+            event=gaps.event[inside],
+            before=gaps.before[inside],
+            launch=launch,
+            reasons=device.reasons_between(np.flatnonzero(inside), begin, end),
+        )

@@ -1,0 +1,216 @@
+"""What the threads that launch were doing: at each moment the innermost slice, by its kind.
+
+A runtime or driver call counts before an op, an op before a Python frame, a frame before an
+annotation. The kind of a slice is that of its category.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, joined
+from fusetui.trace.model.categories import Role, role
+from fusetui.trace.model.collectives import LONGEST_NAME
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+class Host(IntEnum):
+    """What a thread does. Of several at a time the first counts; the first three are calls, of
+    which the innermost counts."""
+
+    SYNC = 0  # waits until the device is done
+    ALLOC = 1
+    CALL = 2  # any other runtime or driver call
+    OP = 3
+    PYTHON = 4
+    ANNOTATION = 5
+    NOTHING = 6  # nothing was recorded
+
+
+CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
+KINDS = {
+    Role.CALL: Host.CALL,
+    Role.OP: Host.OP,
+    Role.PYTHON: Host.PYTHON,
+    Role.ANNOTATION: Host.ANNOTATION,
+}
+
+SYNC = re.compile(r"Synchronize|\A[a-z]+Mem(?:cpy|set)(?!.*Async)")
+"""Calls that wait for the device, blocking copies and sets among them: CUDA runtime API, "API
+synchronization behavior"."""
+
+ALLOC = re.compile(
+    r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
+    r"|MemMap|MemUnmap|MemAddress|MemSetAccess|MemPool"
+)
+COPIES_LATER = re.compile(r"Memcpy.*Async")
+PAGEABLE = re.compile(r"Pageable")
+"""An asynchronous copy from or to pageable memory may block as well (same page)."""
+
+FARTHEST = 1 << 62  # ns on one line of time
+
+
+def host_kinds(trace: Trace) -> NDArray[np.int8]:
+    """Of each row its Host by category and name, NOTHING of all that is no slice of a CPU thread;
+    shape [slices]."""
+    by_category = [KINDS.get(role(name), Host.NOTHING) for name in trace.categories]
+    found = np.array(by_category or [Host.NOTHING], dtype=np.int8)[trace.cat]
+    calls = np.flatnonzero(found == Host.CALL)
+    found[calls] = named(trace, calls, _kind_of_call)[trace.name[calls]]
+    later = calls[found[calls] == Host.CALL]
+    found[_with_pageable_memory(trace, later)] = Host.SYNC
+    return found
+
+
+def named(trace: Trace, rows: Rows, what: Callable[[str], int]) -> NDArray[np.int8]:
+    """What a function says of each name that occurs in the rows; shape [names], 0 elsewhere."""
+    found = np.zeros(len(trace.names), dtype=np.int8)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        found[number] = what(trace.names[number][:LONGEST_NAME])
+    return found
+
+
+def _kind_of_call(name: str) -> Host:
+    if SYNC.search(name):
+        return Host.SYNC
+    return Host.ALLOC if ALLOC.search(name) else Host.CALL
+
+
+def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
+    """Those of the calls that copy later, and launched a copy from or to pageable memory."""
+    events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    pageable = named(trace, events, lambda name: PAGEABLE.search(name) is not None)
+    launching = np.zeros(len(trace), dtype=np.bool_)
+    launching[trace.launch[events[pageable[trace.name[events]] > 0]]] = True
+    calls = calls[launching[calls]]
+    later = named(trace, calls, lambda name: COPIES_LATER.search(name) is not None)
+    return calls[later[trace.name[calls]] > 0]
+
+
+class Slices(msgspec.Struct, frozen=True, eq=False):
+    """Slices on a line of time, by (start, -duration); arrays of shape [n], times in ns."""
+
+    rows: Rows
+    start: Int64s
+    end: Int64s
+
+    @property
+    def columns(self) -> tuple[Rows, Int64s, Int64s]:
+        return self.rows, self.start, self.end
+
+    def only(self, which: NDArray[np.bool_]) -> Slices:
+        return Slices(self.rows[which], self.start[which], self.end[which])
+
+    def touching(self, begin: Int64s, end: Int64s) -> Slices:
+        """Those that lie at least partly in one of some stretches."""
+        ended = np.sort(end).searchsorted(self.start, side="right")
+        begun = np.sort(begin).searchsorted(self.end, side="left")
+        return self.only(ended < begun)
+
+
+class Threads:
+    """Some threads of a trace, one behind the other on one line of time.
+
+    So a question about many threads costs as few passes as one about a single thread.
+    """
+
+    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
+        """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
+        number = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
+        length = trace.end_ns - trace.begin_ns + 1
+        self._trace = trace
+        self._kinds = kinds
+        self._offset = np.zeros(len(tracks), dtype=np.int64)
+        self._offset[tracks] = number * length - trace.begin_ns
+        self.tracks = tracks
+        self._slices: dict[Host, Slices] = {}
+
+    def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Where times (ns of the file) of slices on these tracks lie on the line."""
+        placed: Int64s = times + self._offset[tracks]
+        return placed
+
+    def slices(self, kind: Host) -> Slices:
+        """The slices of one kind; made once."""
+        if kind not in self._slices:
+            rows = np.flatnonzero(self._kinds == kind)
+            if not self.tracks.all():
+                rows = rows[self.tracks[self._trace.track[rows]]]
+            self._slices[kind] = self._sorted(rows)
+        return self._slices[kind]
+
+    def _sorted(self, rows: Rows) -> Slices:
+        start = self.on_line(self._trace.track[rows], self._trace.start[rows])
+        end = start + self._trace.dur[rows]
+        if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
+            order = np.lexsort((start - end, start))
+            rows, start, end = rows[order], start[order], end[order]
+        return Slices(rows, start, end)
+
+    @cached_property
+    def covers(self) -> tuple[Cover, ...]:
+        """The three kinds of calls apart from each other; then ever more of the time: all calls and
+        ops, these and frames, these and annotations."""
+        calls = self._calls
+        covers = [*calls]
+        before = joined(*calls)
+        for kind in (Host.OP, Host.PYTHON, Host.ANNOTATION):
+            slices = self.slices(kind)
+            before = joined(before, cover_of(slices.start, slices.end))
+            covers.append(before)
+        return tuple(covers)
+
+    def split(self, begin: Int64s, end: Int64s) -> Int64s:
+        """How long of each [begin, end) on the line which kind counts; shape [Host, stretches].
+
+        The kinds of a stretch add up to its length, exactly.
+        """
+        found = np.stack([cover.within(begin, end) for cover in self.covers] + [end - begin])
+        found[Host.OP :] -= np.concatenate(
+            (found[: Host.OP].sum(axis=0, keepdims=True), found[Host.OP : -1])
+        )
+        return found
+
+    @cached_property
+    def _calls(self) -> tuple[Cover, ...]:
+        """The time in which a call of each kind is the innermost one."""
+        calls = [self.slices(kind) for kind in CALLS]
+        rows = np.concatenate([slices.rows for slices in calls])
+        if not len(rows):
+            return (NOTHING,) * len(CALLS)
+        rows, start, end = self._sorted(np.sort(rows)).columns
+        kinds = self._kinds[rows]
+        if (start[1:] < end[:-1]).any():
+            times, inner = innermost(start, end)
+            kinds = np.where(inner >= 0, kinds[inner], Host.NOTHING)[:-1]
+            start, end = times[:-1], times[1:]
+        return tuple(cover_of(start[kinds == kind], end[kinds == kind]) for kind in CALLS)
+
+
+def in_lines(
+    trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
+) -> tuple[Threads, ...]:
+    """The threads of these tracks (shape [tracks]) on as many lines of time as they need: on one,
+    but for times that no clock has."""
+    length = trace.end_ns - trace.begin_ns + 1
+    fitting = max(1, FARTHEST // length)
+    thread = trace.thread_of_track
+    chosen = np.unique(thread[tracks])
+    parts = [chosen[at : at + fitting] for at in range(0, len(chosen), fitting)]
+    return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)
+
+
+def _longer_later(start: Int64s, end: Int64s) -> NDArray[np.bool_]:
+    """Does an interval that starts together with the one before it end later."""
+    later: NDArray[np.bool_] = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+    return later

@@ -1,0 +1,156 @@
+"""What the rules ask of GPU events: what each is, where it comes from, and what ran beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.ceiling import Bounds, bounds
+from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.kernel_names import KernelName, decode
+from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Origins, module_of, origins
+from fusetui.trace.questions.busy import communicates
+from fusetui.trace.questions.effective import effective_ns
+from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
+from fusetui.trace.roofline.peaks import Peak
+from fusetui.trace.roofline.row import Job
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+
+class Kernels:
+    """GPU events of a trace; columns are of shape [rows]."""
+
+    def __init__(self, trace: Trace, rows: Rows) -> None:
+        """`rows`: some of trace.gpu_rows, in their order."""
+        self.trace = trace
+        self.rows = rows
+
+    def flags(self, matches: Callable[[KernelName], object]) -> Flags:
+        """Which are kernels whose decoded name passes the test, which is made once per name."""
+        trace = self.trace
+        found = np.zeros(len(trace.names), dtype=np.bool_)
+        for name in np.flatnonzero(np.bincount(trace.name[self.rows])).tolist():
+            kernel = decode(trace.names[name])
+            found[name] = kernel is not None and bool(matches(kernel))
+        flags: Flags = found[trace.name[self.rows]] & (trace.role[self.rows] == Role.KERNEL)
+        return flags
+
+    def under(self, names: frozenset[str]) -> Flags:
+        """Which belong to an op of one of these names."""
+        trace, op = self.trace, self.trace.op[self.rows]
+        wanted = np.array([name in names for name in trace.names] or [False])
+        found: Flags = (op >= 0) & wanted[trace.name[op]]
+        return found
+
+    @cached_property
+    def effective_ns(self) -> Int64s:
+        """See questions.effective."""
+        found: Int64s = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        return found
+
+    @cached_property
+    def stream(self) -> NDArray[np.int32]:
+        """A number per stream of a device."""
+        found: NDArray[np.int32] = self.trace.thread_of_track[self.trace.track[self.rows]]
+        return found
+
+    @cached_property
+    def device(self) -> NDArray[np.int32]:
+        """A number per device."""
+        found: NDArray[np.int32] = self.trace.process_of_track[self.trace.track[self.rows]]
+        return found
+
+    @cached_property
+    def in_order(self) -> Rows:
+        """Places by stream and start: neighbours on a stream are neighbours."""
+        order: Rows = np.lexsort((self.trace.start[self.rows], self.stream))
+        return order
+
+    @cached_property
+    def origins(self) -> Origins:
+        return origins(self.trace)
+
+    @cached_property
+    def module(self) -> Rows:
+        """The row of the module or annotation that each belongs to, -1 for none."""
+        return module_of(self.origins, self.rows).astype(np.intp)
+
+    @cached_property
+    def communicates(self) -> Flags:
+        return communicates(self.trace, self.rows)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Of all kernels of the trace, whatever the rows are."""
+        return bounds(self.trace, self.jobs)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return jobs(self.trace)
+
+    @cached_property
+    def inputs(self) -> Arguments:
+        """What the op of each row was given, for kernels alone (see many.INPUTS)."""
+        trace, found = self.trace, self.jobs.inputs
+        number = np.full(len(trace), -1, dtype=np.int32)
+        number[self.jobs.rows] = found.number
+        return Arguments(number[self.rows], found.distinct)
+
+    def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+        """A figure of each row by its job, nan where it has none."""
+        found = np.full(len(self.trace), np.nan)
+        found[self.jobs.rows] = self.jobs.of_each(value)
+        own: NDArray[np.float64] = found[self.rows]
+        return own
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """Of the device, where all devices are alike and known."""
+        peaks = [found.peak for found in peaks_of_devices(self.trace)]
+        alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
+        return peaks[0] if alike else None
+
+    def cover(self, which: Flags, device: int) -> Cover:
+        """The time in which any of them runs on a device."""
+        rows = self.rows[which & (self.device == device)]
+        return cover_of(self.trace.start[rows], self.trace.end[rows])
+
+    def beside(self, others: Flags) -> Flags:
+        """During which any of the others runs on the same device."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        start, end = self.trace.start[self.rows], self.trace.end[self.rows]
+        for device in np.unique(self.device).tolist():
+            own = self.device == device
+            cover = self.cover(others & own, device)
+            found[own] = cover.within(start[own], end[own]) > 0
+        return found
+
+    @cached_property
+    def alone(self) -> Flags:
+        """Nothing else runs on the device at any time of it."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        start, end = self.trace.start[self.rows], self.trace.end[self.rows]
+        for device in np.unique(self.device).tolist():
+            own = np.flatnonzero(self.device == device)
+            order = own[np.argsort(start[own], kind="stable")]
+            latest = np.maximum.accumulate(end[order])
+            before = np.concatenate(([True], latest[:-1] <= start[order][1:]))
+            after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
+            found[order] = before & after
+        return found
+
+
+def heaviest(kernels: Kernels, which: Flags, most: int = 5) -> tuple[int, ...]:
+    """The rows of those that took longest."""
+    rows = kernels.rows[which]
+    order = np.argsort(-kernels.trace.dur[rows], kind="stable")[:most]
+    return tuple(rows[order].tolist())

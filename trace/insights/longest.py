@@ -1,0 +1,132 @@
+"""The longest gaps, and what a person wants to know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.account import Device
+from fusetui.trace.insights.covering import MODULE, Covering, covering, inside_of
+from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.model import Gap
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import exact_id
+
+Rows = NDArray[np.intp]
+
+LONGEST = 100
+"""Gaps that are reported unless all are asked for."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The longest gaps first, and how many there are in all."""
+
+    gaps: tuple[Gap, ...]
+    count: int
+
+
+def longest_gaps(
+    devices: Sequence[Device], most: int | None = LONGEST, window: tuple[int, int] | None = None
+) -> Listed:
+    """The gaps of all devices together; None for all. `window`: only those that lie at least partly
+    in [begin, end), in ns of the file."""
+    chosen = [_touching(device, window) for device in devices]
+    count = sum(len(places) for places in chosen)
+    if most is not None:
+        chosen = [_longest(device, own, most) for device, own in zip(devices, chosen, strict=True)]
+    found = [
+        gap for device, own in zip(devices, chosen, strict=True) for gap in gaps_of(device, own)
+    ]
+    found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
+    return Listed(tuple(found[:most]), count)
+
+
+def gaps_of(device: Device, which: Rows) -> list[Gap]:
+    """Some gaps of a device, by their places in `device.gaps`."""
+    trace, gaps = device.trace, device.gaps
+    rows = explained(device, which)
+    names = (rows.op, rows.annotation, rows.module, rows.frame, drained_by(device, which))
+    columns = (
+        gaps.begin[which].tolist(),
+        (gaps.end[which] - gaps.begin[which]).tolist(),
+        device.reasons[:, which].T.tolist(),
+        _names(trace, gaps.before[which]),
+        gaps.event[which].tolist(),
+        gaps.launch[which].tolist(),
+        zip(*(_names(trace, row) for row in names), strict=True),
+    )
+    return [
+        Gap(
+            device=exact_id(device.pid),
+            start_ns=start,
+            dur_ns=dur,
+            idle={name: ns for name, ns in zip(IDLE, why, strict=True) if ns},
+            previous=before,
+            next=trace.name_of(event),
+            op=op,
+            annotation=annotation,
+            module=module.removeprefix(MODULE) if module else None,
+            frame=frame,
+            drained_by=drained,
+            event_row=event,
+            launch_row=launch,
+        )
+        for start, dur, why, before, event, launch, (op, annotation, module, frame, drained) in zip(
+            *columns, strict=True
+        )
+    ]
+
+
+def explained(device: Device, which: Rows) -> Covering:
+    """The rows that covered most of the host part of some gaps; where a gap has none, of the launch
+    call that was running."""
+    trace, gaps, cuts = device.trace, device.gaps, device.cuts
+    begin, called, returned = gaps.begin[which], cuts.called[which], cuts.returned[which]
+    waits = called > begin
+    first, last = np.where(waits, begin, called), np.where(waits, called, returned)
+    known = gaps.plain[which] & (last > first)
+    found = np.full((4, len(which)), -1, dtype=np.intp)
+    track = trace.track[np.maximum(gaps.launch[which], 0)]
+    for line in device.accounts.threads:
+        own = np.flatnonzero(known & line.tracks[track])
+        if len(own):
+            on = track[own]
+            most = covering(trace, line, line.on_line(on, first[own]), line.on_line(on, last[own]))
+            found[:, own] = most.op, most.annotation, most.module, most.frame
+    return Covering(*found)
+
+
+def drained_by(device: Device, which: Rows) -> Rows:
+    """The call that waits for the device inside which the launching thread was when a gap began,
+    -1 for none; shape of `which`."""
+    trace, gaps = device.trace, device.gaps
+    found = np.full(len(which), -1, dtype=np.intp)
+    launch = gaps.launch[which]
+    track = trace.track[np.maximum(launch, 0)]
+    for line in device.accounts.threads:
+        own = np.flatnonzero((launch >= 0) & line.tracks[track])
+        if len(own):
+            times = line.on_line(track[own], gaps.begin[which[own]])
+            found[own] = inside_of(trace, line, Host.SYNC, times)
+    return found
+
+
+def _touching(device: Device, window: tuple[int, int] | None) -> Rows:
+    if window is None:
+        return np.arange(len(device.gaps))
+    begin, end = window
+    return np.flatnonzero((device.gaps.begin < end) & (device.gaps.end > begin))
+
+
+def _longest(device: Device, places: Rows, most: int | None) -> Rows:
+    length = device.gaps.end[places] - device.gaps.begin[places]
+    order = np.argsort(-length, kind="stable")[:most]
+    return places[order]
+
+
+def _names(trace: Trace, rows: Rows) -> list[str | None]:
+    return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]

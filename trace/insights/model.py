@@ -1,0 +1,139 @@
+"""What is found out about a trace, as records: text, Markdown and JSON are made of these.
+
+Ids of devices, processes and threads are such as JSON can hold (see `exact_id`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from fusetui.trace.model.ids import Id
+from fusetui.trace.program.modules import ModuleTime
+
+Certainty = Literal["certain", "likely"]
+
+
+class DeviceAccount(msgspec.Struct, frozen=True):
+    """What one device did during its span, or during a step or a window; ns.
+
+    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, zeros left out,
+    see gaps.IDLE) adds up to idle, exactly.
+    """
+
+    device: Id
+    name: str  # blank where the file does not tell
+    span_ns: int
+    compute_ns: int
+    exposed_comm_ns: int
+    exposed_copy_ns: int
+    idle_ns: int
+    hidden_comm_ns: int  # behind compute
+    hidden_copy_ns: int  # behind compute or communication
+    launch_latency_usual_ns: int
+    idle: dict[str, int]
+
+    @property
+    def busy_ns(self) -> int:
+        return self.span_ns - self.idle_ns
+
+
+class StepAccount(msgspec.Struct, frozen=True):
+    """A step from its start to its end, on each device. Times in ns of the file."""
+
+    name: str
+    start_ns: int
+    dur_ns: int
+    devices: tuple[DeviceAccount, ...]
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """A stretch of idle time of one device; times in ns of the file.
+
+    `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
+    `drained_by` is the call inside which the launching thread was when the gap began, if that waits
+    for the device; each None where there is none.
+    """
+
+    device: Id
+    start_ns: int
+    dur_ns: int
+    idle: dict[str, int]
+    previous: str | None
+    next: str
+    op: str | None
+    annotation: str | None
+    module: str | None
+    frame: str | None
+    drained_by: str | None
+    event_row: int  # of the GPU event that ends it
+    launch_row: int  # of the call that launched that, -1 for none
+
+
+class ThreadAccount(msgspec.Struct, frozen=True):
+    """A CPU thread from its first start to its last end; ns.
+
+    op + python + wait + nothing = that span. Time of which only an annotation was recorded is in
+    `nothing_ns`, and again in `annotation_ns`.
+    """
+
+    process: Id
+    thread: Id
+    label: str
+    span_ns: int
+    op_ns: int  # ops and runtime calls
+    python_ns: int
+    wait_ns: int  # for the device, a lock, a file or a socket
+    nothing_ns: int
+    annotation_ns: int
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """What better kernels could give at most. Effective times; known + unknown is their sum."""
+
+    known_ns: int  # of kernels whose bound is known
+    unknown_ns: int
+    at_stake_ns: int  # of the known ones
+    assumed_ns: int  # of known_ns: kernels whose attainable rate nobody has measured
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A claim with its evidence."""
+
+    rule: str
+    text: str
+    certainty: Certainty
+    at_stake_ns: int | None = None  # an upper bound; None: a note
+    share: float | None = None  # of the span or the median step
+    why_likely: str | None = None
+    evidence: tuple[int, ...] = ()  # rows of the trace, the largest first, at most 5
+    try_: str | None = msgspec.field(name="try", default=None)
+    part_of: str | None = None
+    thresholds: dict[str, float] = {}
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """What cannot be told, because something was not recorded."""
+
+    rule: str
+    missing: str
+    record_with: str
+
+
+class Why(msgspec.Struct, frozen=True):
+    """All answers about one trace, or about the part of it that was asked for."""
+
+    file: str
+    base_ns: int
+    about: str  # blank, or the step or window that the figures are about
+    devices: tuple[DeviceAccount, ...]
+    steps: tuple[StepAccount, ...]
+    steps_by: str  # what the steps are, for people
+    gaps: tuple[Gap, ...]
+    gaps_count: int  # of all, of which `gaps` are the longest
+    cpu: tuple[ThreadAccount, ...]
+    cannot_tell: tuple[Unknown, ...]
+    ceiling: Ceiling | None = None
+    modules: tuple[ModuleTime, ...] = ()
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,47 @@
+"""What a rule is: a question with its threshold, what it needs, and a function that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from fusetui.trace.insights.facts import Facts
+
+
+class CannotTell(Exception):  # noqa: N818
+    """A rule lacks what it needs: what was not recorded, and what records it."""
+
+    def __init__(self, missing: str, record_with: str) -> None:
+        super().__init__(missing)
+        self.missing = missing
+        self.record_with = record_with
+
+
+NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a rule says of a trace, before it is known whether that is worth telling."""
+
+    text: str
+    at_stake_ns: int | None  # an upper bound by the formula of the rule; None: a note
+    rows: tuple[int, ...] = ()  # evidence, the largest first
+    remedy: str | None = None  # instead of the rule's own
+    why_likely: str | None = None  # None: certain
+    part_of: str | None = None  # the rule that claims the same time
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One rule; docs/why.md has a page of each, made from these texts."""
+
+    id: str
+    title: str
+    question: str  # that it answers
+    needs: str  # what must have been recorded, GPU events at least; blank for nothing
+    formula: str  # of the time at stake
+    remedy: str  # what to try: one line with the torch call or option
+    thresholds: dict[str, float]
+    find: Callable[[Facts], Iterable[Claim]]
+    """Raises CannotTell."""
+    silent: str = ""  # when it says nothing although one might expect it

@@ -1,0 +1,70 @@
+"""The rules, one file each, all with the name of their rule: adding a rule is adding a file."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+
+import msgspec
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.model import Finding, Unknown
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule
+
+LEAST_SHARE = 0.02  # of the span; less is not worth a person's time
+MOST_ROWS = 5  # of evidence
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by its id."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(import_module(f"{__name__}.{name}").RULE for name in names)
+
+
+def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]:
+    """What the rules find, the most time at stake first and notes last, and what they cannot
+    tell."""
+    found: list[Finding] = []
+    unknown: list[Unknown] = []
+    for rule in all_rules():
+        if not len(facts.gpu_rows) and rule.needs:
+            unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
+            continue
+        try:
+            found += _findings(rule, facts)
+        except CannotTell as lack:
+            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+    told = {finding.rule for finding in found}
+    found = [
+        finding if finding.part_of in told else msgspec.structs.replace(finding, part_of=None)
+        for finding in found
+    ]
+    found.sort(key=lambda finding: -1 if finding.at_stake_ns is None else -finding.at_stake_ns)
+    found.sort(key=lambda finding: finding.at_stake_ns is None)
+    return tuple(found), tuple(unknown)
+
+
+def _findings(rule: Rule, facts: Facts) -> Iterator[Finding]:
+    for claim in rule.find(facts):
+        at_stake = claim.at_stake_ns
+        if at_stake is None or at_stake >= max(1, LEAST_SHARE * facts.span_ns):
+            yield _finding(rule, claim, facts)
+
+
+def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
+    known = claim.at_stake_ns is not None and facts.span_ns > 0
+    return Finding(
+        rule=rule.id,
+        text=claim.text,
+        certainty="likely" if claim.why_likely else "certain",
+        at_stake_ns=claim.at_stake_ns,
+        share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
+        why_likely=claim.why_likely,
+        evidence=claim.rows[:MOST_ROWS],
+        try_=claim.remedy or rule.remedy,
+        part_of=claim.part_of,
+        thresholds=rule.thresholds,
+    )

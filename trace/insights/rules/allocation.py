@@ -1,0 +1,63 @@
+"""Memory of the device is allocated and freed in the middle of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts, Rows
+from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.text.figures import count, duration
+from fusetui.trace.text.printable import printable
+
+SPREAD = 0.5  # of the span, over which calls recur where there are no steps
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
+    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
+    rows = _recurring(facts, rows[inside])
+    cover = facts.while_launching(rows)
+    at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
+    if not at_stake:
+        return
+    heaviest = facts.heaviest(rows)
+    name = facts.trace.name_of(heaviest[0])
+    alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
+    yield Claim(
+        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) while memory "
+        f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
+        at_stake_ns=at_stake,
+        rows=heaviest,
+    )
+
+
+def _recurring(facts: Facts, rows: Rows) -> Rows:
+    """Calls after the first step; without steps all, if they go on over half of the span."""
+    found = steps(facts.trace)
+    if len(found) > 1:
+        return rows[facts.trace.start[rows] >= found[1].start_ns]
+    if found or not len(rows):
+        return rows[:0]
+    start = facts.trace.start[rows]
+    lasts = int(start.max() - start.min())
+    return rows if lasts >= SPREAD * (facts.end_ns - facts.begin_ns) else rows[:0]
+
+
+RULE = Rule(
+    id="allocation",
+    title="Allocating on the way",
+    question="Does the GPU wait for cudaMalloc, cudaFree and their kin after the warm-up?",
+    needs="Runtime calls and launch calls.",
+    formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
+    remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
+    thresholds={"spread": SPREAD},
+    find=find,
+)

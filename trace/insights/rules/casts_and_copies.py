@@ -1,0 +1,100 @@
+"""Tensors are copied or cast for other ops to use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts, Flags
+from fusetui.trace.insights.kernels import heaviest
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import most_module, share_of_span
+from fusetui.trace.kernel_names import KernelName
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.figures import count, duration
+from fusetui.trace.text.printable import printable
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    yield from _on_device(facts)
+    yield from _pageable(facts)
+
+
+def is_copy(kernel: KernelName) -> bool:
+    """PyTorch's own copies, casts and concatenations; a library's conversions are part of its
+    op."""
+    return kernel.op == "copy" and kernel.family.startswith("aten")
+
+
+def _on_device(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    copies = kernels.flags(is_copy)
+    at_stake = int(kernels.effective_ns[copies].sum())
+    if at_stake:
+        yield Claim(
+            text=f"{_those(copies)} {duration(at_stake)} ({share_of_span(facts, at_stake)})"
+            f"{_asked_by(facts, copies)}.",
+            at_stake_ns=at_stake,
+            rows=heaviest(kernels, copies),
+            part_of="fusable-run",
+        )
+
+
+def _those(copies: Flags) -> str:
+    number = int(np.count_nonzero(copies))
+    if number == 1:
+        return "1 kernel that copies, casts or concatenates takes"
+    return f"{count(number)} kernels that copy, cast or concatenate take"
+
+
+def _asked_by(facts: Facts, copies: Flags) -> str:
+    """The op that most of it is in, and the module."""
+    kernels, trace = facts.kernels, facts.trace
+    ns, op = kernels.effective_ns[copies], trace.op[kernels.rows[copies]]
+    known = op >= 0
+    if not known.any():
+        return ""
+    by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
+    text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
+    module = most_module(facts, kernels.module[copies], ns)
+    return f"{text}, and in {module}" if module else text
+
+
+def _pageable(facts: Facts) -> Iterator[Claim]:
+    """Copies between the GPU and memory that is not pinned, while no kernel runs."""
+    kernels, trace = facts.kernels, facts.trace
+    pageable = np.array(["Pageable" in name for name in trace.names] or [False])
+    copies = pageable[trace.name[kernels.rows]] & (trace.role[kernels.rows] == Role.MEMCPY)
+    is_kernel = trace.role[kernels.rows] == Role.KERNEL
+    at_stake = 0
+    for device in np.unique(kernels.device[copies]).tolist():
+        cover, hidden = kernels.cover(copies, device), kernels.cover(is_kernel, device)
+        at_stake += int((cover.end - cover.start - hidden.within(*cover)).sum())
+    if at_stake:
+        yield Claim(
+            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
+            f"pageable memory: {duration(at_stake)} ({share_of_span(facts, at_stake)}) in which no "
+            "kernel runs.",
+            at_stake_ns=at_stake,
+            rows=heaviest(kernels, copies),
+            remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
+            "host "
+            "that does not block needs an event before its data is read. Do not call .pin_memory() "
+            "inline: it costs a copy of its own.",
+        )
+
+
+RULE = Rule(
+    id="casts-and-copies",
+    title="Casts and copies",
+    question="How much GPU time goes into moving and converting tensors?",
+    needs="Kernel names; ops tell who asks for it.",
+    formula="The effective time of PyTorch's copy, cast and concatenation kernels; for pageable "
+    "copies "
+    "the time in which no kernel runs beside them.",
+    remedy="Keep one dtype through a block, one memory format (channels_last) through a model, and "
+    "write into slices of one buffer instead of torch.cat.",
+    thresholds={},
+    find=find,
+)

@@ -1,0 +1,62 @@
+"""The GPU waits while the program fetches its next batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusetui.trace.insights.facts import LOADER, Facts, Rows
+from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import frame_text, share_of_span, why_likely
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.figures import duration
+
+ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
+"""Frames and ops that are the loader: to name them tells nothing."""
+
+MOST_OF_IT = 0.5  # of the time, from which on one frame is named
+
+
+def loader_rows(facts: Facts) -> Rows:
+    """The slices in which a batch is fetched, on whatever thread."""
+    return facts.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    rows = loader_rows(facts)
+    waited = sum(int(ns.sum()) for ns in facts.idle_during(rows))
+    if waited:
+        text = f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) for the data"
+        yield Claim(
+            text=f"{text} loader{_mostly(facts, rows, waited)}.",
+            at_stake_ns=waited,
+            rows=facts.heaviest(rows),
+            why_likely=why_likely(facts),
+        )
+
+
+def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
+    """What the loader does most of that time: the frame, else the op, where one stands out."""
+    for kind in (Host.PYTHON, Host.OP):
+        for number, ns in facts.innermost_under(rows, kind).items():
+            name = facts.trace.names[number]
+            if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
+                return f", {duration(ns)} of it in {frame_text(name)}"
+    return ""
+
+
+RULE = Rule(
+    id="data-loading",
+    title="Waiting for the data loader",
+    question="Does the GPU stand still because the next batch is not there yet?",
+    needs="Annotations, ops or Python frames of the data loader, and launch calls.",
+    formula="The idle time of the device during which a thread that launches is in "
+    "DataLoader.__next__.",
+    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
+    "batches beside the training; move heavy transforms to the GPU.",
+    thresholds={},
+    find=find,
+    silent="Workers of the loader are other processes: a trace shows only how long it is waited "
+    "for them.",
+)

@@ -1,0 +1,123 @@
+"""Collectives and transfers while nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts, Int64s, Rows
+from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.figures import count, duration, percent
+from fusetui.trace.text.printable import printable
+
+ARGS = ("Collective name", "In msg nelems", "dtype", "Process Group Name", "Group size")
+FEWEST = 3  # transfers that are alike, of which the fastest bounds the others
+TOLD = 3  # kinds
+
+
+class Exposed(msgspec.Struct, frozen=True, eq=False):
+    """Communication of all devices; arrays of shape [rows]."""
+
+    rows: Rows
+    ns: Int64s  # in which no compute runs beside it
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    if not kernels.communicates.any():
+        return
+    exposed, total, hidden = _exposed(kernels)
+    if total <= 0:
+        return
+    text = (
+        f"Communication runs {duration(total)} ({share_of_span(facts, total)}) without compute "
+        f"beside it ({percent(hidden, hidden + total)} of it is hidden): {_kinds(facts, exposed)}"
+    )
+    waits = _waits_ns(kernels, exposed)
+    more = (
+        f"; measured by the fastest of equal transfers, {duration(waits)} of all communication is "
+        "waiting for other ranks or contention"
+    )
+    yield Claim(
+        text=f"{text}{more if waits else ''}.",
+        at_stake_ns=total,
+        rows=the_most(exposed.rows, exposed.ns),
+    )
+
+
+def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
+    """Each transfer's exposed time; the union of it on each device; and of what is hidden."""
+    trace = kernels.trace
+    compute = (trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
+    rows, each = [], []
+    total = hidden = 0
+    for device in np.unique(kernels.device[kernels.communicates]).tolist():
+        own = kernels.rows[kernels.communicates & (kernels.device == device)]
+        work = kernels.cover(compute, device)
+        cover = kernels.cover(kernels.communicates, device)
+        behind = int(work.within(*cover).sum())
+        total += int((cover.end - cover.start).sum()) - behind
+        hidden += behind
+        rows.append(own)
+        each.append(trace.dur[own] - work.within(trace.start[own], trace.end[own]))
+    return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
+
+
+def _kinds(facts: Facts, exposed: Exposed) -> str:
+    """`47 AllReduce 12.3 ms, ...`, the longest first."""
+    trace = facts.trace
+    kinds: dict[str, tuple[int, int]] = {}
+    for name in np.unique(trace.name[exposed.rows]).tolist():
+        own = trace.name[exposed.rows] == name
+        kind = _kind(trace.names[name])
+        number, ns = kinds.get(kind, (0, 0))
+        kinds[kind] = number + int(np.count_nonzero(own)), ns + int(exposed.ns[own].sum())
+    longest = sorted(kinds.items(), key=lambda item: -item[1][1])[:TOLD]
+    return ", ".join(f"{count(n)} {kind} {duration(ns)}" for kind, (n, ns) in longest if ns)
+
+
+def _kind(name: str) -> str:
+    kernel = decode(name)
+    known = kernel and (kernel.collective or kernel.short)
+    return printable((known or name)[:40])
+
+
+def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
+    """How much longer than the fastest equal transfer the others took, added up."""
+    trace = kernels.trace
+    found = arguments(trace.elements, trace.order[exposed.rows], ARGS)
+    told = [any(parsed(text) is not None for text in texts[1:2]) for texts in found.distinct]
+    known = np.array([*told, False])[found.number]
+    dur, name = trace.dur[exposed.rows], trace.name[exposed.rows]
+    device = trace.process_of_track[trace.track[exposed.rows]]
+    waits = 0
+    keys = np.stack((found.number, name, device))[:, known]
+    _, same = np.unique(keys, axis=1, return_inverse=True)
+    for group in range(int(same.max()) + 1 if same.size else 0):
+        equal = dur[known][same.reshape(-1) == group]
+        if len(equal) >= FEWEST:
+            waits += int((equal - equal.min()).sum())
+    return waits
+
+
+RULE = Rule(
+    id="exposed-communication",
+    title="Communication that nothing hides",
+    question="Does the GPU communicate while it computes nothing?",
+    needs="Communication kernels; sizes (torch 2.1 and later record them) to tell waiting apart.",
+    formula="The time in which communication runs and no compute, on each device.",
+    remedy="Overlap it: DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's prefetching, or a "
+    "stream of its own. Waiting for another rank is not solved here: look at the ranks together.",
+    thresholds={"fewest": FEWEST},
+    find=find,
+    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) is "
+    "counted "
+    "as its name says.",
+)

@@ -1,0 +1,47 @@
+"""Short gaps between kernels that were launched long before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.text.figures import duration, plural
+
+LONGEST_NS = 10_000
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.idle:
+        return
+    waited = np.concatenate([idle.ns("queued", "graph") for idle in facts.idle])
+    events = np.concatenate([idle.event for idle in facts.idle])
+    short = (waited > 0) & (waited <= LONGEST_NS)
+    at_stake = int(waited[short].sum())
+    if at_stake:
+        gaps = int(np.count_nonzero(short))
+        yield Claim(
+            text=f"The GPU switches from kernel to kernel for {duration(at_stake)} "
+            f"({share_of_span(facts, at_stake)}): {plural(gaps, 'gap')} of {duration(LONGEST_NS)} "
+            f"at most, {duration(round(at_stake / gaps))} each on average, before work that was "
+            "queued already.",
+            at_stake_ns=at_stake,
+            rows=the_most(events[short], waited[short]),
+        )
+
+
+RULE = Rule(
+    id="kernel-switches",
+    title="Switching from kernel to kernel",
+    question="How much time goes between kernels that wait in the queue already?",
+    needs="Launch calls, or graph launches.",
+    formula="Gaps of at most 10 us in which the next event was queued, or was the next node of a "
+    "graph.",
+    remedy="Fewer, larger kernels (fusion, torch.compile); on Hopper and later programmatic "
+    "dependent launch hides the switch.",
+    thresholds={"longest_ns": LONGEST_NS},
+    find=find,
+)

@@ -1,0 +1,82 @@
+"""What makes the trace itself misleading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.text.figures import duration, percent, plural, quantity
+
+SLOW_FIRST = 1.5  # times the median of the other steps
+FEWEST = 3  # steps, of which a median of the others can be told
+UNLINKED = 0.05  # of the GPU time
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    """One note of all."""
+    notes = [*_unlinked(facts), *_first_step(facts, steps(facts.trace)), *_stacks(facts)]
+    if notes:
+        yield Claim(
+            text=" ".join(note.text for note in notes),
+            at_stake_ns=None,
+            rows=tuple(row for note in notes for row in note.rows),
+            remedy=" ".join(note.remedy for note in notes if note.remedy),
+        )
+
+
+def _stacks(facts: Facts) -> Iterator[Claim]:
+    if facts.is_profiled:
+        yield Claim(
+            text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
+            "CPU include the work of the profiler, and the program without it may be faster.",
+            at_stake_ns=None,
+            remedy="Record once more with with_stack=False for the times, and keep this trace for "
+            "the frames.",
+        )
+
+
+def _unlinked(facts: Facts) -> Iterator[Claim]:
+    """GPU events without a launch call beside others that have one."""
+    trace, rows = facts.trace, facts.gpu_rows
+    without = rows[trace.launch[rows] < 0]
+    lost, whole = int(trace.dur[without].sum()), int(trace.dur[rows].sum())
+    if facts.has_launches and whole and lost >= UNLINKED * whole:
+        yield Claim(
+            text=f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} "
+            "of the GPU time) are not in the trace: they came before it began, or were not "
+            "recorded.",
+            at_stake_ns=None,
+            rows=tuple(without[np.argsort(-trace.dur[without], kind="stable")[:5]].tolist()),
+            remedy="Give the profiler a schedule with warmup=1 or more.",
+        )
+
+
+def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
+    if len(found) < FEWEST:
+        return
+    others = float(np.median([step.dur_ns for step in found[1:]]))
+    first = found[0].dur_ns
+    if others and first >= SLOW_FIRST * others:
+        yield Claim(
+            text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
+            f"times as long as the median of the others ({duration(round(others))}).",
+            at_stake_ns=None,
+            rows=(found[0].row,),
+            remedy="Judge the later steps (--step), or warm up for longer before recording.",
+        )
+
+
+RULE = Rule(
+    id="recording",
+    title="What the recording does to the figures",
+    question="Can the figures of this trace be trusted?",
+    needs="",
+    formula="None: these are notes.",
+    remedy="Record again.",
+    thresholds={"slow_first": SLOW_FIRST, "unlinked": UNLINKED},
+    find=find,
+)

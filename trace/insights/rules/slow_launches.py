@@ -1,0 +1,56 @@
+"""Launch calls that take far longer than a launch should."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.text.printable import printable
+
+SLOW_NS = 100_000
+GRAPH = re.compile(r"GraphLaunch")
+"""A launch of a whole graph; to record its nodes makes it slow."""
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    trace = facts.trace
+    launch = np.concatenate([idle.launch for idle in facts.idle])
+    waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
+    graphs = np.isin(trace.name, [n for n, text in enumerate(trace.names) if GRAPH.search(text)])
+    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs[launch] & (waited > 0)
+    at_stake = int(waited[slow].sum())
+    if at_stake:
+        rows = the_most(launch[slow], waited[slow])
+        longest = int(trace.dur[list(rows)].max())
+        calls = int(np.count_nonzero(slow))
+        yield Claim(
+            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            f"{plural(calls, 'launch call')} of more than {duration(SLOW_NS)}, up to "
+            f"{duration(longest)}, mostly {printable(trace.name_of(rows[0]))}.",
+            at_stake_ns=at_stake,
+            rows=rows,
+        )
+
+
+RULE = Rule(
+    id="slow-launches",
+    title="Slow launch calls",
+    question="Do launch calls themselves take long?",
+    needs="Launch calls.",
+    formula="The part of gaps in which the launch call that ends them was running, for calls of "
+    "more than 100 us.",
+    remedy="Warm up before measuring: the first launch of each kernel loads its module "
+    "(CUDA_MODULE_LOADING=EAGER does it at the start); a full queue and allocation inside a call "
+    "look the same.",
+    thresholds={"slow_ns": SLOW_NS},
+    find=find,
+    silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",
+)

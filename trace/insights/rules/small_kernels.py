@@ -1,0 +1,59 @@
+"""Most kernels are so short that starting them costs as much as running them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Flags, Idle
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.rules.slow_launches import SLOW_NS
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.text.figures import duration, percent, plural
+
+SHORT_NS = 5_000
+LEAST_COUNT = 0.5  # of all kernels
+FEWEST = 20  # kernels
+LEAST_TIME = 0.1  # of the span: the short kernels, and the gaps between two of them
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    trace, kernels = facts.trace, facts.kernel_rows
+    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for a gap without an event
+    is_short[kernels] = trace.dur[kernels] < SHORT_NS
+    short = np.flatnonzero(is_short)
+    if len(kernels) < FEWEST or len(short) < LEAST_COUNT * len(kernels):
+        return
+    between = sum(_between_ns(facts, idle, is_short) for idle in facts.idle)
+    together = int(trace.dur[short].sum()) + between
+    if together >= LEAST_TIME * facts.span_ns:
+        yield Claim(
+            text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
+            f"shorter than {duration(SHORT_NS)}: with the gaps between them they take "
+            f"{duration(together)} ({share_of_span(facts, together)}).",
+            at_stake_ns=None,
+            rows=the_most(short, trace.dur[short]),
+        )
+
+
+def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
+    """How long the gaps between two short kernels last, but for those of slow launch calls."""
+    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    both = is_short[idle.event] & is_short[idle.before]
+    return int((idle.end - idle.begin)[both & ~slow].sum())
+
+
+RULE = Rule(
+    id="small-kernels",
+    title="Many small kernels",
+    question="Are the kernels so short that starting them costs as much as running them?",
+    needs="GPU events.",
+    formula="None: how much of it fusing would save depends on what can be fused.",
+    remedy="torch.compile fuses pointwise work; foreach and fused optimizers take the place of "
+    "many launches.",
+    thresholds={"short_ns": SHORT_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
+    find=find,
+    silent="Gaps that a launch call of more than 100 us ends are not counted: see slow-launches.",
+)

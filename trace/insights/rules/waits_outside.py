@@ -1,0 +1,95 @@
+"""Work that was launched long before and did not start, though the device was idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.idle import Flags, Idle, Rows
+from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.rules.slow_launches import SLOW_NS
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.text.figures import duration, plural
+
+LEAST_NS = 20_000
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    before, elsewhere = _apart(facts)
+    for events, waited, early in ((*before, True), (*elsewhere, False)):
+        at_stake = int(waited.sum())
+        if at_stake:
+            yield _claim(facts, events, waited, at_stake, early)
+
+
+def _claim(facts: Facts, events: Rows, waited: Rows, at_stake: int, early: bool) -> Claim:
+    lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
+    text = f"The GPU stands still for {lasted} in {plural(len(events), 'gap')}"
+    if early:
+        return Claim(
+            text=f"{text} before the first work of a stream that was launched already, while a "
+            "thread waits for the GPU: probably it finishes work from before the recording, so the "
+            "share of busy time means nothing here.",
+            at_stake_ns=at_stake,
+            rows=the_most(events, waited),
+            remedy="Call torch.cuda.synchronize() before the recording starts.",
+            why_likely="Work that ran before the recording is not in the trace.",
+        )
+    return Claim(
+        text=f"{text} although the next work was launched already. What it waited for cannot be "
+        "told: another device, a function on the host, or work that was not recorded.",
+        at_stake_ns=at_stake,
+        rows=the_most(events, waited),
+    )
+
+
+def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
+    """Events and waits (ns) of long queued gaps: those from before the recording, and others."""
+    events, waited, early = [], [], []
+    for idle in facts.idle:
+        ns = idle.ns("queued")
+        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+        events.append(idle.event[long])
+        waited.append(ns[long])
+        early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
+    rows, times = np.concatenate(events), np.concatenate(waited)
+    first = np.concatenate(early)
+    return (rows[first], times[first]), (rows[~first], times[~first])
+
+
+def _is_first(facts: Facts, events: Rows) -> Flags:
+    """Is nothing of its stream recorded before the event."""
+    trace, rows = facts.trace, facts.trace.gpu_rows
+    first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
+    np.minimum.at(first, trace.track[rows], trace.start[rows])
+    found: Flags = trace.start[events] <= first[trace.track[events]]
+    return found
+
+
+def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
+    """Is any thread in a call that waits for the device during the gap."""
+    rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    cover = facts.while_launching(rows)
+    found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
+    return found
+
+
+RULE = Rule(
+    id="waits-outside",
+    title="Waiting for something that is not in the trace",
+    question="Does launched work wait although the device is idle?",
+    needs="Launch calls.",
+    formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
+    "for longer than a launch usually takes, but behind launch calls of more than 100 us: what "
+    "made the call slow goes on.",
+    remedy="Look at the other devices of the job, and at cudaStreamWaitEvent and host functions on "
+    "the stream.",
+    thresholds={"least_ns": LEAST_NS},
+    find=find,
+)

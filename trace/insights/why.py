@@ -1,0 +1,164 @@
+"""All answers about one trace, or about a part of it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.insights.account import Accounts, Device, accounts
+from fusetui.trace.insights.ceiling import ceiling
+from fusetui.trace.insights.cpu import cpu_accounts
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.longest import LONGEST, longest_gaps
+from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.trace.insights.rules import findings_of
+from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.modules import module_times
+from fusetui.trace.text.figures import duration, plural
+
+NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What part of a trace is asked about; times in ns after its first slice."""
+
+    step: int | None = None  # the number of a ProfilerStep, else the place, from 1
+    from_ns: int | None = None
+    to_ns: int | None = None
+    device: str | None = None
+    step_by: str | None = None  # see step_spans
+    all_gaps: bool = False
+
+
+class NotThere(Exception):  # noqa: N818
+    """One plain sentence: what was asked for is not in the trace."""
+
+
+def why(trace: Trace, selection: Selection | None = None) -> Why:
+    """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
+    chosen = selection or Selection()
+    devices = accounts(trace)
+    found = _accounted(devices, chosen)
+    facts = _facts(devices, chosen)
+    findings, unknown = findings_of(facts)
+    return msgspec.structs.replace(
+        found,
+        findings=findings,
+        cannot_tell=(*found.cannot_tell, *unknown),
+        ceiling=ceiling(facts.kernels.bounds) if found.devices else None,
+        modules=module_times(facts.kernels.origins).modules,
+    )
+
+
+def _facts(found: Accounts, chosen: Selection) -> Facts:
+    _, window, _ = _window(found.trace, _spans(found.trace, chosen), chosen)
+    return Facts(found, _devices(found, chosen), *(window or ()))
+
+
+def accounted(trace: Trace, selection: Selection | None = None) -> Why:
+    """The account and the longest gaps alone. Raises NotThere."""
+    return _accounted(accounts(trace), selection or Selection())
+
+
+def _accounted(found: Accounts, chosen: Selection) -> Why:
+    trace = found.trace
+    about, window, spans = _window(trace, _spans(trace, chosen), chosen)
+    devices = _devices(found, chosen)
+    listed = longest_gaps(devices, None if chosen.all_gaps else LONGEST, window)
+    return Why(
+        file=trace.report.path,
+        base_ns=trace.begin_ns,
+        about=about,
+        devices=tuple(_over(device, window) for device in devices),
+        steps=_steps(devices, spans),
+        steps_by=spans.by,
+        gaps=listed.gaps,
+        gaps_count=listed.count,
+        cpu=cpu_accounts(found, window),
+        cannot_tell=tuple(_unknown(trace)),
+    )
+
+
+def _spans(trace: Trace, chosen: Selection) -> Spans:
+    spans = step_spans(trace, chosen.step_by)
+    if chosen.step_by is not None and not len(spans):
+        raise NotThere(f"{trace.report.path} has no annotation like {chosen.step_by}.")
+    return spans
+
+
+def _window(
+    trace: Trace, spans: Spans, chosen: Selection
+) -> tuple[str, tuple[int, int] | None, Spans]:
+    """What it is called, its begin and end in ns of the file, and the steps that lie in it."""
+    if chosen.step is not None:
+        at = _place(trace, spans, chosen.step)
+        keep = np.array([at])
+        return spans.names[at], (int(spans.start[at]), int(spans.end[at])), spans.only(keep)
+    if chosen.from_ns is None and chosen.to_ns is None:
+        return "", None, spans
+    begin = trace.begin_ns + (chosen.from_ns or 0)
+    end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
+    if begin >= end:
+        raise NotThere(f"The window of time in {trace.report.path} is empty: it ends at its begin.")
+    about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
+    inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
+    return about, (begin, end), spans.only(inside)
+
+
+def _place(trace: Trace, spans: Spans, step: int) -> int:
+    """ProfilerStep#N, else the Nth step, as in the app."""
+    named = [found and int(found[1]) for found in map(NUMBER.match, spans.names)]
+    if step in named:
+        return named.index(step)
+    if not len(spans):
+        raise NotThere(f"{trace.report.path} has no steps: name them with --step-by.")
+    if not 1 <= step <= len(spans):
+        last = spans.names[-1]
+        known = f"the last of its {plural(len(spans), 'step')} is {last}"
+        raise NotThere(f"{trace.report.path} has no step {step}: {known}.")
+    return step - 1
+
+
+def _devices(found: Accounts, chosen: Selection) -> list[Device]:
+    devices = [
+        device
+        for device in found.devices
+        if chosen.device is None or str(device.pid) == chosen.device
+    ]
+    if chosen.device is not None and not devices:
+        known = ", ".join(str(device.pid) for device in found.devices) or "none"
+        path = found.trace.report.path
+        raise NotThere(f"{path} has no device {chosen.device} with GPU events: it has {known}.")
+    return devices
+
+
+def _over(device: Device, window: tuple[int, int] | None) -> DeviceAccount:
+    if window is None:
+        return device.span
+    return device.over(np.array(window[:1]), np.array(window[1:]))[0]
+
+
+def _steps(devices: list[Device], spans: Spans) -> tuple[StepAccount, ...]:
+    columns = [device.over(spans.start, spans.end) for device in devices]
+    times = zip(spans.names, spans.start.tolist(), spans.end.tolist(), strict=True)
+    return tuple(
+        StepAccount(name, start, end - start, tuple(column[n] for column in columns))
+        for n, (name, start, end) in enumerate(times)
+    )
+
+
+def _unknown(trace: Trace) -> list[Unknown]:
+    """What the account and the gaps lack."""
+    found = []
+    gpu = trace.gpu_rows
+    if not len(gpu):
+        found.append(Unknown("account", "GPU events", "ProfilerActivity.CUDA"))
+    elif (trace.launch[gpu] < 0).all():
+        found.append(Unknown("gaps", "launch calls", "ProfilerActivity.CUDA"))
+    if not (trace.role == Role.PYTHON).any():
+        found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
+    return found

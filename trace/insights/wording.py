@@ -1,0 +1,67 @@
+"""Names and shares as the findings write them."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.program.regions import is_module
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import percent
+from fusetui.trace.text.printable import printable
+
+FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
+INDEX = re.compile(r"_\d+\Z")
+LONGEST = 60
+
+
+def frame_text(name: str) -> str:
+    """A frame as a person would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
+    name = name[:1000]
+    if found := BUILT_IN.match(name):
+        return printable(clip(found[1].removesuffix(">"), LONGEST))
+    if found := FRAME.fullmatch(name):
+        return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", LONGEST))
+    return printable(clip(name, LONGEST))
+
+
+def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64], most: int = 5) -> tuple[int, ...]:
+    """The rows with the most time, each once, as evidence."""
+    found = rows[np.argsort(-ns, kind="stable")].tolist()
+    return tuple(islice(dict.fromkeys(row for row in found if row >= 0), most))
+
+
+def share_of_span(facts: Facts, ns: int) -> str:
+    """`45.8 % of the span`."""
+    return f"{percent(ns, facts.span_ns, fine=True)} of the span"
+
+
+def module_text(name: str) -> str:
+    """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
+    return frame_text(INDEX.sub("", name.removeprefix("nn.Module: ")))
+
+
+def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> str:
+    """The kind of module with the most time; blank where none is known. `rows`: of modules or
+    annotations, -1 for none."""
+    kinds: dict[str, int] = {}
+    names = facts.trace.name[rows]
+    for number in np.unique(names[rows >= 0]).tolist():
+        name = facts.trace.names[number]
+        if is_module(name):
+            kind = module_text(name)
+            kinds[kind] = kinds.get(kind, 0) + int(ns[(rows >= 0) & (names == number)].sum())
+    return max(kinds, key=lambda kind: kinds[kind], default="")
+
+
+STACKS = "Python stacks were recorded: these times include the profiler's own work."
+
+
+def why_likely(facts: Facts) -> str | None:
+    """Why times of the CPU are no more than likely; None where they are certain."""
+    return STACKS if facts.is_profiled else None

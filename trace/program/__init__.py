@@ -1,0 +1,10 @@
+"""Where work comes from in the program: modules, annotations, Python frames, phases; backward work
+belongs where its forward op is."""
+
+__all__ = [
+    "functions",
+    "modules",
+    "origin",
+    "phases",
+    "regions",
+]

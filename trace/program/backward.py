@@ -1,0 +1,193 @@
+"""Which forward op the work of a backward pass belongs to.
+
+Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the thread that went forward
+with the sequence number of a backward op, the one that started last made its node. Numbers are not
+unique: an op that makes no node bears the next one's. The flows of the category fwdbwd are made by
+the same rule, for the op of the node alone; they count where ops have no numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.reach import Reach
+from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.spans import numbers_of_threads, threads_of
+from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
+
+Rows = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
+NODE = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
+"""What the engine calls the ops that it runs; those before 2021 are named by their node alone."""
+ENGINE = "autograd::engine::evaluate_function: "
+MOST = 64  # of torch's numbers of threads, and threads, that are compared
+
+
+class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Some rows in their order, each with all rows in it; arrays of shape [rows]."""
+
+    rows: Rows
+    end_row: Rows
+
+    def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
+        """Of each row asked for, the place of the innermost one that it is or lies in on its track,
+        else -1; -1 stays -1."""
+        last = np.searchsorted(self.rows, asked, side="right") - 1
+        return self._reach.last(last, np.asarray(asked, dtype=np.int64))
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self.end_row.astype(np.int64))
+
+
+class Backward(Subtrees, frozen=True, eq=False, dict=True):
+    """The ops that ran backward."""
+
+    forward: Rows  # the row of the op that made the node; -1 where none was recorded
+    made: Subtrees  # the ops that made a node which ran backward
+
+    def forward_of(self, ops: NDArray[np.integer]) -> Rows:
+        """Of each row of an op the forward op that its work belongs to, else -1."""
+        known = self.forward >= 0
+        linked = Subtrees(self.rows[known], self.end_row[known])
+        found: Rows = np.append(self.forward[known], np.int32(-1))[linked.over(ops)]
+        return found
+
+
+def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
+    """Reads the file again if any op of the trace may belong to a backward pass."""
+    ops = trace.rows_of(Role.OP)
+    used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
+    if not any(BACKWARD.search(trace.names[n]) for n in used.tolist()):
+        return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
+    return linked_by(trace, read_autograd(trace.elements, stop))
+
+
+def linked_by(trace: Trace, autograd: Autograd) -> Backward:
+    """The backward ops by what the file says of them; by their names where it says nothing."""
+    rows = _rows_of(trace, autograd.order)
+    known = rows >= 0
+    rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
+    forward = np.full(len(trace), -1, dtype=np.int32)
+    back = thread > 0
+    forward[rows[back]] = _by_number(trace, rows, number, thread)
+    to, come_from = _by_flow(trace, autograd.flows)
+    forward[to] = come_from
+    _lift(trace, forward)
+    return _collected(trace, forward, np.concatenate((rows[back], to)))
+
+
+def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backward:
+    """`told`: rows of which the file says that they ran backward."""
+    is_node = np.array([NODE.match(name) is not None for name in trace.names] or [False])
+    flags = is_node[trace.name] & (trace.role == Role.OP)
+    flags[told] = True
+    rows = np.flatnonzero(flags).astype(np.int32)
+    made = np.unique(forward[rows])
+    made = made[made >= 0]
+    return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
+
+
+def _rows_of(trace: Trace, order: Int64s) -> Rows:
+    """The rows of ops at these places in traceEvents, else -1."""
+    ops = trace.rows_of(Role.OP)
+    if not len(ops):
+        return np.full(len(order), -1, dtype=np.int32)
+    ops = ops[np.argsort(trace.order[ops], kind="stable")]
+    place = np.minimum(np.searchsorted(trace.order[ops], order), len(ops) - 1)
+    return np.where(trace.order[ops[place]] == order, ops[place], -1).astype(np.int32)
+
+
+def _by_number(trace: Trace, rows: Rows, number: Int64s, thread: Int64s) -> Rows:
+    """Of each backward op, in their order, its forward op, else -1.
+
+    Which thread torch's number means is not recorded: it is the one whose ops explain most.
+    """
+    threads = threads_of(trace)[trace.track[rows]]
+    back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
+    found = np.full(len(back), -1, dtype=np.int32)
+    for name in _most(thread[back]):
+        asking = np.flatnonzero(thread[back] == name)
+        asked, wanted = rows[back[asking]], number[back[asking]]
+        best = np.full(len(asking), -1, dtype=np.int32)
+        for own in _most(threads[ahead]):
+            made = ahead[threads[ahead] == own]
+            answer = _last_with(trace, rows[made], number[made], asked, wanted)
+            if (answer >= 0).sum() > (best >= 0).sum():
+                best = answer
+        found[asking] = best
+    return found
+
+
+def _most(values: NDArray[np.integer]) -> list[int]:
+    """The distinct values, the most frequent first; of a great many only the first."""
+    distinct, counts = np.unique(values, return_counts=True)
+    ranked: list[int] = distinct[np.argsort(-counts, kind="stable")].tolist()
+    return ranked[:MOST]
+
+
+def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: Int64s) -> Rows:
+    """Of each of `asked` the row of `made` with its number that started last before it, else -1."""
+    order = np.lexsort((made, trace.start[made], numbers))
+    made, numbers = made[order], numbers[order]
+    times, first = trace.start[made], np.searchsorted(numbers, wanted, side="left")
+    last = np.searchsorted(numbers, wanted, side="right")
+    rank = np.unique(np.concatenate((times, trace.start[asked])), return_inverse=True)[1]
+    keys = np.searchsorted(numbers, numbers) * (len(rank) + 1) + rank[: len(made)]
+    place = np.searchsorted(keys, first * (len(rank) + 1) + rank[len(made) :], side="right") - 1
+    known = (last > first) & (place >= first) & (place < last)
+    return np.where(known, np.append(made, -1)[np.where(known, place, -1)], -1).astype(np.int32)
+
+
+def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
+    """Of each flow with both ends on an op: the backward op and the forward op."""
+    begins = {flow.key: flow for flow in flows if flow.begins}
+    pairs = [(end, begins[end.key]) for end in flows if not end.begins and end.key in begins]
+    to = _bound(trace, [end for end, _ in pairs])
+    come_from = _bound(trace, [begin for _, begin in pairs])
+    both = (to >= 0) & (come_from >= 0)
+    return to[both], come_from[both]
+
+
+def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
+    """The op at each end of a flow: the one that starts then on its thread, the last before the
+    flow in the file where several do; else -1."""
+    numbers = numbers_of_threads(trace)
+    thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
+    time = np.array([end.time for end in ends], dtype=np.int64)
+    order = np.array([end.order for end in ends], dtype=np.int64)
+    ops = trace.rows_of(Role.OP)
+    ops = ops[np.isin(trace.start[ops], time)]
+    columns = (
+        np.concatenate((trace.order[ops], order)),
+        np.concatenate((trace.start[ops], time)),
+        np.concatenate((threads_of(trace)[trace.track[ops]], thread)),
+    )
+    by_place = np.lexsort(columns)
+    is_op = by_place < len(ops)
+    last = np.maximum.accumulate(np.where(is_op, np.arange(len(by_place)), -1))  # op before each
+    op = by_place[np.maximum(last, 0)]
+    fits = (last >= 0) & (columns[1][op] == columns[1][by_place])
+    fits &= columns[2][op] == columns[2][by_place]
+    found = np.full(len(by_place), -1, dtype=np.int32)
+    found[by_place[fits]] = np.append(ops, -1)[np.minimum(op[fits], len(ops))]
+    return found[len(ops) :]
+
+
+def _lift(trace: Trace, forward: Rows) -> None:
+    """The engine's op around a linked one does the same node's work: flows name the inner one."""
+    engine = np.array([name.startswith(ENGINE) for name in trace.names] or [False])
+    linked = np.flatnonzero(forward >= 0)
+    over = trace.parent[linked]
+    around = (over >= 0) & engine[trace.name[over]] & (forward[over] < 0)
+    forward[over[around]] = forward[linked[around]]

@@ -1,0 +1,163 @@
+"""What each Python function of the user cost: CPU time, GPU time forward and backward, idle time.
+
+What library functions do counts for the function of the user that called them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.modules import Unclaimed, unclaimed
+from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
+from fusetui.trace.program.regions import frames
+from fusetui.trace.program.spans import Spans
+
+Int64s = NDArray[np.int64]
+Places = NDArray[np.intp]
+Idle = tuple[NDArray[np.integer], Int64s]
+"""Rows of CPU threads, and how long (ns) a device was idle because of each; both of one shape."""
+
+
+class FunctionTime(msgspec.Struct, frozen=True):
+    """All calls of one function, of every thread. What functions that it called cost is in its own
+    figures too, but not in those with `self`; a call inside one of the same function adds to `self`
+    and `count` alone."""
+
+    file: str
+    line: int  # of the def
+    function: str
+    count: int
+    cpu_ns: int
+    cpu_self_ns: int
+    gpu_ns: int  # the durations of GPU events, those of its backward work among them
+    gpu_self_ns: int
+    gpu_backward_ns: int  # of gpu_ns
+    kernels: int
+    kernels_self: int
+    idle_ns: int | None  # of the devices, because of it; None: not known
+    idle_self_ns: int | None
+
+
+class Functions(msgspec.Struct, frozen=True):
+    """The largest GPU and idle time of their own first, then CPU time. The `gpu_self_ns` of all and
+    the `gpu_ns` of `none` add up to `gpu_ns`."""
+
+    functions: tuple[FunctionTime, ...]
+    none: tuple[Unclaimed, ...]
+    gpu_ns: int
+
+
+class Calls:
+    """The frames of some functions, and how amounts add up by function."""
+
+    def __init__(self, trace: Trace, spans: Spans) -> None:
+        self.spans = spans
+        names = trace.name[spans.rows]
+        self.names, self._function = np.unique(names, return_inverse=True)
+        places = np.arange(len(spans))
+        self._end = spans.end_place
+        self._outer = ~_inside_same(self._function, places, self._end)
+
+    def own(self, places: Places, amounts: Int64s) -> Int64s:
+        """Amounts by the function of the frame that each belongs to; shape [functions]."""
+        return self._sums(self._of_frames(places, amounts), np.ones(len(self.spans), np.bool_))
+
+    def total(self, places: Places, amounts: Int64s) -> Int64s:
+        """The same with what the functions called; each amount counts once per function."""
+        before = np.concatenate(([0], np.cumsum(self._of_frames(places, amounts))))
+        inside = before[self._end] - before[:-1]
+        return self._sums(inside, self._outer)
+
+    def outermost(self, amounts: Int64s) -> Int64s:
+        """Amounts of frames (shape [frames]) by function, without frames inside the same one."""
+        return self._sums(amounts, self._outer)
+
+    def _of_frames(self, places: Places, amounts: Int64s) -> Int64s:
+        known = places >= 0
+        found = np.zeros(len(self.spans), dtype=np.int64)
+        np.add.at(found, places[known], amounts[known])
+        return found
+
+    def _sums(self, amounts: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
+        found = np.zeros(len(self.names), dtype=np.int64)
+        np.add.at(found, self._function[chosen], amounts[chosen])
+        return found
+
+
+def function_times(found: Origins, file: str | None = None, idle: Idle | None = None) -> Functions:
+    """The functions of the user; with `file` those in a file or folder, whoever wrote it."""
+    trace = found.trace
+    functions = _functions(trace, file)
+    wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
+    wanted[list(functions)] = True
+    calls = Calls(trace, frames(trace, found.line, wanted))
+    columns = _columns(found, calls, idle)
+    rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
+    times = [
+        _time(functions[name], dict(zip(columns, figures, strict=True))) for name, *figures in rows
+    ]
+    times.sort(key=_weight)
+    credit = found.credit(calls.spans, trace.gpu_rows)
+    dur = trace.dur[trace.gpu_rows]
+    return Functions(tuple(times), unclaimed(trace, credit, dur), int(dur.sum()))
+
+
+def _functions(trace: Trace, file: str | None) -> dict[int, Function]:
+    """The functions that are asked for, by the numbers of their names."""
+    rows = trace.rows_of(Role.PYTHON)
+    found: dict[int, Function] = {}
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        function = function_of(trace.names[number])
+        if function and (is_own(function.file) if file is None else is_in(function.file, file)):
+            found[number] = function
+    return found
+
+
+def _columns(found: Origins, calls: Calls, idle: Idle | None) -> dict[str, Int64s]:
+    """The figures of FunctionTime, each of shape [functions]."""
+    trace, rows, spans = found.trace, found.trace.gpu_rows, calls.spans
+    credit = found.credit(spans, rows)
+    dur, cpu = trace.dur[rows], trace.dur[spans.rows]
+    kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    places = np.arange(len(spans))
+    columns = {
+        "count": calls.own(places, np.ones(len(spans), dtype=np.int64)),
+        "cpu_ns": calls.outermost(cpu),
+        "cpu_self_ns": calls.own(places, spans.self_ns(cpu)),
+        "gpu_ns": calls.total(credit.place, dur),
+        "gpu_self_ns": calls.own(credit.place, dur),
+        "gpu_backward_ns": calls.total(credit.place, np.where(credit.backward, dur, 0)),
+        "kernels": calls.total(credit.place, kernel),
+        "kernels_self": calls.own(credit.place, kernel),
+    }
+    if idle is not None:
+        caused = found.credit(spans, idle[0]).place
+        columns["idle_ns"] = calls.total(caused, idle[1])
+        columns["idle_self_ns"] = calls.own(caused, idle[1])
+    return columns
+
+
+def _time(function: Function, figures: dict[str, int]) -> FunctionTime:
+    unknown = {"idle_ns": None, "idle_self_ns": None}
+    file, line, name = function
+    return FunctionTime(file=file, line=line, function=name, **{**unknown, **figures})  # type: ignore[arg-type]
+
+
+def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
+    device = time.gpu_self_ns + (time.idle_self_ns or 0)
+    return (-device, -time.cpu_self_ns, time.file, time.line, time.function)
+
+
+def _inside_same(function: Places, places: Places, end: Places) -> NDArray[np.bool_]:
+    """Per frame: does it lie, at any distance, inside another one of its function."""
+    order = np.argsort(function, kind="stable")
+    group = function[order].astype(np.int64) * (len(places) + 1)
+    reached = np.maximum.accumulate(group + end[order]) if len(places) else group
+    found = np.zeros(len(places), dtype=np.bool_)
+    found[order[1:]] = (group + places[order])[1:] < reached[:-1]
+    return found

@@ -1,0 +1,111 @@
+"""Where GPU work comes from in the program: the module, the annotation and the Python frame around
+its launch, or, if it ran backward, around the forward op that it belongs to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.backward import Backward, backward_ops
+from fusetui.trace.program.regions import frames, regions
+from fusetui.trace.program.spans import Line, Spans, cpu_rows
+
+Rows = NDArray[np.int32]
+Places = NDArray[np.intp]
+
+
+class Nowhere(StrEnum):
+    """Why GPU work belongs to no part of the program."""
+
+    NOT_LAUNCHED = "launch not recorded"
+    NO_FORWARD = "no forward op recorded"
+    OUTSIDE = "outside"
+
+
+class Credit(msgspec.Struct, frozen=True, eq=False):
+    """Of some rows, the place of the span that each belongs to, or -1; arrays of shape [rows]."""
+
+    place: Places
+    backward: NDArray[np.bool_]  # it ran backward
+    forward_op: Rows  # of backward work: the op that it belongs to, else -1
+
+
+class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """What one trace says of the origin of its work; made once, in a second per GB of the trace
+    where it ran backward."""
+
+    trace: Trace
+    line: Line
+    backward: Backward
+
+    @cached_property
+    def regions(self) -> Spans:
+        return regions(self.trace, self.line)
+
+    @cached_property
+    def modules(self) -> Spans:
+        """The calls of modules alone."""
+        rows = self.regions.rows
+        return Spans(self.trace, self.line, rows[self.trace.role[rows] == Role.PYTHON])
+
+    @cached_property
+    def frames(self) -> Spans:
+        """All Python frames of functions."""
+        return frames(self.trace, self.line)
+
+    def credit(self, spans: Spans, rows: NDArray[np.integer]) -> Credit:
+        """Which of the spans each row belongs to.
+
+        `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
+        a backward op belongs where its forward op is; where that is in no span, where it ran.
+        """
+        trace, hosts = self.trace, hosts_of(self.trace, rows)
+        ops = ops_of(trace, hosts)
+        forward = self.backward.forward_of(ops)
+        place = spans.around(forward)
+        place = np.where(place >= 0, place, spans.around(hosts))
+        return Credit(place, self.backward.over(ops) >= 0, forward)
+
+
+def origins(trace: Trace, stop: Stop = never) -> Origins:
+    """May read the file again (see backward_ops)."""
+    return Origins(trace, Line(trace), backward_ops(trace, stop))
+
+
+def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
+    """Of GPU events the launch call, else the op; rows of CPU threads themselves; all others -1."""
+    launch, op = trace.launch[rows], trace.op[rows]
+    gpu = np.isin(trace.role[rows], GPU_ROLES)
+    own = np.where(cpu_rows(trace)[rows], rows, -1)
+    found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
+    return found
+
+
+def ops_of(trace: Trace, hosts: Rows) -> Rows:
+    """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
+    found: Rows = np.append(trace.op, np.int32(-1))[hosts]
+    return found
+
+
+def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
+    """Of each of `rows` (default: of the trace) the row of the innermost module or annotation that
+    its work belongs to, else -1. A region belongs to itself."""
+    return _span_of(found, found.regions, rows)
+
+
+def frame_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
+    """The same for the innermost Python frame."""
+    return _span_of(found, found.frames, rows)
+
+
+def _span_of(found: Origins, spans: Spans, rows: NDArray[np.integer] | None) -> Rows:
+    rows = np.arange(len(found.trace)) if rows is None else rows
+    return spans.rows_at(found.credit(spans, rows).place)

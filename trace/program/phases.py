@@ -1,0 +1,141 @@
+"""Which part of its work a program did: forward, backward, optimizer; or prefill and decode.
+
+Annotations tell, and autograd: work under an op that ran backward is backward, and under an op that
+has a backward op it is forward, as is what a module launches. Serving engines annotate what a batch
+consists of: vLLM `execute_context_1(512)_generation_32(32)`, SGLang `step[DECODE bs=32]`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Role
+from fusetui.trace.program.origin import Origins, hosts_of, ops_of
+from fusetui.trace.program.regions import is_module
+from fusetui.trace.program.spans import Spans, threads_of
+
+Rows = NDArray[np.intp]
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    MIXED = "prefill and decode"
+    OTHER = "other"
+    UNKNOWN = "launch not recorded"
+
+
+class PhaseTime(msgspec.Struct, frozen=True):
+    """All GPU events of a phase."""
+
+    phase: Phase
+    gpu_ns: int
+    kernels: int
+
+
+ORDER = tuple(Phase)
+VLLM = re.compile(r"context_(\d{1,9}).*?generation_(\d{1,9})")
+SGLANG = re.compile(r"(?:step\[|capture_\d+_)([A-Z]+)")
+MODES = {
+    "EXTEND": Phase.PREFILL,
+    "PREFILL": Phase.PREFILL,
+    "DECODE": Phase.DECODE,
+    "MIXED": Phase.MIXED,
+}
+PLAIN = re.compile(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
+"""The word alone: what decodes images or latents is no phase of a language model."""
+
+
+def _word(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z])(?:{words})(?![a-z])", re.IGNORECASE)
+
+
+TRAINING = (
+    (Phase.OPTIMIZER, _word("optimizer|zero_grad")),
+    (Phase.BACKWARD, _word("backward|bwd")),
+    (Phase.FORWARD, _word("forward|fwd")),
+)
+
+
+def phase_of(name: str) -> Phase | None:
+    """What an annotation tells, by the words in it; None when that is nothing or several things.
+
+    >>> phase_of("execute_context_2(96)_generation_0(0)"), phase_of("## forward ##").value
+    (<Phase.PREFILL: 'prefill'>, 'forward')
+    """
+    batch = VLLM.search(name)
+    if batch:
+        prefill, decode = int(batch[1]) > 0, int(batch[2]) > 0
+        if prefill and decode:
+            return Phase.MIXED
+        return Phase.PREFILL if prefill else Phase.DECODE if decode else None
+    if mode := SGLANG.match(name):
+        return MODES.get(mode[1])
+    if plain := PLAIN.match(name):
+        return MODES[plain[1].upper()]
+    found = [phase for phase, words in TRAINING if words.search(name)]
+    return found[0] if len(found) == 1 else None
+
+
+def phases(found: Origins) -> tuple[PhaseTime, ...]:
+    """The time of all GPU events by phase; phases without any are left out."""
+    rows = found.trace.gpu_rows
+    phase = phases_of(found, rows)
+    kernels = found.trace.role[rows] == Role.KERNEL
+    times = []
+    for number in np.flatnonzero(np.bincount(phase)).tolist():
+        here = phase == number
+        ns = int(found.trace.dur[rows[here]].sum())
+        times.append(PhaseTime(ORDER[number], ns, int((here & kernels).sum())))
+    return tuple(times)
+
+
+def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
+    """The phase of each GPU row as its place in ORDER; shape of `rows`."""
+    trace, hosts = found.trace, hosts_of(found.trace, rows)
+    ops = ops_of(trace, hosts)
+    told = _told(found, hosts)
+    back = (found.backward.over(ops) >= 0) | _on_autograd_thread(found, hosts)
+    ahead = found.backward.made.over(ops) >= 0
+    ahead |= found.modules.around(hosts) >= 0
+    phase = np.where(ahead, ORDER.index(Phase.FORWARD), ORDER.index(Phase.OTHER))
+    phase = np.where(told >= 0, told, phase)
+    phase[back & (told != ORDER.index(Phase.OPTIMIZER))] = ORDER.index(Phase.BACKWARD)
+    phase[hosts < 0] = ORDER.index(Phase.UNKNOWN)
+    return phase
+
+
+def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
+    """What the innermost annotation around each row says that says anything, else -1."""
+    trace, regions = found.trace, found.regions
+    by_name = np.full(len(trace.names) + 1, -1, dtype=np.intp)
+    for number in np.flatnonzero(np.bincount(trace.name[regions.rows])).tolist():
+        name = trace.names[number]
+        phase = None if is_module(name) else phase_of(name)
+        by_name[number] = -1 if phase is None else ORDER.index(phase)
+    telling = regions.rows[by_name[trace.name[regions.rows]] >= 0]
+    around = Spans(trace, found.line, telling)
+    told: NDArray[np.intp] = by_name[
+        np.append(trace.name, -1)[around.rows_at(around.around(hosts))]
+    ]
+    return told
+
+
+def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Per row: did its thread run nothing but backward, as far as autograd numbered its ops."""
+    trace, backward = found.trace, found.backward
+    threads = threads_of(trace)
+    runs = np.zeros(len(threads) + 1, dtype=np.bool_)
+    runs[threads[trace.track[backward.rows]]] = True
+    runs[threads[trace.track[backward.made.rows]]] = False
+    thread = np.append(threads, len(threads))[np.append(trace.track, len(threads))[hosts]]
+    own: NDArray[np.bool_] = runs[thread]
+    return own

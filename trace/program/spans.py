@@ -1,0 +1,151 @@
+"""Some slices of CPU threads, and which of them is the innermost around a row.
+
+Annotations, Python frames and ops lie on layers of their own, and a few of them cross. So what is
+around a row is found by time: of all slices of its thread that contain it, the one that started
+last, the shortest of several that started together.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.reach import Reach
+from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.int32]
+Places = NDArray[np.intp]
+
+FARTHEST = 1 << 62
+
+
+class Line:
+    """All threads of a trace one behind the other, so that one search serves all of them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._thread = threads_of(trace)
+        self._trace = trace
+        self._times: Int64s | None = None
+        self._length = trace.end_ns - trace.begin_ns + 1
+        if (
+            self._length * len(trace.tracks) > FARTHEST
+        ):  # times apart by centuries: count them instead
+            self._times = np.unique(np.concatenate((trace.start, trace.end)))
+            self._length = len(self._times)
+
+    def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Where times of these rows (their starts or ends, in ns of the file) lie on the line."""
+        if self._times is None:
+            inside = times - self._trace.begin_ns
+        else:
+            inside = np.searchsorted(self._times, times)
+        placed: Int64s = self._thread[self._trace.track[rows]] * self._length + inside
+        return placed
+
+    def bounds(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+        """Where the slices begin and end."""
+        trace = self._trace
+        return self.place(rows, trace.start[rows]), self.place(rows, trace.end[rows])
+
+
+class Spans:
+    """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration, row)."""
+
+    def __init__(self, trace: Trace, line: Line, rows: NDArray[np.integer]) -> None:
+        start, end = line.bounds(rows)
+        order = np.lexsort((rows, -end, start))
+        self.rows: Rows = rows[order].astype(np.int32)
+        self._line = line
+        self._size = len(trace)
+        self._start, self._end = start[order], end[order]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def parent(self) -> Places:
+        """Of each span the innermost other one around it, as its place among the spans, or -1."""
+        before = np.arange(len(self)) - 1
+        return self._reach.last(before, np.maximum(self._end - 1, self._start))
+
+    @cached_property
+    def place_of(self) -> Rows:
+        """Of each row of the trace its place among the spans, or -1; shape [slices]."""
+        place = np.full(self._size, -1, dtype=np.int32)
+        place[self.rows] = np.arange(len(self), dtype=np.int32)
+        return place
+
+    def around(self, rows: NDArray[np.integer]) -> Places:
+        """The place of the innermost span that is, or contains, each row; -1 for none, and for -1.
+
+        A slice that ends where a span begins or begins where it ends is not in it, unless they
+        have no length.
+        """
+        found = np.full(len(rows), -1, dtype=np.intp)
+        known = np.flatnonzero(rows >= 0)
+        if not len(self) or not len(known):
+            return found
+        asked = rows[known]
+        start, end = self._line.bounds(asked)
+        until = np.searchsorted(self._start, start, side="right") - 1
+        inner = self._reach.last(until, np.maximum(end - 1, start))
+        own = self.place_of[asked]
+        found[known] = np.where(own >= 0, own, inner)
+        return found
+
+    def rows_at(self, places: Places) -> Rows:
+        """The rows of the trace at these places; -1 stays -1."""
+        found: Rows = np.append(self.rows, np.int32(-1))[places]
+        return found
+
+    @cached_property
+    def depth(self) -> Places:
+        """How many spans are around each one."""
+        over = np.append(self.parent, -1)  # the last one stands for none
+        depth = (over >= 0).astype(np.intp)
+        while (over >= 0).any():
+            depth += depth[over]
+            over = over[over]
+        return depth[:-1]
+
+    @cached_property
+    def end_place(self) -> Places:
+        """Of each span the place after the last one that begins in it."""
+        ends = np.searchsorted(self._start, self._end, side="left")
+        return np.maximum(ends, np.arange(len(self)) + 1)
+
+    def self_ns(self, amount: Int64s) -> Int64s:
+        """The amounts (shape [spans]) less those of the spans directly inside each; not below 0,
+        as annotations may overlap each other."""
+        inner = np.flatnonzero(self.parent >= 0)
+        own = amount.copy()
+        np.subtract.at(own, self.parent[inner], amount[inner])
+        return np.maximum(own, 0)
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self._end)
+
+
+def cpu_rows(trace: Trace) -> NDArray[np.bool_]:
+    """Per row: does it lie on a CPU thread."""
+    return np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])[trace.track]
+
+
+def threads_of(trace: Trace) -> NDArray[np.int64]:
+    """A number per track, the same for all of one thread; shape [tracks]."""
+    numbers = numbers_of_threads(trace)
+    return np.array([numbers[track.pid, track.tid] for track in trace.tracks], dtype=np.int64)
+
+
+def numbers_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
+    """Of each pid and tid its number, counted in the order of the tracks."""
+    numbers: dict[tuple[Id, Id], int] = {}
+    for track in trace.tracks:
+        numbers.setdefault((track.pid, track.tid), len(numbers))
+    return numbers

@@ -1,0 +1,189 @@
+"""What a file says about autograd: the sequence numbers of ops, and the flows from forward to
+backward. Read when somebody asks, from those stretches of the file that hold any.
+
+Ops that autograd records have `Sequence number` and `Fwd thread id`, which is 0 on the way forward;
+on the way back it is torch's own number of the thread that went forward, which is no tid, and the
+sequence number is that of the op that made the node (torch/csrc/autograd/profiler_kineto.cpp). From
+these numbers Kineto makes flows of the category fwdbwd, from 2022-10 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import Events, Stretch
+from fusetui.trace.model.ids import Id
+from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.kept import list_text
+from fusetui.trace.read.repair import loads
+from fusetui.trace.read.times import exact_nanoseconds
+
+NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
+LARGEST = 2**63
+T = TypeVar("T")
+
+
+class Numbers(msgspec.Struct, gc=False):
+    """The args of an op that autograd records; the others have neither."""
+
+    number: Any = msgspec.field(default=None, name=NUMBER)
+    thread: Any = msgspec.field(default=None, name=THREAD)
+
+
+class Numbered(msgspec.Struct, gc=False):
+    """Any event; only its numbers are decoded."""
+
+    args: Numbers | None = None
+
+
+class Flow(msgspec.Struct, gc=False):
+    """Any event with what a flow needs."""
+
+    ph: Any = ""
+    cat: Any = ""
+    id: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: msgspec.Raw = msgspec.Raw(b"0")
+
+
+class FlowEnd(NamedTuple):
+    """One end of a flow: an event of phase s (forward) or f (backward)."""
+
+    begins: bool
+    key: tuple[str, str]  # process and id: ids of merged files repeat
+    thread: tuple[Id, Id]
+    time: int  # ns
+    order: int  # place in traceEvents
+
+
+class Autograd(msgspec.Struct, frozen=True, eq=False):
+    """The numbered ops in order of the file, arrays of shape [ops]; flows only where no op ran
+    backward by its number."""
+
+    order: NDArray[np.int64]  # place in traceEvents
+    number: NDArray[np.int64]
+    thread: NDArray[np.int64]  # 0: forward; else torch's number of the thread that went forward
+    flows: tuple[FlowEnd, ...] = ()
+
+
+decode_numbered = msgspec.json.Decoder(list[Numbered]).decode
+decode_flows = msgspec.json.Decoder(list[Flow]).decode
+
+
+def read_autograd(events: Events, stop: Stop = never) -> Autograd:
+    """Reads the file again where it holds any of it; what cannot be read (any more) is left out.
+
+    Ends early with what it has once `stop` says True.
+    """
+    numbers: list[tuple[int, int, int]] = []
+    for order, event in _events(events, NUMBER.encode(), decode_numbered, _numbered, stop):
+        args = event.args
+        if args is not None and args.number is not None:
+            numbers.append((order, _integer(args.number), _integer(args.thread)))
+    columns = np.array(numbers, dtype=np.int64).reshape(-1, 3)
+    order, number, thread = columns[(columns >= 0).all(axis=1)].T
+    ran_backward = bool((thread > 0).any())
+    return Autograd(order, number, thread, () if ran_backward else read_flows(events, stop))
+
+
+def read_flows(events: Events, stop: Stop = never) -> tuple[FlowEnd, ...]:
+    """The ends of the flows from forward to backward; reads the file as `read_autograd` does."""
+    found: list[FlowEnd] = []
+    for order, event in _events(events, FLOW.encode(), decode_flows, _flow, stop):
+        if event.cat == FLOW and event.ph in ("s", "f"):
+            with suppress(ValueError):
+                time = exact_nanoseconds(bytes(event.ts))
+                key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
+                found.append(FlowEnd(event.ph == "s", key, thread, time, order))
+    return tuple(found)
+
+
+def _events(
+    events: Events,
+    word: bytes,
+    decode: Callable[[bytearray], list[T]],
+    one: Callable[[dict[str, Any]], T],
+    stop: Stop,
+) -> Iterator[tuple[int, T]]:
+    """The events of all stretches that hold a word, with their places in traceEvents.
+
+    `decode` takes a list of them as text; where it fails, `one` takes each that can be read.
+    """
+    first = 0
+    for stretch in events.stretches:
+        if stop():
+            return
+        with suppress(OSError, TraceError):
+            text = events.text.part(stretch.start, stretch.end)
+            if word in text:
+                yield from _decoded(events, stretch, first, decode, one)
+        first += stretch.events
+
+
+def _decoded(
+    events: Events,
+    stretch: Stretch,
+    first: int,
+    decode: Callable[[bytearray], list[T]],
+    one: Callable[[dict[str, Any]], T],
+) -> Iterable[tuple[int, T]]:
+    """All events of a stretch. Raises TraceError or OSError."""
+    if stretch.places is not None:
+        part = events.text.part
+        places = stretch.places.tolist()
+        return _one_by_one(((first + n, bytes(part(a, b))) for n, a, b in places), one)
+    listed = list_text(events.text, stretch)
+    try:
+        return enumerate(decode(listed), first)
+    except UNDECODABLE:
+        return _one_by_one(enumerate(map(bytes, _divided(listed)), first), one)
+
+
+def _divided(text: bytearray) -> list[msgspec.Raw]:
+    """The elements of a list; none when it cannot be divided."""
+    try:
+        return decode_raw(text)
+    except UNDECODABLE:
+        return []
+
+
+def _one_by_one(
+    texts: Iterable[tuple[int, bytes]], one: Callable[[dict[str, Any]], T]
+) -> Iterator[tuple[int, T]]:
+    """Each on its own, repaired where that is safe."""
+    for order, text in texts:
+        with suppress(*UNDECODABLE):
+            event = loads(text)
+            if isinstance(event, dict):
+                yield order, one(event)
+
+
+def _numbered(event: dict[str, Any]) -> Numbered:
+    args = event.get("args")
+    return Numbered(Numbers(args.get(NUMBER), args.get(THREAD)) if isinstance(args, dict) else None)
+
+
+def _flow(event: dict[str, Any]) -> Flow:
+    fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
+    return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))
+
+
+def _integer(value: object) -> int:
+    """0 for what is missing; -1 for what is no number of 64 bits."""
+    if value is None:
+        return 0
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if -LARGEST <= number < LARGEST else -1

@@ -1,0 +1,184 @@
+"""The work of many kernels: what is equal is computed once.
+
+Two kernels have the same job when their names, devices and launch configurations are equal, the op
+that launched them has the same name and inputs, and it launched kernels of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+from fusetui.trace.roofline.peaks import NO_PEAKS, Peak, peak_of
+from fusetui.trace.roofline.row import Job, job_of
+
+Rows = NDArray[np.intp]
+Int64s = NDArray[np.int64]
+
+INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
+
+
+class Jobs(msgspec.Struct, frozen=True, eq=False):
+    """`number[n]` is the place in `distinct` of the job of `rows[n]`, -1 where it is not known."""
+
+    rows: Rows
+    number: NDArray[np.int32]
+    distinct: tuple[Job, ...]
+    inputs: Arguments
+    """What the op of each row was given: INPUTS."""
+
+    def of_each(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+        """A figure of each row, by its job; nan where it is not known. Shape [rows]."""
+        found = [value(job) for job in self.distinct]
+        table = np.array([*found, None], dtype=np.float64)  # None becomes nan
+        return table[self.number]
+
+
+def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
+    """The jobs of kernels (default: all), in their order.
+
+    `given` are figures of the devices instead of those of the table, see `peaks.peak_of`. Reads the
+    args of the ops that launched the kernels, and of the kernels of matrix products.
+    """
+    rows = trace.rows_of(Role.KERNEL) if rows is None else rows
+    inputs = inputs_of_ops(trace, trace.op[rows])
+    number = np.full(len(rows), -1, dtype=np.int32)
+    places = np.flatnonzero(inputs.number >= 0)
+    own = _launches(trace, rows[places])
+    first, same = _alike(trace, rows[places], inputs.number[places], own.number)
+    peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
+    distinct: list[Job] = []
+    known = np.full(len(first), -1, dtype=np.int32)
+    for n, place in enumerate(first.tolist()):
+        row = int(rows[places[place]])
+        op_args = _args(INPUTS, inputs, int(inputs.number[places[place]]))
+        launch = _args(LAUNCH, own, int(own.number[place]))
+        job = job_of(trace, row, op_args, partial(dict, launch), peaks[trace.track_of(row).pid])
+        if job is not None:
+            known[n] = len(distinct)
+            distinct.append(job)
+    number[places] = known[same] if len(first) else -1
+    return Jobs(rows, number, tuple(distinct), inputs)
+
+
+class DevicePeak(msgspec.Struct, frozen=True):
+    """What is known of one device that has kernels."""
+
+    device: Id
+    name: str | None  # None where the file does not tell
+    peak: Peak | None
+
+
+def peaks_of_devices(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> tuple[DevicePeak, ...]:
+    """Every device that ran a kernel, in the order of the lanes."""
+    tracks = np.unique(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
+    properties = device_properties(trace)
+    found = []
+    for pid in dict.fromkeys(trace.tracks[track].pid for track in tracks):
+        own = properties.get(pid, {})
+        name = own.get("name")
+        known = name if isinstance(name, str) and name else None
+        found.append(DevicePeak(pid, known, peak_of(own, given)))
+    return tuple(found)
+
+
+def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
+    """Of which kernels the share of peak is known, shape [rows]; see `Limits.reached`."""
+    least = found.of_each(lambda job: job.limits.least_ns)
+    by_memory = found.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    ns = trace.dur[found.rows]
+    near: NDArray[np.bool_] = (ns > 0) & ~np.isnan(least) & (~by_memory | (least <= ns))
+    return near
+
+
+def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
+    """What each of these ops was given (INPUTS); `ops` are rows, -1 for none."""
+    asked, place = np.unique(ops, return_inverse=True)
+    is_op = asked >= 0
+    found = arguments(trace.elements, trace.order[asked[is_op]], INPUTS)
+    number = np.full(len(asked), -1, dtype=np.int32)
+    number[is_op] = found.number
+    return Arguments(number[place], found.distinct)
+
+
+def _launches(trace: Trace, rows: Rows) -> Arguments:
+    """The launch configurations of kernels whose tiles can be counted; none of others."""
+    counted = np.zeros(len(trace.names), dtype=np.bool_)
+    for name in np.unique(trace.name[rows]).tolist():
+        kernel = decode(trace.names[name])
+        counted[name] = kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
+    places = np.flatnonzero(counted[trace.name[rows]]) if len(rows) else rows
+    found = arguments(trace.elements, trace.order[rows[places]], LAUNCH)
+    number = np.full(len(rows), -1, dtype=np.int32)
+    number[places] = found.number
+    return Arguments(number, found.distinct)
+
+
+def _alike(
+    trace: Trace, rows: Rows, inputs: NDArray[np.int32], own: NDArray[np.int32]
+) -> tuple[Rows, Rows]:
+    """The first place of each job, and of each row which of them it has."""
+    if not len(rows):
+        return rows, rows
+    launch = trace.launch[rows]
+    columns = (
+        trace.name[rows],
+        trace.name[trace.op[rows]],
+        inputs,
+        own,
+        trace.process_of_track[trace.track[rows]],
+        np.where(launch >= 0, trace.name[launch], -1),
+        _beside(trace, trace.op[rows]),
+    )
+    return distinct_rows(columns)
+
+
+def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
+    """Columns of one length n > 0 -> the first place of each distinct row, and per row which one.
+
+    Numbered in lexical order; much faster than np.unique along an axis.
+    """
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), dtype=np.bool_)
+    for column in columns:
+        new[1:] |= np.diff(column[order]) != 0
+    same = np.empty(len(order), dtype=np.intp)
+    same[order] = np.cumsum(new)
+    new[0] = True
+    return order[new], same
+
+
+def _beside(trace: Trace, ops: NDArray[np.int32]) -> Int64s:
+    """A number per op, the same for ops that launched kernels of the same names, each as often."""
+    kernels = trace.rows_of(Role.KERNEL)
+    owner, name = trace.op[kernels], trace.name[kernels]
+    order = np.lexsort((name, owner))
+    owners, first, counts = np.unique(owner[order], return_index=True, return_counts=True)
+    number = np.zeros(len(owners), dtype=np.int64)
+    names, used = name[order], 0
+    for count in np.unique(counts).tolist():
+        which = np.flatnonzero(counts == count)
+        sets = [names[first[which] + n] for n in range(count)]
+        number[which] = used + distinct_rows(sets)[1]
+        used = int(number[which].max()) + 1
+    found: Int64s = number[np.searchsorted(owners, ops)]
+    return found
+
+
+def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:
+    if number < 0:
+        return {}
+    texts = found.distinct[number]
+    return {name: parsed(text) for name, text in zip(names, texts, strict=True)}
