@@ -136,8 +136,10 @@ class Threads:
         self._slices: dict[Host, Slices] = {}
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) of the threads of these tracks lie on the line; a time outside
-        of the trace lies at its border, where nothing of another thread is."""
+        """Where times (ns of the file) of the threads of these tracks lie on the line.
+
+        A time outside of the trace lies at its border: nothing of another thread is there.
+        """
         inside = np.clip(times, self._trace.begin_ns, self._trace.end_ns)
         placed: Int64s = inside + self._offset[tracks]
         return placed
