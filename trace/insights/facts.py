@@ -229,8 +229,8 @@ class Facts:
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
             waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).columns
-            if not len(inner) or not len(waiting.start):
+            inner, start, end = line.slices(kind).touching(*waiting).columns
+            if not len(inner):
                 continue
             times, place = innermost(start, end)
             covered = waiting.within(times[:-1], times[1:])

@@ -11,6 +11,7 @@ from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import distinct
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -57,7 +58,7 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     """What a cover leaves of some sorted, disjoint stretches, and the stretch of each piece."""
     both = common(cover_of(*stretches), cover)
-    edges = np.unique(np.concatenate((*both, stretches.start)))
+    edges = distinct(np.concatenate((*both, stretches.start)))
     begin, end = edges[:-1], edges[1:]
     kept = both.within(begin, end) > 0
     start = begin[kept]
@@ -75,7 +76,7 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
 
 def common(a: Cover, b: Cover) -> Cover:
     """What both cover."""
-    edges = np.unique(np.concatenate((*a, *b)))
+    edges = distinct(np.concatenate((*a, *b)))
     begin, end = edges[:-1], edges[1:]
     both = (a.within(begin, end) > 0) & (b.within(begin, end) > 0)
     return Cover(begin[both], end[both])

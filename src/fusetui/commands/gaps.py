@@ -1,4 +1,4 @@
-"""`gaps`: the longest stretches in which a GPU was idle."""
+"""`gaps`: the longest gaps in which a GPU was idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 20
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when what is asked for is not in the trace."""
+    """Raises CommandError if the selected part is not in the trace."""
     loaded = load(args.trace)
     found = found_in(loaded.trace, args, accounted)
     if args.json:

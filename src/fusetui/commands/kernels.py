@@ -1,4 +1,4 @@
-"""`kernels`: the kernels of a trace by name, or by what else they have in common."""
+"""`kernels`: the kernels of a trace, grouped by name, op, shape and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launches`: what launching GPU work cost the CPU, and what waited in the queue."""
+"""`launches`: what launching GPU work cost the CPU, and how long the launch queue was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ops`: the CPU ops of a trace by name or shapes."""
+"""`ops`: the CPU ops of a trace by name or shape."""
 
 from __future__ import annotations
 

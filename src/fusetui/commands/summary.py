@@ -1,4 +1,4 @@
-"""`summary`: the figures of a whole trace."""
+"""`summary`: key figures of the whole trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
 
 
 def _summary_text(trace: Trace, figures: Summary) -> str:
-    """Its imports explain kernel names: those who want JSON do not wait for them."""
+    """The text; imports the decoders of kernel names, which --json does not need."""
     from fusetui.render.summary import summary_text
 
     return summary_text(figures, kernel_totals(trace), op_totals(trace), width())

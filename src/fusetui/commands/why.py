@@ -1,4 +1,4 @@
-"""`why`: what the time went to, and why the GPU was idle."""
+"""`why`: where the time went, and why the GPU was idle."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fusetui.trace.insights.model import Why
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when what is asked for is not in the trace."""
+    """Raises CommandError if the selected part is not in the trace."""
     if args.json and args.markdown:
-        raise CommandError("Give one of --json and --markdown, not both.")
+        raise CommandError("Use either --json or --markdown, not both.")
     loaded = load(args.trace)
     found = found_in(loaded.trace, args)
     if args.other is None:

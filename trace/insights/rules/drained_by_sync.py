@@ -12,6 +12,7 @@ from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, bounds_on, on_line, sums
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import frame_text, share_of_span, the_most, why_likely
+from fusetui.trace.model.intervals import distinct
 from fusetui.trace.text.figures import duration, plural
 from fusetui.trace.text.printable import printable
 
@@ -83,7 +84,7 @@ def _waited(facts: Facts, idle: Idle) -> Int64s:
     """Of each gap how long the launching thread waited for the device between its launch before
     (inside that too: a copy may block) and the launch that ends the gap."""
     trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
-    calls = np.unique(trace.launch[trace.gpu_rows]).astype(np.intp)
+    calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     for line in facts.accounts.threads:
         own = calls[line.tracks[trace.track[calls]]]
