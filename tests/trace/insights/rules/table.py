@@ -24,7 +24,9 @@ Line = tuple[str, str, str, str, str]
 
 def lines_of(trace: str, findings: Sequence[Finding]) -> list[Line]:
     """Without what was seen. A trace without findings has one line."""
-    found = [(trace, one.rule, one.certainty, _ms(one.at_stake_ns), "") for one in findings]
+    found: list[Line] = [
+        (trace, one.rule, one.certainty, _ms(one.at_stake_ns), "") for one in findings
+    ]
     return found or [(trace, NONE, NONE, NONE, "")]
 
 
