@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the code: commands, options, keys. Likewise the table of options in
+"""Generates docs/reference.md from the code (commands, options, keys), the table of options in
 docs/capture.md, and the rules in docs/why.md.
 
 make reference
@@ -25,9 +25,9 @@ RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 WIDTH = 90
 HEAD = """# Reference
 
-This page is made from the code by `make reference`.
+This page is generated from the code by `make reference`.
 
-Data goes to stdout, talk to stderr; what went wrong is one sentence.
+Results go to stdout, messages to stderr; an error is reported as one sentence.
 
 ## Exit codes
 
@@ -61,7 +61,7 @@ def _rows(actions: Iterable[Action]) -> str:
 
 
 def capture() -> str:
-    """The page about capturing with the table of the options as they are now."""
+    """docs/capture.md with its table of options regenerated."""
     before, begin, rest = CAPTURE.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     rows = "".join(f"| `{names}` | {text} |\n" for names, text in _options())
@@ -69,7 +69,7 @@ def capture() -> str:
 
 
 def _options() -> Iterator[tuple[str, str]]:
-    """Each option as it is typed, and its help."""
+    """The names of each option, and its help."""
     parser = command_parsers("capture")["capture"]
     for action in parser._actions:
         if action.option_strings and action.dest != "help":
