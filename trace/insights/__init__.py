@@ -2,6 +2,7 @@
 evidence."""
 
 __all__ = [
+    "causes",
     "model",
     "versus",
     "why",
