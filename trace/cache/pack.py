@@ -21,7 +21,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
-VERSION = 4
+VERSION = 5
 """Goes up with every change of what a Trace or this format means."""
 
 ALIGNED = 64  # bytes
