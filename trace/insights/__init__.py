@@ -2,7 +2,11 @@
 evidence."""
 
 __all__ = [
+    "account",
+    "markdown",
     "model",
+    "stretches",
+    "telling",
     "versus",
     "why",
     "words",

@@ -32,7 +32,7 @@ def _show(trace: Trace, found: Why, args: Namespace) -> None:
 
         emit_json(why_document(found, trace))
     elif args.markdown:
-        from fusetui.render.why_markdown import why_markdown
+        from fusetui.trace.insights.markdown import why_markdown
 
         emit(why_markdown(found))
     else:
@@ -50,7 +50,7 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 
         emit_json(versus_document(both, traces))
     elif args.markdown:
-        from fusetui.render.why_markdown import versus_markdown
+        from fusetui.trace.insights.markdown import versus_markdown
 
         emit(versus_markdown(both))
     else:
