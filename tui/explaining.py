@@ -20,7 +20,12 @@ class Explained(Message):
 
 
 def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Explained with the idle time, then with all answers, unless nobody wants them."""
+    """Posts Explained with the idle time, then with all answers, unless nobody wants them.
+
+    Of a part of a trace nothing is said: the rest would change it into its contrary.
+    """
+    if trace.report.prefix:
+        return
     from fusetui.trace.insights.account import accounts
     from fusetui.trace.insights.stretches import idle_time
     from fusetui.trace.insights.why import Selection, explained, facts_of

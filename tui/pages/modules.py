@@ -19,6 +19,7 @@ from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
 from fusetui.tui.pages.folding import TreeListPage
@@ -40,7 +41,6 @@ COLUMNS = (
 )
 BAR = COLUMNS[2].width
 BELOW = 4  # lines of the pane about the module under the cursor
-WORKING = "working: the modules follow"
 NO_MODULES = "nothing in this trace names a part of the program: record it with with_stack=True"
 BELONGS_NOWHERE: Final = {
     Nowhere.NOT_LAUNCHED: "(launch not recorded)",
@@ -80,7 +80,7 @@ class ModulesPage(TreeListPage):
     def rows(self, state: State) -> Rows:
         tree, opened = _tree(state), self.opened(state)
         if tree is None or not len(tree.end):
-            said = WORKING if tree is None else NO_MODULES
+            said = NO_MODULES if tree else working(state.side.trace, "the modules")
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
         glyphs = glyphs_for(state.ascii_only)
 

@@ -125,7 +125,8 @@ def _texts(
             title, lines = "keys; Esc closes", _sections(sections)
         case SliceDetails(side, slice_row):
             title = "everything about this slice; Esc closes"
-            lines = all_details(side.trace, slice_row, width, glyphs_for(ascii_only))
+            glyphs, origins = glyphs_for(ascii_only), side.insight.origins
+            lines = all_details(side.trace, slice_row, width, glyphs, origins)
         case GapDetails(side, gap):
             title = "everything about this gap; Esc closes"
             lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))

@@ -180,7 +180,7 @@ def _details(state: State) -> TextPicture:
         return ruled(NOTHING, "", glyphs.rule, lambda width, height: [Said(NOTHING)])
 
     def of_slice(width: int, height: int) -> list[Said]:
-        return details(side.trace, row, width, height, glyphs)
+        return details(side.trace, row, width, height, glyphs, side.insight.origins)
 
     return ruled((side, row, state.unpacked), "", glyphs.rule, of_slice)
 

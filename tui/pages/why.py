@@ -23,6 +23,7 @@ from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.pages.lists import ListPage
@@ -37,7 +38,6 @@ COLUMNS = (
     Column("share", 7),
     Column("finding, then the longest gaps", 0, left=True),
 )
-WORKING = "working: the account, the findings and the longest gaps follow"
 WIDEST = 110  # cells of a text that is folded
 ROWS, BELOW = 6, 7  # lines that the list and the pane beneath it have at least
 
@@ -71,7 +71,8 @@ class WhyPage(ListPage):
     def rows(self, state: State) -> Rows:
         found = _why(state.side)
         if found is None:
-            return Rows(WORKING, 0, lambda width: f" {WORKING}", lambda index, width: ())
+            said = working(state.side.trace, "why the time went where it went")
+            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
         entries = entries_of(found)
 
         def row(index: int, width: int) -> list[Styled]:

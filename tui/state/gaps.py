@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.text.figures import count
+from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.state.action import Run, action
@@ -25,7 +26,7 @@ def step(by: int) -> Run:
     def run(state: State) -> State:
         idle = state.side.insight.idle
         if idle is None:
-            return told(state, "why the GPU was idle is still being worked out")
+            return told(state, working(state.side.trace, "the idle time of the GPU"))
         device = _device(state)
         if device < 0:
             return told(state, "this trace has no idle time of a GPU")

@@ -86,7 +86,7 @@ def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
 
 def test_before_it_is_known_a_sentence_says_so(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), *do("next-gap"))
-    assert "still being worked out" in state.hint
+    assert "working: the idle time" in state.hint
 
 
 def test_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, object]]) -> None:
