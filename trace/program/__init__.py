@@ -2,6 +2,8 @@
 belongs where its forward op is."""
 
 __all__ = [
+    "around",
+    "calls",
     "functions",
     "modules",
     "origin",
