@@ -29,6 +29,7 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     from fusetui.trace.insights.account import accounts
     from fusetui.trace.insights.stretches import idle_time
     from fusetui.trace.insights.why import Selection, explained, facts_of
+    from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.modules import module_tree
 
     found = accounts(trace)
@@ -38,5 +39,6 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     post(Explained(trace, Insight(idle)))
     facts = facts_of(found, Selection())
     why, origins = explained(facts, Selection()), facts.kernels.origins
+    warm(origins)
     if not cancelled():
         post(Explained(trace, Insight(idle, Answer(why, module_tree(origins), origins))))
