@@ -1,4 +1,4 @@
-"""The text of `why`: the answer first, then what it rests on, on one screen."""
+"""The text of `why`: the answer first, then the evidence, on one screen."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ THREADS = 10
 GAPS = 4
 FEWEST_GAPS = 2
 CUT_OFF = "waits-outside"
-"""With a finding of this rule work from before the window is missing."""
+"""A finding of this rule means that work from before the window is missing."""
 
 Sums = Counter[str]
 
 
 def why_text(found: Why, width: int) -> str:
-    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
+    """At most MOST_LINES lines of at most `width` columns, for any trace."""
     account = _account(found, width) if found.devices else _threads(found, width)
     paragraphs = [_head(found, width), account, _unknown(found)]
     paragraphs.insert(2, _findings(found, _room(paragraphs), width))
@@ -44,12 +44,12 @@ def why_text(found: Why, width: int) -> str:
 
 
 def _room(paragraphs: Sequence[Sequence[str]]) -> int:
-    """Lines that are left for one more paragraph."""
+    """The number of lines left for one more paragraph."""
     return MOST_LINES - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
 def answer(found: Why) -> str:
-    """The first sentence: how long, how busy, and why idle most of all."""
+    """The first sentence: how long, how busy, and the main reason for idle time."""
     if not found.devices:
         threads = plural(len(found.cpu), "CPU thread")
         return f"No GPU events were recorded: this is what {threads} did."
@@ -58,7 +58,7 @@ def answer(found: Why) -> str:
 
 
 def headline(found: Why) -> tuple[str, Sums]:
-    """What the figures of the answer are about, and its sums over all devices."""
+    """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
         of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
@@ -92,7 +92,7 @@ def _head(found: Why, width: int) -> list[str]:
 
 
 def _account(found: Why, width: int) -> list[str]:
-    """Classes and reasons, of the median step and of the span."""
+    """Classes and reasons, for the median step and for the span."""
     columns = _columns(found)
     main = columns[0][1]
     reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
@@ -118,7 +118,7 @@ HIDDEN = {
 
 
 def device_text(found: Why) -> str:
-    """The name of the one device, or how many there are."""
+    """The name of the only device, or the number of devices."""
     if len(found.devices) != 1:
         return f"{count(len(found.devices))} GPUs together"
     one = found.devices[0]
@@ -159,7 +159,7 @@ def _threads(found: Why, width: int) -> list[str]:
 
 
 def _findings(found: Why, room: int, width: int) -> list[str]:
-    """As many as there is room for, the first one with what to try."""
+    """As many findings as fit, the first one with its remedy."""
     lines = _ceiling(found, width)
     for number, one in enumerate(found.findings, 1):
         remedy = f" Try: {one.try_}" if number == 1 and one.try_ else ""
@@ -173,7 +173,7 @@ def _findings(found: Why, room: int, width: int) -> list[str]:
 
 
 def _ceiling(found: Why, width: int) -> list[str]:
-    """What better kernels could give at most, of the kernels for which that is known."""
+    """The most that better kernels could save, over the kernels for which that is known."""
     known = found.ceiling
     if not known or not known.known_ns:
         return []
@@ -186,7 +186,7 @@ def _ceiling(found: Why, width: int) -> list[str]:
 
 
 def _unknown(found: Why) -> list[str]:
-    """Each thing that was not recorded once, however many answers need it."""
+    """Each thing that was not recorded, listed once however many answers need it."""
     lacks = dict.fromkeys((one.missing, one.record_with) for one in found.cannot_tell)
     return [
         f"Not recorded: {printable(missing)}. To record: {printable(record_with)}"
