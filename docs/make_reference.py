@@ -1,5 +1,5 @@
-"""Generates docs/reference.md from the code (commands, options, keys), and the table of options in
-docs/capture.md.
+"""Generates docs/reference.md from the code (commands, options, keys), the table of options in
+docs/capture.md, and the rules in docs/why.md.
 
 make reference
 """
@@ -12,13 +12,16 @@ from pathlib import Path
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
+from fusetui.trace.insights.rule import Rule
+from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.keys import key_text
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action
 
 HERE = Path(__file__).parent
-TARGET, CAPTURE = HERE / "reference.md", HERE / "capture.md"
+TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
+RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 WIDTH = 90
 HEAD = """# Reference
 
@@ -74,7 +77,31 @@ def _options() -> Iterator[tuple[str, str]]:
             yield f"{names} {action.metavar or ''}".strip(), action.help or ""
 
 
+def why() -> str:
+    """The page about `why` with a section for each rule as it is now."""
+    before, begin, rest = WHY.read_text(encoding="utf-8").partition(RULES)
+    _, end, after = rest.partition(RULES_END)
+    return f"{before}{begin}\n{''.join(map(_section, all_rules()))}{end}{after}"
+
+
+def _section(rule: Rule) -> str:
+    facts = {
+        "Question": rule.question,
+        "Needs": rule.needs or "Nothing.",
+        "At stake": rule.formula,
+        "Thresholds": ", ".join(f"`{name}` {_figure(x)}" for name, x in rule.thresholds.items()),
+        "Try": rule.remedy,
+        "Says nothing": rule.silent,
+    }
+    lines = "".join(f"* **{name}**: {text}\n" for name, text in facts.items() if text)
+    return f"### {rule.id}\n\n{rule.title}.\n\n{lines}\n"
+
+
+def _figure(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
+
+
 if __name__ == "__main__":
-    for path, text in ((TARGET, reference()), (CAPTURE, capture())):
+    for path, text in ((TARGET, reference()), (CAPTURE, capture()), (WHY, why())):
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")

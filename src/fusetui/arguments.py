@@ -69,7 +69,11 @@ def option(one: Declared) -> Argument:
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 OPS_BY = ("name", "shape")
-TRACE = argument("trace", metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")
+TRACE = argument(
+    "trace",
+    metavar="TRACE",
+    help="A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME.",
+)
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
 PART = (

@@ -84,7 +84,9 @@ COMMANDS = (
         "open",
         "Browse a trace, or two side by side.",
         (
-            argument("trace", metavar="TRACE", help="A trace, a run folder or sample:NAME."),
+            argument(
+                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+            ),
             argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
             flag("--ascii", "Draw with ASCII characters only."),
             argument(

@@ -73,7 +73,7 @@ def test_the_folder_holds_the_record_and_a_trace_per_variant(run: Run) -> None:
 def test_the_record_tells_what_was_run(run: Run) -> None:
     keys = ("workload", "shapes", "dtype", "device_kind", "profiled_steps")
     shapes = {"batch": 2, "seq": 3, "dim": 4, "hidden": 8}
-    assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
+    assert [run.record[key] for key in keys] == ["mlp", shapes, "float32", "cpu", 2]
 
 
 def test_the_record_tells_what_was_asked_for(run: Run) -> None:

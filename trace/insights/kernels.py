@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.ceiling import Bounds, bounds
 from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.kernel_names import KernelName, decode
+from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, module_of, origins
@@ -18,6 +19,7 @@ from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
 from fusetui.trace.roofline.peaks import Peak
+from fusetui.trace.roofline.row import Job
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -94,6 +96,21 @@ class Kernels:
     @cached_property
     def jobs(self) -> Jobs:
         return jobs(self.trace)
+
+    @cached_property
+    def inputs(self) -> Arguments:
+        """What the op of each row was given, for kernels alone (see many.INPUTS)."""
+        trace, found = self.trace, self.jobs.inputs
+        number = np.full(len(trace), -1, dtype=np.int32)
+        number[self.jobs.rows] = found.number
+        return Arguments(number[self.rows], found.distinct)
+
+    def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+        """A figure of each row by its job, nan where it has none."""
+        found = np.full(len(self.trace), np.nan)
+        found[self.jobs.rows] = self.jobs.of_each(value)
+        own: NDArray[np.float64] = found[self.rows]
+        return own
 
     @cached_property
     def peak(self) -> Peak | None:

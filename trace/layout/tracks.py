@@ -89,9 +89,11 @@ def lay_out(raw: Raw) -> Layout:
 def _sorted(
     group: NDArray[np.int16] | NDArray[np.int32], raw: Raw, rank: NDArray[np.int8]
 ) -> NDArray[np.intp]:
-    """The raw rows by (group, start, -duration, rank, file order).
+    """The raw rows by (group, start, -duration, rank, External id, file order).
 
     Files are nearly sorted by start, not by duration: so durations decide only among equal starts.
+    Of two ops with one start and one duration the outer one was entered first, and has the smaller
+    External id, wherever the file puts them.
     """
     order = np.lexsort((raw.start, group))
     start, key = raw.start[order], group[order]
@@ -101,7 +103,8 @@ def _sorted(
     run = np.cumsum(np.concatenate(([True], ~equal)))
     among = np.flatnonzero(np.concatenate((equal, [False])) | np.concatenate(([False], equal)))
     rows = order[among]
-    order[among] = rows[np.lexsort((rank[rows], -raw.dur[rows], run[among]))]
+    keys = (raw.external_id[rows], rank[rows], -raw.dur[rows], run[among])
+    order[among] = rows[np.lexsort(keys)]
     return order
 
 

@@ -6,6 +6,7 @@ So the args of a million calls with the same shapes are decoded only once.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +44,31 @@ def arguments(events: Events, orders: NDArray[np.int64], names: tuple[str, ...])
         texts = events.args(stretch, (ordered[rows] - firsts[stretch]).tolist(), names)
         found[by_place[rows]] = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
     return Arguments(found, tuple(tuple(text.split(BETWEEN)) for text in list(numbers)[1:]))
+
+
+def arguments_of(
+    events: Events, asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]]
+) -> tuple[Arguments, ...]:
+    """Several such questions, answered by one pass over the file."""
+    names = tuple(dict.fromkeys(name for _, some in asked for name in some))
+    every = arguments(events, np.concatenate([orders for orders, _ in asked]), names)
+    ends = np.cumsum([len(orders) for orders, _ in asked]).tolist()
+    found, begin = [], 0
+    for (_, some), end in zip(asked, ends, strict=True):
+        found.append(_only(every, slice(begin, end), [names.index(name) for name in some]))
+        begin = end
+    return tuple(found)
+
+
+def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
+    """Some slices, and some of the args by their places in each of `distinct`."""
+    numbers: dict[tuple[bytes, ...], int] = {(b"",) * len(places): -1}
+    asked = np.unique(every.number[which])
+    table = np.full(len(every.distinct) + 1, -1, dtype=np.int32)
+    for number in asked[asked >= 0].tolist():
+        texts = tuple(every.distinct[number][place] for place in places)
+        table[number] = numbers.setdefault(texts, len(numbers) - 1)
+    return Arguments(table[every.number[which]], tuple(numbers)[1:])
 
 
 def parsed(text: bytes) -> Any:

@@ -12,6 +12,15 @@ from fusetui.trace.model.short_lists import MANY, as_one
 Int64s = NDArray[np.int64]
 
 
+def distinct(values: Int64s) -> Int64s:
+    """Each value once, sorted. numpy.unique hashes them first (numpy 2.3), which is slower where
+    few are equal."""
+    found = np.sort(values)
+    new = np.ones(len(found), dtype=np.bool_)
+    new[1:] = found[1:] != found[:-1]
+    return found[new]
+
+
 def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """The union of intervals in any order, shape [n]: sorted, disjoint starts and ends."""
     if not len(start):

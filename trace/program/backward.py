@@ -19,6 +19,7 @@ from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import distinct
 from fusetui.trace.program.spans import numbers_of_threads, threads_of
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
 
@@ -93,7 +94,7 @@ def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backwa
     flags = is_node[trace.name] & (trace.role == Role.OP)
     flags[told] = True
     rows = np.flatnonzero(flags).astype(np.int32)
-    made = np.unique(forward[rows])
+    made = distinct(forward[rows].astype(np.int64)).astype(np.int32)
     made = made[made >= 0]
     return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
 

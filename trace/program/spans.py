@@ -16,6 +16,7 @@ from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import distinct
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
@@ -35,7 +36,7 @@ class Line:
         if (
             self._length * len(trace.tracks) > FARTHEST
         ):  # times apart by centuries: count them instead
-            self._times = np.unique(np.concatenate((trace.start, trace.end)))
+            self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
     def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:

@@ -8,6 +8,7 @@ __all__ = [
     "effective",
     "kernel_groups",
     "launches",
+    "note",
     "op_groups",
     "queue",
     "search",

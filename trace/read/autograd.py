@@ -85,11 +85,12 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
     Ends early with what it has once `stop` says True.
     """
-    numbers: list[tuple[int, int, int]] = []
-    for order, event in _events(events, NUMBER.encode(), decode_numbered, _numbered, stop):
-        args = event.args
-        if args is not None and args.number is not None:
-            numbers.append((order, _integer(args.number), _integer(args.thread)))
+    numbers = [
+        (order, _integer(args.number), _integer(args.thread))
+        for part in _events(events, NUMBER.encode(), decode_numbered, _numbered, stop)
+        for order, event in part
+        if (args := event.args) is not None and args.number is not None
+    ]
     columns = np.array(numbers, dtype=np.int64).reshape(-1, 3)
     order, number, thread = columns[(columns >= 0).all(axis=1)].T
     ran_backward = bool((thread > 0).any())
@@ -99,12 +100,13 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 def read_flows(events: Events, stop: Stop = never) -> tuple[FlowEnd, ...]:
     """The ends of the flows from forward to backward; reads the file as `read_autograd` does."""
     found: list[FlowEnd] = []
-    for order, event in _events(events, FLOW.encode(), decode_flows, _flow, stop):
-        if event.cat == FLOW and event.ph in ("s", "f"):
-            with suppress(ValueError):
-                time = exact_nanoseconds(bytes(event.ts))
-                key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
-                found.append(FlowEnd(event.ph == "s", key, thread, time, order))
+    for part in _events(events, FLOW.encode(), decode_flows, _flow, stop):
+        for order, event in part:
+            if event.cat == FLOW and event.ph in ("s", "f"):
+                with suppress(ValueError):
+                    time = exact_nanoseconds(bytes(event.ts))
+                    key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
+                    found.append(FlowEnd(event.ph == "s", key, thread, time, order))
     return tuple(found)
 
 
@@ -114,8 +116,8 @@ def _events(
     decode: Callable[[bytearray], list[T]],
     one: Callable[[dict[str, Any]], T],
     stop: Stop,
-) -> Iterator[tuple[int, T]]:
-    """The events of all stretches that hold a word, with their places in traceEvents.
+) -> Iterator[Iterable[tuple[int, T]]]:
+    """The events of each stretch that holds a word, with their places in traceEvents.
 
     `decode` takes a list of them as text; where it fails, `one` takes each that can be read.
     """
@@ -126,7 +128,7 @@ def _events(
         with suppress(OSError, TraceError):
             text = events.text.part(stretch.start, stretch.end)
             if word in text:
-                yield from _decoded(events, stretch, first, decode, one)
+                yield _decoded(events, stretch, first, decode, one)
         first += stretch.events
 
 
@@ -141,7 +143,7 @@ def _decoded(
     if stretch.places is not None:
         part = events.text.part
         places = stretch.places.tolist()
-        return _one_by_one(((first + n, bytes(part(a, b))) for n, a, b in places), one)
+        return list(_one_by_one(((first + n, bytes(part(a, b))) for n, a, b in places), one))
     listed = list_text(events.text, stretch)
     try:
         return enumerate(decode(listed), first)
@@ -180,6 +182,8 @@ def _flow(event: dict[str, Any]) -> Flow:
 
 def _integer(value: object) -> int:
     """0 for what is missing; -1 for what is no number of 64 bits."""
+    if type(value) is int and 0 <= value < LARGEST:
+        return value
     if value is None:
         return 0
     try:

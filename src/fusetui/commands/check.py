@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json
+from fusetui.render.note import emit_json_of, emit_of
 from fusetui.trace.questions.tally import Tallies, tallies
 from fusetui.trace.text.figures import plural
 
@@ -20,9 +20,9 @@ def run(args: Namespace) -> int:
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
     if args.json:
-        emit_json(_record(counted, guesses))
+        emit_json_of(loaded.trace, _record(counted, guesses))
     else:
-        emit("\n".join(_lines(counted, guesses)))
+        emit_of(loaded.trace, "\n".join(_lines(counted, guesses)))
     return max(loaded.code, DONE if all(guess.right for guess in guesses) else NO)
 
 

@@ -1,4 +1,4 @@
-"""Finds the files behind what a user names: paths, sample:NAME, run folders, other folders."""
+"""Finds the files behind what a user names: paths, samples, lessons, run folders, other folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
 
-SAMPLE = "sample:"
+SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
 ENDINGS = (".json", ".json.gz", ".json.zst")
@@ -30,8 +30,8 @@ def traces(name: str) -> list[str]:
 
     Files are not checked here: reading reports those that cannot be read.
     """
-    if name.startswith(SAMPLE):
-        return [_sample(name.removeprefix(SAMPLE))]
+    if name.startswith((SAMPLE, LESSON)):
+        return [_shipped(name)]
     if not os.path.isdir(name):
         return [name]
     found = _variants(Path(name)) or _inside(Path(name))
@@ -45,13 +45,17 @@ def is_run(name: str) -> bool:
     return os.path.isfile(os.path.join(name, RECORD))
 
 
-def _sample(name: str) -> str:
+def _shipped(name: str) -> str:
+    """The file of a sample or a lesson."""
     from fusetui import sample_traces
+    from fusetui.sample_traces import lessons
 
-    known = sample_traces.names()
-    if name not in known:
-        raise CommandError(f"There is no sample {name!r}, only {', '.join(known)}.")
-    return str(sample_traces.path(name))
+    kind, _, own_name = name.partition(":")
+    shelf = lessons if name.startswith(LESSON) else sample_traces
+    known = shelf.names()
+    if own_name not in known:
+        raise CommandError(f"There is no {kind} {own_name!r}, only {', '.join(known)}.")
+    return str(shelf.path(own_name))
 
 
 def _variants(folder: Path) -> list[Path]:

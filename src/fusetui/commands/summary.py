@@ -6,7 +6,8 @@ from argparse import Namespace
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace import Trace, summary
 from fusetui.trace.questions.summary import Summary
 from fusetui.trace.questions.totals import kernel_totals, op_totals
@@ -18,9 +19,9 @@ def run(args: Namespace) -> int:
         say(sentence)
     figures = summary(loaded.trace)
     if args.json:
-        emit_json(figures)
+        emit_json_of(loaded.trace, figures)
     else:
-        emit(_summary_text(loaded.trace, figures))
+        emit_of(loaded.trace, _summary_text(loaded.trace, figures))
     return loaded.code
 
 

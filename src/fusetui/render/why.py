@@ -25,7 +25,7 @@ THREADS = 10
 GAPS = 4
 FEWEST_GAPS = 2
 CUT_OFF = "waits-outside"
-"""A finding of this rule means that work from before the window is missing."""
+"""A likely finding of this rule means that work from before the window is missing."""
 
 Sums = Counter[str]
 
@@ -73,7 +73,7 @@ def headline(found: Why) -> tuple[str, Sums]:
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
-    if any(one.rule == CUT_OFF for one in found.findings):
+    if any(one.rule == CUT_OFF and one.why_likely for one in found.findings):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
     return f"{who} {percent(busy, sums['span'])} of it."
 
