@@ -160,9 +160,7 @@ class _Reading:
     def _turned(self, source: Source | None) -> None:
         """Called when a little more was decoded, or while waiting for that."""
         decoded = min(self._workers.done * EXTENT / self._likely, 1.0)
-        self._decoded = max(
-            self._decoded, decoded
-        )  # the likely size may change; the bar only grows
+        self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
             self._preview(source or self._so_far())

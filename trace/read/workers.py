@@ -44,9 +44,7 @@ class Workers:
         self._file = file
         self._extent = extent
         self._released = 0
-        self._own: list[
-            int
-        ] = []  # extents that did not fit into the pipe: this process decodes them
+        self._own: list[int] = []  # extents that did not fit into the pipe, decoded here
         self._done: set[int] = set()
         self._first_open = 0  # the first extent that is not done
         self._chunks: dict[int, Chunk] = {}
