@@ -145,8 +145,8 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
         return False
     seconds = perf_counter() - begin
     text = PAGE.read_text(encoding="utf-8")
-    block = _block(experiment.command(kind), printed, kind)
-    PAGE.write_text(insert(text, f"{experiment.name} {kind}", block), encoding="utf-8")
+    paragraph = _paragraph(experiment.command(kind), printed, kind)
+    PAGE.write_text(insert(text, f"{experiment.name} {kind}", paragraph), encoding="utf-8")
     print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
     return True
 
@@ -170,21 +170,21 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
     return re.sub(r"\n+Open it with: .*\n", "", text).strip()
 
 
-def _block(command: str, printed: str, kind: str) -> str:
+def _paragraph(command: str, printed: str, kind: str) -> str:
     """The command, what it printed, and with which versions."""
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
     device = find_device(kind).name
     return f"```\n$ {command}\n\n{printed}\n```\n\n{device}; {used}."
 
 
-def insert(page: str, name: str, block: str) -> str:
+def insert(page: str, name: str, paragraph: str) -> str:
     """The page with the text between the markers of a name replaced. Raises ValueError."""
     begin, end = f"<!-- table: {name} -->", "<!-- end -->"
     before, marker, rest = page.partition(begin)
     _, marker_end, after = rest.partition(end)
     if not (marker and marker_end):
         raise ValueError(f"{PAGE.name} has no place for '{name}'")
-    return f"{before}{begin}\n{block}\n{end}{after}"
+    return f"{before}{begin}\n{paragraph}\n{end}{after}"
 
 
 if __name__ == "__main__":

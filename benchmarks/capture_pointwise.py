@@ -20,9 +20,9 @@ from torch.nn.functional import gelu
 
 from fusetui.capture.device import find_device
 from fusetui.capture.step import as_call, forward_step, rotation
-from fusetui.capture.table import align
 from fusetui.capture.timing import time_steps
 from fusetui.trace.text.figures import duration
+from fusetui.trace.text.tables import Column, table
 
 SHAPES = ((8192, 3072), (512, 3072), (8192, 12288), (4096, 3000), (1, 3072))
 SECONDS = 1.0
@@ -83,7 +83,8 @@ def main() -> None:
         for shape in SHAPES
     ]
     print(f"gelu(gate) * up, bfloat16, on {device.name}\n")
-    print("\n".join(align([HEADER, *map(row, results)])))
+    columns = [Column(title, left=not n) for n, title in enumerate(HEADER)]
+    print(table(columns, [row(result) for result in results]))
     if out:
         out.write_text(json.dumps({"device": device.name, "results": results}, indent=2) + "\n")
 

@@ -62,7 +62,7 @@ NOISE = "noise"
 COST = "time and peak memory"
 PREPARE = "to prepare"
 
-Cells = dict[str, str]  # by point of the table
+Figures = dict[str, str]  # by point of the table
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
         TIME: f"{spread(a.ns, 1000)} -> {spread(b.ns, 1000)}",
         STEPS: f"{len(a.counts)} -> {len(b.counts)}",
     }
-    columns = [held, cells(ours, of_fusetui), cells(hta, of_hta), TRACELENS]
+    columns = [held, figures(ours, of_fusetui), figures(hta, of_hta), TRACELENS]
     lines = [
         "| | in the files | fusetui | HTA | TraceLens (read, not run) |",
         "|---|---|---|---|---|",
@@ -177,7 +177,7 @@ def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
     return lines
 
 
-def cells(run: Run | None, of: Callable[[dict[str, Any]], Cells]) -> Cells:
+def figures(run: Run | None, of: Callable[[dict[str, Any]], Figures]) -> Figures:
     if run is None:
         return {EVENTS: "not run"}
     if "error" in run.said:
@@ -185,7 +185,7 @@ def cells(run: Run | None, of: Callable[[dict[str, Any]], Cells]) -> Cells:
     return {**of(run.said), COST: f"{run.seconds:.2f} s, {run.megabytes:,.0f} MB"}
 
 
-def of_fusetui(said: dict[str, Any]) -> Cells:
+def of_fusetui(said: dict[str, Any]) -> Figures:
     a, b = said["sides"]["a"], said["sides"]["b"]
     kinds = Counter((row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"])
     sums = {name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()}
@@ -197,10 +197,16 @@ def of_fusetui(said: dict[str, Any]) -> Cells:
         FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
         DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",
         CLOSES: f"yes: step {sums['step_ns']} us = rows {sums['rows_ns']}, idle {sums['idle_ns']},"
+        f" overlap {sums['overlap_ns']}, borders {_borders(said['accounting'])},"
         f" not explained {sums['not_explained_ns']}",
         NOISE: noise(said),
         PREPARE: "nothing: one command",
     }
+
+
+def _borders(sums: dict[str, int]) -> str:
+    """Work that crosses the borders of a step, in either direction."""
+    return microseconds(sums["earlier_ns"] + sums["later_ns"], signed=True)
 
 
 def noise(said: dict[str, Any]) -> str:
@@ -211,7 +217,7 @@ def noise(said: dict[str, Any]) -> str:
     return f"{said['verdict']}: B / A is {interval}"
 
 
-def of_hta(said: dict[str, Any]) -> Cells:
+def of_hta(said: dict[str, Any]) -> Figures:
     a, b, ops = said["totals"]["A"], said["totals"]["B"], said["ops"]
     less, more = ops["deleted"] + ops["decreased"], ops["added"] + ops["increased"]
     return {

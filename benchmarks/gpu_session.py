@@ -39,7 +39,7 @@ capture("mlp", stacks, out / "stacks")
 
 
 @dataclass(frozen=True)
-class Part:
+class Piece:
     """One process and the longest it may take, in seconds."""
 
     name: str
@@ -47,7 +47,7 @@ class Part:
     limit: int
 
 
-def parts(out: Path) -> list[Part]:
+def parts(out: Path) -> list[Piece]:
     """What to run, the most important first."""
     experiments = [*PYTHON, "benchmarks/capture_experiments.py", "--device", "cuda"]
     experiments += ["--runs", str(out / "runs")]
@@ -57,17 +57,17 @@ def parts(out: Path) -> list[Part]:
     forms = ["partitioned-linear", "paper-batch", "paper-n", "paper-in", "paper-out"]
     rest = ["partitioned-linear-training", "split-stack-training"]
     return [
-        Part("gpu-state", ["nvidia-smi", "-q"], 20),
-        Part("pointwise", pointwise, 90),
-        Part("workloads", [*experiments, *one_by_one], 150),
-        Part("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
-        Part("partitioned-linear", [*experiments, *forms], 260),
-        Part("tests", tests, 150),
-        Part("more-workloads", [*experiments, *rest], 120),
+        Piece("gpu-state", ["nvidia-smi", "-q"], 20),
+        Piece("pointwise", pointwise, 90),
+        Piece("workloads", [*experiments, *one_by_one], 150),
+        Piece("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
+        Piece("partitioned-linear", [*experiments, *forms], 260),
+        Piece("tests", tests, 150),
+        Piece("more-workloads", [*experiments, *rest], 120),
     ]
 
 
-def run(part: Part, out: Path, seconds_left: float) -> dict[str, object]:
+def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
     """Runs one part with its output in a log file; how it went."""
     limit, begin = min(part.limit, seconds_left), perf_counter()
     print(f"{part.name} ...", end=" ", flush=True)

@@ -1,4 +1,4 @@
-"""How long a key press takes in the timeline: the movement, its frame, and the details beneath.
+"""How long a key press takes in the timeline: the action, its frame, and the details beneath.
 
     python -P benchmarks/keys.py trace.json.gz [more traces]
 
@@ -13,19 +13,19 @@ import sys
 import time
 from pathlib import Path
 
+from textual.geometry import Region
+
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.details import details, details_height
-from fusetui.tui.glyphs import UNICODE
-from fusetui.tui.moves import MOVES
-from fusetui.tui.timeline import Timeline
+from fusetui.tui.drawing.canvas import Canvas
+from fusetui.tui.registry import ACTIONS
 
 SIZE = (200, 50)
-LINES = details_height(SIZE[1]) - 1
+BY_NAME = {action.name: action for action in ACTIONS}
 WALK = {
-    "zoom": [("zoom", (1, 2))] * 8 + [("zoom", (2, 1))] * 8,
-    "pan": [("pan", (10,))] * 8 + [("pan", (-10,))] * 8,
-    "next slice": [("next_slice", (1,))] * 12,
-    "next line": [("next_line", (1,))] * 8 + [("next_line", (-1,))] * 8,
+    "zoom": ["zoom-in"] * 8 + ["zoom-out"] * 8,
+    "pan": ["pan-right"] * 8 + ["pan-left"] * 8,
+    "next slice": ["next"] * 12,
+    "next line": ["down"] * 8 + ["up"] * 8,
 }
 
 
@@ -36,23 +36,20 @@ async def walk(path: str) -> list[str]:
     async with app.run_test(size=SIZE) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        timeline = app.query(Timeline).first()
-        for kind, moves in WALK.items():
-            times = [press(timeline, name, numbers) for name, numbers in moves]
+        for kind, names in WALK.items():
+            times = [press(app, name) for name in names]
             median, most = statistics.median(times), max(times)
-            slices = len(timeline.side.trace)
+            slices = len(app.state.side.trace)
             rows.append(f"| {Path(path).name} | {slices:,} | {kind} | {median:.1f} | {most:.1f} |")
     return rows
 
 
-def press(timeline: Timeline, name: str, numbers: tuple[int, ...]) -> float:
+def press(app: FusetuiApp, name: str) -> float:
     """Milliseconds from the key to the last line on the screen."""
+    canvas = app.query_one(Canvas)
     start = time.perf_counter()
-    timeline.show(MOVES[name](timeline.side, timeline.view, *numbers))
-    for y in range(timeline.size.height):
-        timeline.render_line(y)
-    if timeline.view.selected >= 0:
-        details(timeline.side.trace, timeline.view.selected, SIZE[0], LINES, UNICODE)
+    app.act(BY_NAME[name])
+    canvas.render_lines(Region(0, 0, *SIZE))
     return (time.perf_counter() - start) * 1000
 
 

@@ -215,7 +215,7 @@ def _packed(file: Path) -> Path:
 
     target = file.with_suffix(".json.gz")
     with file.open("rb") as plain, igzip.open(target, "wb", compresslevel=3) as out:
-        shutil.copyfileobj(plain, out, 1 << 22)  # type: ignore[misc]
+        shutil.copyfileobj(plain, out, 1 << 22)
     return target
 
 

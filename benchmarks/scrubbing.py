@@ -55,7 +55,7 @@ def measure(trace: Path, out: Path) -> bool:
         print(f"{trace.name}: {done.stderr.strip()}")
         return False
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * KB
-    size = len(open_source(str(trace)).data)
+    size = len(open_source(str(trace)).document)
     differs = list(differences(trace, out))
     print(
         f"{trace.name}: {size / 1e6:.1f} MB in {seconds:.2f} s ({size / 1e6 / seconds:.0f} MB/s, "
@@ -84,7 +84,7 @@ def figures(command: str, path: Path) -> dict[str, Any]:
 
 def numbers(path: Path) -> int:
     """A hash of all numbers from the events on."""
-    data = bytes(open_source(str(path)).data)
+    data = bytes(open_source(str(path)).document[:])
     begin = max(data.find(b'"traceEvents"'), 0)
     found = (match[1] for match in NUMBER.finditer(data, begin) if match[1])
     return hash(b" ".join(found))

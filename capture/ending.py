@@ -51,7 +51,7 @@ class _Ending:
         self._before: dict[int, Any] = {}
         self._heard: set[int] = set()
         self._told, self._tell = os.pipe()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread = threading.Thread(target=self._wait, daemon=True)
 
     def begin(self) -> None:
         _know_forks()
@@ -96,7 +96,7 @@ class _Ending:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    def _watch(self) -> None:
+    def _wait(self) -> None:
         while told := os.read(self._told, 1):
             number = told[0]
             if self._handles(number):

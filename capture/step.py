@@ -18,14 +18,14 @@ MOST_COPIES = 1024
 
 
 @dataclass(frozen=True)
-class Part:
+class Piece:
     """A piece of a step with its name in the trace; it gets what the part before it returned."""
 
     label: str
     run: Callable[[Any], Any]
 
 
-Step = Sequence[Part]
+Step = Sequence[Piece]
 
 
 def run_step(parts: Step) -> Any:
@@ -39,7 +39,7 @@ def run_step(parts: Step) -> Any:
 def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]) -> Step:
     """The forward pass alone, on the next copy of the inputs each time."""
     feed = cycle(copies)
-    return (Part(f"{label}_fwd", lambda _: call(*next(feed))),)
+    return (Piece(f"{label}_fwd", lambda _: call(*next(feed))),)
 
 
 def training_step(
@@ -61,7 +61,7 @@ def training_step(
         result.backward(torch.ones_like(result) if gradient is None else gradient)
         return result
 
-    return (Part(f"{label}_fwd", forward), Part(f"{label}_bwd", backward))
+    return (Piece(f"{label}_fwd", forward), Piece(f"{label}_bwd", backward))
 
 
 def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:

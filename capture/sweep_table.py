@@ -26,7 +26,7 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     lines = []
     for sizes, point in by_point(rows, axes):
         found = {row["variant"]: row for row in point}
-        lines.append([sizes, *(_cell(found.get(name), _first(point)) for name in names)])
+        lines.append([sizes, *(_entry(found.get(name), _first(point)) for name in names)])
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
     failures = dict.fromkeys(map(printable, failed))
     return "\n".join([table(columns, lines), *failures])
@@ -45,7 +45,7 @@ def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = 
                 continue
             bar = block * max(round(WIDTH * row["median_ns"] / max(longest, 1)), 1)
             name = pad(printable(row["variant"]), wide)
-            lines.append(f"  {name} {bar:{WIDTH}} {_cell(row, _first(point))}")
+            lines.append(f"  {name} {bar:{WIDTH}} {_entry(row, _first(point))}")
     return "\n".join(lines)
 
 
@@ -73,7 +73,7 @@ def _first(point: Sequence[Row]) -> int | None:
     return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
 
 
-def _cell(row: Row | None, first_ns: int | None) -> str:
+def _entry(row: Row | None, first_ns: int | None) -> str:
     """`1.31 ms 2.10x`, or a dash for what was not measured."""
     if row is None or row["median_ns"] is None:
         return "-"

@@ -21,11 +21,14 @@ Events = Sequence[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache or logs, nor one that it starts in another process."""
+def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test touches the user's cache or logs, nor one that it starts in another process; and
+    none sees the size of the terminal that it was started from."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for name in ("COLUMNS", "LINES"):
+            patch.delenv(name, raising=False)
         yield
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 PYTHON = (sys.executable, "-P")
 START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-PATIENCE = 20.0  # seconds that a program gets for what is waited for; a hang ends there
+PATIENCE = 60.0  # seconds that a program gets for what is waited for; a hang ends there
 
 
 class Terminal:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -32,7 +33,19 @@ OUTSIDE = {
     "kernels": {"textual", "rich", "argparse", "numpy"},
     "sample_traces": {"torch", "textual", "rich", "argparse"},
 }
+ROOMS = (
+    *("text", "model", "kernel_names", "read", "cache", "layout", "scrub", "program"),
+    *("roofline", "questions", "cells", "diff", "insights"),
+)
+"""Of trace/: each imports only those before it, and of these what their doors name."""
+
 LONGEST = 400
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The parsed file; many tests look at it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def files_of(folder: str) -> list[Path]:
@@ -64,7 +77,7 @@ def named(path: Path) -> Iterator[str]:
     package = module_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -79,6 +92,18 @@ def test_arrows(folder: str) -> None:
         parts = [name.split(".") for name in imports(path) if name.startswith("fusetui.")]
         reached = {part[1] for part in parts} & set(FOLDERS)
         assert reached - {folder} <= ARROWS[folder], path
+
+
+TUI_ROOMS = ("layout", "state", "drawing", "pages")
+"""Each imports itself and those before it, and nothing of the app around them."""
+
+
+@pytest.mark.parametrize("room", TUI_ROOMS)
+def test_rooms_of_the_app(room: str) -> None:
+    allowed = {*TUI_ROOMS[: TUI_ROOMS.index(room) + 1]}
+    for path in sorted((ROOT / "tui" / room).rglob("*.py")):
+        inside = [n.split(".")[2] for n in imports(path) if n.startswith("fusetui.tui.")]
+        assert set(inside) <= allowed, path
 
 
 @pytest.mark.parametrize("folder", OUTSIDE)
@@ -125,6 +150,52 @@ def test_a_circle_is_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
 
 
+def rooms_reached(path: Path) -> Iterator[tuple[str, str]]:
+    """(room, module or name) of everything that a file imports from a room of trace/."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fusetui.trace."):
+            _, _, room, *inside = (node.module or "").split(".")
+            if room in ROOMS:
+                yield from ((room, name) for name in inside[:1] or [a.name for a in node.names])
+
+
+def room_of(path: Path) -> str | None:
+    inside = path.relative_to(ROOT).parts
+    return inside[1] if inside[0] == "trace" and len(inside) > 2 else None
+
+
+def door(room: str) -> set[str]:
+    """What others may use of a room: the names and modules in its `__all__`."""
+    tree = ast.parse((ROOT / "trace" / room / "__init__.py").read_text(encoding="utf-8"))
+    named = (node for node in tree.body if isinstance(node, ast.Assign))
+    return {str(name) for node in named if is_door(node) for name in ast.literal_eval(node.value)}
+
+
+def is_door(node: ast.Assign) -> bool:
+    return isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__"
+
+
+def test_every_room_is_known() -> None:
+    folders = {path.parent.name for path in (ROOT / "trace").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_rooms_are_entered_by_their_doors(folder: str) -> None:
+    doors = {room: door(room) for room in ROOMS}
+    for path in files_of(folder):
+        for room, name in rooms_reached(path):
+            assert room == room_of(path) or name in doors[room], f"{path}: {room}.{name}"
+
+
+def test_rooms_import_one_way() -> None:
+    for path in files_of("trace"):
+        own = room_of(path)
+        if own is not None:
+            earlier = ROOMS[: ROOMS.index(own) + 1]
+            assert {room for room, _ in rooms_reached(path)} <= set(earlier), path
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_linked(folder: str) -> None:
     link = ROOT / "src" / "fusetui" / folder
@@ -141,7 +212,7 @@ def test_length(folder: str) -> None:
 
 def shares(path: Path) -> Iterator[str]:
     """What a file itself formats as a percentage."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         for part, behind in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
             text = behind.value if isinstance(behind, ast.Constant) else ""
             if isinstance(part, ast.FormattedValue) and re.match(r"\s?%", str(text)):
@@ -196,7 +267,7 @@ DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}
 
 def calls(path: Path) -> Iterator[str]:
     """`name` of each `name(...)` and `name.method(...)` in a file, with its method."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 

@@ -1,278 +1,228 @@
-"""The app: holds the session and passes messages between the pages."""
+"""The app: holds the state, hands keys to the registry, and draws what comes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
-from textual.app import ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
-from textual.containers import Container
+import msgspec
+from msgspec.structs import replace
+from textual import events
+from textual.app import SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.trace.questions.search import find
-from fusetui.trace.text.cutting import joined
-from fusetui.trace.text.figures import count
-from fusetui.trace.text.printable import printable
-from fusetui.tui.command_box import CommandBox
-from fusetui.tui.commanding import Commanding
-from fusetui.tui.commands import COMMANDS, HINTS, STOP_HINT, commands_of
-from fusetui.tui.copying import Copies, what_was_copied
-from fusetui.tui.details import Said, all_details
-from fusetui.tui.diff_page import DiffPage, ShowPair
-from fusetui.tui.headings import heading
-from fusetui.tui.letter_prompt import LetterPrompt
-from fusetui.tui.list_pages import KernelsPage, Show, TreePage
-from fusetui.tui.opening import Opening, Options
-from fusetui.tui.pane import Pane
-from fusetui.tui.ranging import Ranging
-from fusetui.tui.screens import Page, key_lines
-from fusetui.tui.segments import DOOR
-from fusetui.tui.session import Hits, Session
+from fusetui.tui import explaining, loading, registry, summaries, whole
+from fusetui.tui.drawing.canvas import Pointed, Wheeled
+from fusetui.tui.drawing.segments import DOOR
+from fusetui.tui.ending import Ending
+from fusetui.tui.performing import Performing
+from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
-from fusetui.tui.timeline import Timeline
-from fusetui.tui.timeline_page import TimelinePage
+from fusetui.tui.state import commands, marks, reading, search
+from fusetui.tui.state.action import Action, Run, applies, perform
+from fusetui.tui.state.prompts import Prompt
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import Outcome, Size, State
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
 
-class SearchBox(Input):
-    """One line at the bottom; Escape closes it."""
+class Options(msgspec.Struct, frozen=True):
+    """What the app opens, and how it draws."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.close_search", "Close", show=False)
-    ]
+    paths: tuple[str, ...]
+    opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
+    ascii_only: bool = False
 
 
-class FusetuiApp(Opening, Commanding, Ranging):
-    """Four pages over one session: timeline, op tree, kernels, diff."""
+class FusetuiApp(Ending):
+    """Everything that a person sees is drawn from `state`; only `do` replaces it."""
 
     TITLE = "fusetui"
     CSS_PATH = "app.tcss"
-    AUTO_FOCUS = None  # else the hidden search box takes the keys until there are lanes
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(c.keys), c.action, c.title, show=False, priority=c.always, id=c.id)
-        for c in commands_of("app")
-    ]
+    AUTO_FOCUS = None
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
+        super().__init__()
         self.animation_level = "none"
+        self.state = State(
+            named=options.paths, must_choose=not options.opened, ascii_only=options.ascii_only
+        )
+        self._opened_first = options.paths[: options.opened]
+        self._page = PageScreen()
+        self._overlay: OverlayScreen | None = None
+        self._performing = Performing(self)
+
+    def get_default_screen(self) -> Screen[Any]:
+        return self._page
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line of every widget goes through on its way to the terminal."""
         return [DOOR, *super().get_line_filters()]
 
-    def compose(self) -> ComposeResult:
-        yield Pane(name="head")
-        yield Container(id="body")
-        yield Pane(name="hints")
-        yield SearchBox(placeholder="search names", id="search")
-        yield CommandBox()
-        yield LetterPrompt()
-
     def on_mount(self) -> None:
-        for line in (SearchBox, CommandBox, LetterPrompt):
-            self.query_one(line).display = False
         self.app_resume_signal.subscribe(self, self._repaint)
-        paths = self._options.paths[: self._options.opened]
-        if paths:
-            self.read(paths)
+        self._resized(self.size.width, self.size.height)
+        first = self._opened_first
+        self.do(partial(reading.read, paths=first) if first else reading.choose)
+
+    # The way of every change
+
+    def do(self, run: Run) -> None:
+        """The next state, drawn; then what it asks of the world."""
+        outcome: Outcome = run(self.state)
+        state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
+        before, self.state = self.state, registry.settled(self.state, state)
+        if self.state is not before:
+            self._draw(before)
+        if effect is not None:
+            self._performing.perform(effect)
+
+    def _draw(self, before: State) -> None:
+        state = self.state
+        if not _is_covered(before, state):
+            self._page.canvas.show(whole.stack(whole.panes(state)))
+        if state.prompt is not before.prompt:
+            self._ask(state.prompt)
+        if state.overlay is None:
+            self._uncover()
         else:
-            self.action_choose()
+            self._cover()
 
-    # Movements
-
-    def on_timeline_moved(self, message: Timeline.Moved) -> None:
-        name = message.timeline.id or ""
-        index = int(name.rsplit("-", 1)[-1])
-        if name.startswith("diff-"):  # its lanes are others: only the window counts
-            self._change(self._session.windowed(index, message.view), index)
-            self.query_one(DiffPage).show_windows(self._session.views)
+    def _ask(self, prompt: Prompt | None) -> None:
+        """A line to type in appears, or goes."""
+        if prompt is None or prompt.is_letter:
+            self._page.input.close()
+            self._page.set_focus(None)
         else:
-            self._change(self._session.moved(index, message.view), index)
+            self._page.input.ask(prompt)
+            self._page.set_focus(self._page.input)
 
-    def action_link(self) -> None:
-        """Two traces move together, or each on its own."""
-        if len(self._session.sides) == 2:
-            together = not self._session.together
-            self._session = replace(self._session, together=together)
-            how = "together" if together else "each on its own"
-            self._say("hints", f"the traces move {how}")
+    def _cover(self) -> None:
+        if self._overlay is None:
+            self._overlay = OverlayScreen()
+            self.push_screen(self._overlay)
+        self._overlay.resize(overlay_size(self.state))
+        self._overlay.canvas.show(whole.stack(whole.overlay_panes(self.state)))
 
-    def action_undo(self) -> None:
-        self._change(self._session.undo())
+    def _uncover(self) -> None:
+        if self._overlay is not None:
+            overlay, self._overlay = self._overlay, None
+            overlay.dismiss()
 
-    def action_redo(self) -> None:
-        self._change(self._session.redo())
+    # A person
 
-    def action_clear(self) -> None:
-        """Escape: first it stops what goes on."""
-        if self.is_reading:
-            self.action_stop()
+    async def on_event(self, event: events.Event) -> None:
+        """Keys come here first: a burst of them meets each change that the one before made."""
+        if isinstance(event, events.Key) and not event.is_forwarded and self._pressed(event):
             return
-        self._change(self._session.cleared())
-        self.show_hints()
+        await super().on_event(event)
 
-    def _change(self, session: Session, index: int | None = None) -> None:
-        self._session = session
-        if session.sides:
-            active = self._active if index is None else index
-            self.query_one(TimelinePage).show(session, active)
+    def _pressed(self, event: events.Key) -> bool:
+        """Does the registry take the key; else it is typed into a line, or Textual's."""
+        action, state = registry.always(event.key), self.state
+        if action is None:
+            if self.screen not in (self._page, self._overlay):
+                return False  # the palette is open
+            if state.prompt is not None:
+                return self._answered(state.prompt, event)
+            action = registry.action_for(event.key, state)
+        if action is None:
+            return False
+        self.act(action)
+        return True
 
-    # Pages
-
-    def action_show(self, mode: str) -> None:
-        if not self._session.sides:
-            return
-        if mode == "diff" and not self.has_diff:
-            self._say("hints", "a diff needs two traces that are read to the end: fusetui open A B")
-            return
-        index, self._mode = self._active, mode
-        for page in self.query("#body > *"):
-            page.display = page.id == mode
-        self._open(mode, index)
-        self.show_hints()
-
-    def _open(self, mode: str, index: int) -> None:
-        now = self._session
-        if mode == "timeline":
-            self.query_one(TimelinePage).open(now, index)
-        elif mode == "tree":
-            self.query_one(TreePage).open(now.sides[index], index, now.views[index].selected)
-        elif mode == "kernels":
-            self.query_one(KernelsPage).open(now.sides[index], index)
+    def _answered(self, prompt: Prompt, event: events.Key) -> bool:
+        if prompt.is_letter:
+            self.do(partial(marks.answered, character=event.character or ""))
+        elif event.key == "escape":
+            self.do(partial(replace, prompt=None, hint=""))
         else:
-            self.query_one(DiffPage).open(now.views)
+            return False
+        return True
 
-    def on_show(self, message: Show) -> None:
-        """A row chosen in a list: the first of its kind in the timeline, the others by n and N."""
-        self._show_hit(message.hits.step(1))
-
-    def on_show_pair(self, message: ShowPair) -> None:
-        """A row of the diff: both sides' work, marked in both timelines."""
-        self._change(self._session.paired(message.pair), 0)
-        self.action_show("timeline")
-
-    # Search
-
-    def action_search(self) -> None:
-        if self._session.sides:
-            box = self.query_one(SearchBox)
-            box.display, box.value = True, ""
-            box.focus()
-
-    def action_close_search(self) -> None:
-        self.query_one(SearchBox).display = False
-        self.action_show(self._mode)
+    def act(self, action: Action) -> None:
+        """An action of the registry, from a key or from the palette."""
+        self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        index = self._active
-        side, view = self._session.sides[index], self._session.views[index]
-        hits = Hits(message.value, index, find(side.trace, message.value), searched=True)
-        self.action_close_search()
-        if not len(hits.rows):
-            self._say("hints", f"no name contains {printable(message.value)}")
-            return
-        self._show_hit(hits.nearest(side.trace, view.begin + side.origin))
+        if self.state.prompt is Prompt.SEARCH:
+            self.do(partial(search.searched, text=message.value))
+        elif self.state.prompt is Prompt.COMMAND:
+            self.do(partial(commands.obeyed, line=message.value))
 
-    def action_hit(self, by: int) -> None:
-        if self._session.hits is not None:
-            self._show_hit(self._session.hits.step(by))
+    def on_pointed(self, message: Pointed) -> None:
+        self.do(partial(whole.pointed, x=message.x, y=message.y))
 
-    def _show_hit(self, hits: Hits) -> None:
-        if not len(hits.rows):
-            return
-        self._bring(self._session.hit(hits), hits.side)
-        place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
-        self._say("hints", f"{place}: {printable(hits.what)}   n next  N previous")
+    def on_wheeled(self, message: Wheeled) -> None:
+        self.do(partial(whole.wheeled, y=message.y, lines=message.lines))
 
-    # The rest
+    def on_resize(self, event: events.Resize) -> None:
+        self._resized(event.size.width, event.size.height)
 
-    def on_resize(self) -> None:
-        if self._session.sides and not self.is_reading:
-            self.show_heading()
-        self.show_hints()
-
-    def action_swap(self) -> None:
-        """A becomes B, and B becomes A."""
-        if len(self._session.sides) == 2:
-            self._session = self._session.swapped()
-            self.show_sides()
-            if self.has_diff:
-                self.compare()
-            self.show_heading()
-
-    def show_sides(self) -> None:
-        self.query_one(TimelinePage).show_sides(self._session.sides, self._session.views)
-        for page in self.query(DiffPage):
-            page.show_sides(self._session.sides, self._session.views)
-
-    def action_details(self) -> None:
-        if not self._session.sides:
-            return
-        if page := self._range_page():
-            self.push_screen(page)
-            return
-        index = self._active
-        side, row = self._session.sides[index], self._session.views[index].selected
-        if row >= 0:
-            width = self.size.width * 9 // 10 - 4
-            lines = all_details(side.trace, row, width, self._options.glyphs)
-            self.push_screen(Page("everything about this slice; Esc closes", lines))
-
-    def action_copy(self) -> None:
-        """What the cursor is on, for the clipboard of the terminal (OSC 52)."""
-        if self._session.sides:
-            page = self.query_one(f"#{self._mode}")
-            text = page.copied() if isinstance(page, Copies) else ""
-            if text:
-                self.copy_to_clipboard(text)
-            self._say("hints", what_was_copied(text))
-
-    def action_help(self) -> None:
-        self.push_screen(Page("keys; Esc closes", key_lines()))
-
-    def action_close(self) -> None:
-        self.exit(0)
+    def _resized(self, width: int, height: int) -> None:
+        if (size := Size(width, height)) != self.state.size:
+            self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette holds what the registry holds."""
-        for command in COMMANDS:
-            yield SystemCommand(command.title, command.help, self._caller(command.action))
+        """The palette holds those actions of the registry that apply now."""
+        for action in registry.ACTIONS:
+            if not applies(action, self.state):
+                continue
+            yield SystemCommand(action.title, action.help, partial(self.act, action))
 
-    def _caller(self, action: str) -> Any:
-        async def call() -> None:
-            on_timeline = bool(self._session.sides) and self._mode == "timeline"
-            page = self.query_one(TimelinePage) if on_timeline else None
-            await self.run_action(action, page.timelines[page.active] if page else self)
+    # Threads
 
-        return call
+    def on_loading(self, message: loading.Loading) -> None:
+        progress = partial(reading.progressed, path=message.path, done=message.done)
+        self.do(partial(progress, total=message.total))
 
-    def show_heading(self) -> None:
-        sides = self._session.sides
-        marks = ("A ", "B ") if len(sides) == 2 else ("",) * len(sides)
-        lines = [
-            Said(f" {mark}{heading(side, self.size.width - 4)}", "title")
-            for mark, side in zip(marks, sides, strict=True)
-        ]
-        self.query_one("#head").styles.height = len(lines)
-        self.query_one("#head", Pane).say(lines)
+    def on_previewed(self, message: loading.Previewed) -> None:
+        if message.paths is self.state.wanted and self.state.reading is not None:
+            self.do(partial(registry.arrived, sides=message.sides))
+            self.do(reading.previewed)
 
-    def show_hints(self) -> None:
-        page = HINTS[self._mode] if self._session.sides else ("q quit",)
-        keys = (STOP_HINT, *page) if self.is_reading else page
-        self._say("hints", joined(keys, self.size.width - 2, "  "))
+    def on_loaded(self, message: loading.Loaded) -> None:
+        state = self.state
+        if message.paths is not state.wanted or state.reading is None:
+            return  # another trace is read by now
+        if message.is_whole or (message.sides and not state.sides):
+            self.do(partial(registry.arrived, sides=message.sides))
+        missing = message.paths[len(message.sides) :]
+        self.do(partial(reading.finished, missing=missing))
+
+    def on_failed(self, message: loading.Failed) -> None:
+        if message.paths is self.state.wanted:
+            self.do(partial(reading.failed, sentence=message.sentence))
+
+    def on_unpacked(self) -> None:
+        self.do(reading.unpacked)
+
+    def on_counted(self, message: loading.Counted) -> None:
+        self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
+
+    def on_explained(self, message: explaining.Explained) -> None:
+        self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
+
+    def on_compared(self, message: loading.Compared) -> None:
+        a, b = message.a.trace, message.b.trace
+        self.do(partial(reading.compared, a=a, b=b, diff=message.result))
+
+    def on_summarised(self, message: summaries.Summarised) -> None:
+        self.do(partial(reading.summarised, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
         """After Ctrl+z the terminal shows nothing of what was drawn before."""
         self.screen.refresh()
 
-    def _say(self, pane: str, text: str) -> None:
-        self.query_one(f"#{pane}", Pane).say([Said(" " + text)])
+
+def _is_covered(before: State, state: State) -> bool:
+    """Did only what lies over the page change: Textual draws all of the page for any part of it."""
+    covered = before.overlay is not None and state.overlay is not None
+    return covered and before.sides == state.sides and before.size == state.size
 
 
 def run(

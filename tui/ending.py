@@ -48,7 +48,7 @@ class Ending(App[int]):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.exit, ENDED + number)
 
-    def action_interrupt(self) -> None:
+    def interrupt(self) -> None:
         """Ctrl+C, which is a key here."""
         self._end_as_by(signal.SIGINT)
 

@@ -13,9 +13,10 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
-from fusetui.tui.headings import short_label
-from fusetui.tui.sides import make_sides
-from fusetui.tui.view import Side
+from fusetui.tui.explaining import explain
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.sides import make_sides, short_label
+from fusetui.tui.layout.view import Side
 
 Post = Callable[[Message], object]
 
@@ -42,6 +43,11 @@ class Loaded(Message):
     def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
         super().__init__()
         self.paths, self.sides = paths, sides
+
+    @property
+    def is_whole(self) -> bool:
+        """Was every path read."""
+        return len(self.sides) == len(self.paths)
 
 
 class Unpacked(Message):
@@ -71,15 +77,10 @@ class Compared(Message):
         super().__init__()
         self.a, self.b, self.result = a, b, result
 
-    def is_of(self, sides: Sequence[Side]) -> bool:
-        """Are these the traces that were compared, in this order."""
-        compared = (self.a.trace, self.b.trace)
-        return len(sides) == 2 and all(s.trace is t for s, t in zip(sides, compared, strict=True))
-
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
     """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed; then what
-    takes longer: Unpacked, Counted.
+    takes longer: Unpacked, Counted, Explained.
 
     Once it is `stopped`, what was read by then is Loaded. Once it is `cancelled`, it ends without
     a word.
@@ -100,12 +101,20 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     except Cancelled:
         return
     post(Loaded(paths, _sides(traces, paths)))
+    _go_on(traces, post, cancelled)
+
+
+def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
+    """What takes longer, and no lane waits for."""
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
     for trace in traces:
         _count(trace, post, cancelled)
+    for trace in traces:
+        if not cancelled():
+            explain(trace, post, cancelled)
 
 
 def _count(trace: Trace, post: Post, cancelled: Stop) -> None:
@@ -132,6 +141,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     for side in sides:
         for lane in side.lanes:
             lane.prepare()
+        side.once(busy_of)
     return sides
 
 

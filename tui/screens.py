@@ -1,54 +1,40 @@
-"""Pages on top of the app: the keys, and everything about one slice."""
+"""The two screens of the app: the page, and what lies over it for a while. Both only draw."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 
-from fusetui.tui import palette
-from fusetui.tui.commands import Where, commands_of, key_text
-from fusetui.tui.details import Said
-from fusetui.tui.pane import LOOKS
-from fusetui.tui.rowlist import Cell, RowList
-
-HEADINGS: dict[Where, str] = {"timeline": "In the timeline", "app": "Everywhere"}
+from fusetui.tui.drawing.canvas import Canvas
+from fusetui.tui.prompts import PromptInput
+from fusetui.tui.state.state import Size
 
 
-class Page(ModalScreen[None]):
-    """Lines to read; any of the usual keys closes it."""
+class PageScreen(Screen[None], inherit_bindings=False):
+    """One canvas for everything, and a line to type in that appears over its last line."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,i,question_mark", "dismiss", "Close", show=False)
-    ]
-
-    def __init__(self, title: str, lines: Sequence[Said]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._title = title
-        self._lines = lines
+        self.canvas, self.input = Canvas(), PromptInput()
 
     def compose(self) -> ComposeResult:
-        yield RowList(name="page")
-
-    def on_mount(self) -> None:
-        rows = self.query_one(RowList)
-        rows.fill(len(self._lines), lambda width: f" {self._title}", self._format)
-        rows.focus()
-
-    def _format(self, index: int, width: int) -> list[Cell]:
-        line = self._lines[index]
-        return [(line.text, LOOKS.get(line.look, palette.PLAIN))]
+        yield self.canvas
+        yield self.input
 
 
-def key_lines() -> list[Said]:
-    """All commands with their keys, as the registry has them."""
-    lines: list[Said] = []
-    for where, title in HEADINGS.items():
-        lines += [Said(""), Said(title, "title")]
-        for command in commands_of(where):
-            keys = "  ".join(key_text(key) for key in command.keys)
-            lines.append(Said(f"  {keys:<18}{command.title:<22}{command.help}", "name"))
-    return lines
+class OverlayScreen(ModalScreen[None], inherit_bindings=False):
+    """A canvas over the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.canvas = Canvas()
+        self._size_of_box = Size()
+
+    def compose(self) -> ComposeResult:
+        yield self.canvas
+
+    def resize(self, size: Size) -> None:
+        """The box of the overlay, its edge included."""
+        if size != self._size_of_box:
+            self._size_of_box = size
+            self.canvas.styles.width, self.canvas.styles.height = size.width, size.height

@@ -35,8 +35,8 @@ def ended_by_signals(app: Ending) -> Iterator[None]:
     numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
     heard, told = os.pipe()
     os.set_blocking(told, False)
-    watcher = threading.Thread(target=_watch, args=(heard, numbers, app), daemon=True)
-    watcher.start()
+    hearing = threading.Thread(target=_hear, args=(heard, numbers, app), daemon=True)
+    hearing.start()
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
     wakeup = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     try:
@@ -46,11 +46,11 @@ def ended_by_signals(app: Ending) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(told)
-        watcher.join()
+        hearing.join()
         os.close(heard)
 
 
-def _watch(heard: int, numbers: Collection[int], app: Ending) -> None:
+def _hear(heard: int, numbers: Collection[int], app: Ending) -> None:
     """Until the pipe, from which the numbers of signals come, is closed."""
     while number := os.read(heard, 1):
         if number[0] in numbers:

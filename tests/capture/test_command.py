@@ -73,7 +73,7 @@ def test_the_folder_holds_the_record_and_a_trace_per_variant(run: Run) -> None:
 def test_the_record_tells_what_was_run(run: Run) -> None:
     keys = ("workload", "shapes", "dtype", "device_kind", "profiled_steps")
     shapes = {"batch": 2, "seq": 3, "dim": 4, "hidden": 8}
-    assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
+    assert [run.record[key] for key in keys] == ["mlp", shapes, "float32", "cpu", 2]
 
 
 def test_the_record_tells_what_was_asked_for(run: Run) -> None:
@@ -146,11 +146,11 @@ def test_progress_goes_to_stderr(run: Run) -> None:
     ("options", "message"),
     [
         ({"workload": "mpl"}, "unknown workload 'mpl': there are mlp, linear"),
-        ({"variants": ["fast"]}, "no variant 'fast': it has eager, compiled, fused, fused-gemm"),
+        ({"variants": ["fast"]}, "no variant 'fast', only eager, compiled, fused, fused-gemm"),
         ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
         ({"dtype": "int8"}, "unknown dtype"),
         ({"steps": 0}, "at least 1"),
-        ({"mode": "fast"}, "unknown mode 'fast': it can be default, reduce-overhead"),
+        ({"mode": "fast"}, "unknown mode 'fast': use one of default, reduce-overhead"),
         ({"expect": ["gemms=3"]}, "'gemms=3' is no guess"),
         ({"variants": ["fused"]}, "nothing was captured: fused: it needs a GPU"),
     ],
@@ -321,10 +321,11 @@ def test_what_is_recorded_can_be_chosen(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fast_timing")
 def test_the_weights_of_a_variant_are_told(tmp_path: Path) -> None:
-    options = Options(variants=["loop", "masked"], device="cpu", seconds=1e-9, dtype="float32")
+    shapes = ["--batch=2", "--n=4", "--in=8", "--out=8"]
+    options = Options(["loop", "masked"], "cpu", "float32", shapes, seconds=1e-9)
     record, _ = measure("partitioned-linear", options, out=tmp_path / "a", progress=Progress())
-    blocks, biases = 32 * 32 * 32 * 4, 32 * 32 * 4
-    assert [v.weight_bytes for v in record.measured] == [blocks + biases, 64 * blocks + biases]
+    blocks, biases = 4 * 8 * 8 * 4, 4 * 8 * 4
+    assert [v.weight_bytes for v in record.measured] == [blocks + biases, 8 * blocks + biases]
 
 
 def test_too_large_a_workload_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from textual.worker import WorkerError
 from fusetui.trace import TraceError
 from fusetui.trace.text.printable import printable_lines
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.commands import COMMANDS
+from fusetui.tui.registry import ACTIONS
 
 Step = tuple[str, ...]
 """What is done, and with what: a key, a text typed after a key, a click, a wheel, a new size."""
@@ -42,7 +42,7 @@ STEPS = 40
 MOMENT = 0.001  # seconds between two keys
 SIZES = ((80, 24), (100, 30), (40, 10), (200, 50), (20, 5), (1, 1), (300, 80))
 LEAVING = ("q", "ctrl+c")
-KEYS = tuple(key for command in COMMANDS for key in command.keys if key not in LEAVING)
+KEYS = tuple(key for action in ACTIONS for key in action.keys if key not in LEAVING)
 OTHER_KEYS = ("tab", "backspace", "b", "e", "A", "ctrl+p", "delete", "f5", "é", "ctrl+d", "ctrl+a")
 TEXTS = ("a", "aten", "Mm", "", "\x00", "[red]", "(", "*", "ProfilerStep", "é", "\u202e", "gemm")
 TIMES = ("0ns", "-1ns", "12.5ms", "999999s", "5 us", "1e3", "1.5", "999999999999999999s")

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.timeline import Timeline
 
 SMALL, LARGE = (100, 30), (200, 50)
 
@@ -38,6 +38,11 @@ def screen(app: FusetuiApp) -> str:
 
 
 def selected(app: FusetuiApp) -> str:
-    """The name of the slice that is selected in the first timeline."""
-    timeline = app.query(Timeline).first()
-    return timeline.side.trace.name_of(timeline.view.selected)
+    """The name of the slice that is selected on the first side."""
+    session = app.state.session
+    return session.sides[0].trace.name_of(session.views[0].selected)
+
+
+def strips(app: FusetuiApp) -> list[Strip]:
+    """What a person sees, with colours."""
+    return app.screen._compositor.render_strips()

@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
+from textual.events import Key
 from textual.message import Message
 
 from fusetui.trace import CannotRead
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.diff_page import DiffPage
 from fusetui.tui.loading import Compared, compare
-from fusetui.tui.pane import Pane
-from fusetui.tui.rowlist import RowList
-from fusetui.tui.timeline import Timeline
+from fusetui.tui.state.effects import Compare
+from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.state.state import DIFF, TIMELINE, State
 
 Write = Callable[[str], Path]
 
@@ -59,34 +59,42 @@ async def test_a_kernel_of_the_table_is_shown_in_the_timeline(path: str) -> None
     async with opened([path]) as (app, pilot):
         await pilot.press("3", "j", "enter")
         assert "GeluCUDAKernelImpl" in selected(app)
-        assert app.query_one("#timeline").display
+        assert app.state.page == TIMELINE
 
 
 async def test_undo_brings_back_the_view_before(path: str) -> None:
     async with opened([path]) as (app, pilot):
-        before = app.query(Timeline).first().view
+        before = app.state.view
         await pilot.press("w", "d", "u", "u")
-        assert app.query(Timeline).first().view == before
+        assert app.state.view == before
         await pilot.press("ctrl+r")
-        assert app.query(Timeline).first().view.span == before.span // 2
+        assert app.state.view.span == before.span // 2
+
+
+async def test_keys_that_come_at_once_are_all_obeyed(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        whole = app.state.view.span
+        for _ in range(4):
+            app.post_message(Key("w", "w"))
+        await pilot.pause()
+        assert app.state.view.span == whole // 16
 
 
 async def test_two_traces_share_one_window(path: str) -> None:
     async with opened([path, path]) as (app, pilot):
         await pilot.press("1", "w", "d")
-        windows = {
-            (t.view.begin, t.view.end) for t in app.query("#timeline Timeline").results(Timeline)
-        }
+        windows = {(view.begin, view.end) for view in app.state.session.views}
         assert len(windows) == 1
 
 
 async def test_two_traces_can_move_apart(path: str) -> None:
     async with opened([path, path]) as (app, pilot):
         await pilot.press("1", "b", "w")
-        first, second = app.query("#timeline Timeline").results(Timeline)
-        assert first.view.span == second.view.span // 2
+        first, second = app.state.session.views
+        assert first.span == second.span // 2
         await pilot.press("b", "w")
-        assert first.view.span == second.view.span
+        first, second = app.state.session.views
+        assert first.span == second.span
 
 
 async def test_a_folder_of_ranks_is_a_list_to_choose_from(path: str) -> None:
@@ -98,7 +106,7 @@ async def test_a_folder_of_ranks_is_a_list_to_choose_from(path: str) -> None:
         await pilot.press("enter")
         await app.workers.wait_for_complete()
         await pilot.pause()
-        assert len(app.query("#timeline Timeline")) == 1
+        assert len(app.state.sides) == 1
 
 
 async def test_another_trace_is_opened_beside_the_first(path: str) -> None:
@@ -107,8 +115,8 @@ async def test_another_trace_is_opened_beside_the_first(path: str) -> None:
         for _ in range(2):
             await app.workers.wait_for_complete()
             await pilot.pause()
-        assert len(app.query("#timeline Timeline")) == 2
-        assert app.query_one("#diff").display
+        assert len(app.state.sides) == 2
+        assert app.state.page == DIFF
 
 
 async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) -> None:
@@ -156,16 +164,6 @@ async def test_a_kernel_without_a_name(
         assert "(no name)   10 us" in screen(app)
 
 
-async def test_moving_the_selection_draws_two_lines_only(path: str) -> None:
-    async with opened([path]) as (app, pilot):
-        await pilot.press("slash", *"linear", "enter")
-        timeline = app.query(Timeline).first()
-        before = dict(timeline._strips)
-        await pilot.press("full_stop")
-        changed = [y for y, strip in timeline._strips.items() if before.get(y) is not strip]
-        assert len(changed) == 1  # both slices lie on one line
-
-
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 async def test_timeline(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
     async with opened([path], size) as (app, pilot):
@@ -195,10 +193,10 @@ async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -
 
 
 async def test_keys(path: str, matches_screen: Matches) -> None:
-    async with opened([path], (100, 60)) as (app, pilot):
+    async with opened([path], (100, 92)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
-        matches_screen("keys-100x60", screen(app))
+        matches_screen("keys-100x92", screen(app))
 
 
 async def test_all_details(path: str, matches_screen: Matches) -> None:
@@ -214,7 +212,6 @@ async def test_the_size_of_the_terminal_may_change(path: str) -> None:
             await pilot.resize_terminal(*size)
             await pilot.pause()
         assert len(screen(app).splitlines()) == 24
-        assert app.query(Pane)
 
 
 async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: Path) -> None:
@@ -222,12 +219,10 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: 
     other = tmp_path / "other.json"
     other.write_text(json.dumps(mlp_events(3)))
     async with opened([path, str(other)]) as (app, pilot):
-        page, rows = app.query_one(DiffPage), app.query_one("#diff-list", RowList)
-        assert rows.cursor == 0
-        page.show_sides(app._session.sides, app._session.views)
-        rows.render_line(1)
-        page.on_row_list_chosen(RowList.Chosen(rows, 0))
-        rows.action_choose()
+        app.do(lambda state: cast(tuple[State, Compare], compared_anew(state))[0])
+        await pilot.press("enter")
+        assert app.state.page == DIFF
+        assert "comparing" in screen(app)
         await pilot.press("y")
         assert "nothing was copied" in screen(app)
 
@@ -237,14 +232,14 @@ async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> No
     other = tmp_path / "other.json"
     other.write_text(json.dumps(mlp_events(40)))
     async with opened([path, str(other)]) as (app, pilot):
-        a, b = app._session.sides
+        a, b = app.state.sides
         posted: list[Message] = []
         compare(a, b, posted.append)
         await pilot.press("x")
         await settled(app, pilot)
-        before = app._session
+        before = app.state
         app.on_compared(cast(Compared, posted[0]))
-        assert app._session is before
+        assert app.state is before
 
 
 async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:

@@ -23,11 +23,8 @@ from fusetui.trace.model.callbacks import Progress, Stop
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Prefix
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.chooser import Chooser
-from fusetui.tui.list_pages import TreePage
-from fusetui.tui.rowlist import RowList
-from fusetui.tui.timeline import Timeline
-from fusetui.tui.view import times
+from fusetui.tui.layout.view import times
+from fusetui.tui.state.overlays import Chooser
 
 SIZE = (100, 30)
 PATIENCE = 30  # seconds until a test that waits in vain fails
@@ -107,19 +104,18 @@ async def reading(*paths: str, opened: int = 2) -> AsyncIterator[tuple[FusetuiAp
         yield app, pilot
 
 
-async def lanes(app: FusetuiApp, pilot: Pilot[int]) -> Timeline:
-    """The first timeline, once it is there."""
+async def lanes(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Until the first lanes are there."""
     async with timeout(PATIENCE):
-        while not app.query(Timeline):
+        while not app.state.sides:
             await pilot.pause(0.01)
     await pilot.pause()
-    return app.query(Timeline).first()
 
 
 async def done(app: FusetuiApp, pilot: Pilot[int]) -> None:
     """Until nothing is read any more, and the head says so."""
     async with timeout(PATIENCE):
-        while app.is_reading or screen(app).lstrip().startswith(("reading", "stopping")):
+        while app.state.reading or screen(app).lstrip().startswith(("reading", "stopping")):
             await pilot.pause(0.01)
     await pilot.pause()
 
@@ -142,10 +138,10 @@ async def test_the_first_lanes(gate: Gate, matches_screen: Matches) -> None:
 @pytest.mark.parametrize("page", ["1", "2", "3"])
 async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) -> None:
     async with reading() as (app, pilot):
-        timeline = await lanes(app, pilot)
+        await lanes(app, pilot)
         await pilot.press(page, "escape")
         await done(app, pilot)
-        assert timeline.side.trace is part
+        assert app.state.side.trace is part
         assert "only the first 340 MB of 1 GB were read" in screen(app)
         assert "GPU busy 9" not in screen(app)
         assert "Esc stop" not in screen(app)
@@ -153,27 +149,27 @@ async def test_escape_keeps_what_was_read(gate: Gate, part: Trace, page: str) ->
 
 async def test_what_is_looked_at_stays(gate: Gate, whole: Trace) -> None:
     async with reading() as (app, pilot):
-        timeline = await lanes(app, pilot)
+        await lanes(app, pilot)
         await pilot.press("slash", *"gelu", "enter", "w", "w", "space")
-        side, view = timeline.side, timeline.view
+        side, view = app.state.side, app.state.view
         place = side.trace.order[view.selected]
         gate.opens.set()
         await done(app, pilot)
-        after = timeline.view
-        assert timeline.side.trace is whole
+        after = app.state.view
+        assert app.state.side.trace is whole
         assert whole.order[after.selected] == place
-        assert times(timeline.side, after.selected) == times(side, view.selected)
+        assert times(app.state.side, after.selected) == times(side, view.selected)
         assert (after.begin, after.end, after.folds) == (view.begin, view.end, view.folds)
         await pilot.press("u", "u", "u")
-        assert timeline.view.span > view.span
+        assert app.state.view.span > view.span
 
 
 async def test_a_window_over_everything_stays_one(gate: Gate, whole: Trace) -> None:
     async with reading() as (app, pilot):
-        timeline = await lanes(app, pilot)
+        await lanes(app, pilot)
         gate.opens.set()
         await done(app, pilot)
-        assert (timeline.view.begin, timeline.view.end) == (0, whole.end_ns - whole.begin_ns)
+        assert (app.state.view.begin, app.state.view.end) == (0, whole.end_ns - whole.begin_ns)
         assert "shown: what" not in screen(app)
 
 
@@ -197,31 +193,30 @@ async def test_the_kernels_page_stays_on_its_kernel(gate: Gate) -> None:
         line = next(line for line in screen(app).splitlines() if line.startswith(">"))
         assert "gelu" in line.lower()
         assert line not in before  # it counts the later ones too
-        assert app.focused is app.query_one("#kernel-list", RowList)
+        assert app.state.page == "kernels"
 
 
 async def test_open_nodes_stay_open(gate: Gate) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         await pilot.press("2", "j", "space")
-        page = app.query_one(TreePage)
         before = screen(app).splitlines()
         gate.opens.set()
         await done(app, pilot)
         after = screen(app).splitlines()
-        assert page.display
+        assert app.state.page == "tree"
         assert after[2:7] == before[2:7]
         assert len([line for line in after if "aten::" in line]) > 9
 
 
 async def test_a_search_may_be_typed_while_more_arrives(gate: Gate) -> None:
     async with reading() as (app, pilot):
-        timeline = await lanes(app, pilot)
+        await lanes(app, pilot)
         await pilot.press("slash", *"ge")
         gate.opens.set()
         await done(app, pilot)
         await pilot.press(*"lu", "enter")
-        assert "gelu" in timeline.side.trace.name_of(timeline.view.selected)
+        assert "gelu" in app.state.side.trace.name_of(app.state.view.selected)
 
 
 async def test_escape_before_anything_was_read_leaves(shut: Gate) -> None:
@@ -238,16 +233,16 @@ async def test_escape_before_anything_was_read_leads_back_to_the_choice(shut: Ga
         await pilot.press("enter")
         await pilot.press("escape")
         await done(app, pilot)
-        assert isinstance(app.screen, Chooser)
+        assert isinstance(app.state.overlay, Chooser)
 
 
 async def test_a_file_that_fails_later_loses_nothing(gate: Gate, part: Trace) -> None:
     gate.fails = "the disk is full."
     async with reading() as (app, pilot):
-        timeline = await lanes(app, pilot)
+        await lanes(app, pilot)
         gate.opens.set()
         await done(app, pilot)
-        assert timeline.side.trace is part
+        assert app.state.side.trace is part
         assert "only the first 340 MB of 1 GB were read" in screen(app)
         assert "the disk is full." in screen(app)
 
@@ -263,7 +258,7 @@ async def test_what_was_not_begun_is_named(gate: Gate, part: Trace) -> None:
     async with reading("a.json", "b.json") as (app, pilot):
         await pilot.press("escape")
         await done(app, pilot)
-        assert [timeline.side.trace for timeline in app.query(Timeline)] == [part]
+        assert [side.trace for side in app.state.sides] == [part]
         assert "not read: b.json" in screen(app)
 
 
@@ -272,7 +267,7 @@ async def test_a_part_beside_a_whole_trace_is_not_compared(gate: Gate) -> None:
     async with reading("a.json", "b.json") as (app, pilot):
         await pilot.press("escape")
         await done(app, pilot)
-        assert len(app.query(Timeline)) == 2
+        assert len(app.state.sides) == 2
         assert "only the first 340 MB of 1 GB" in screen(app).splitlines()[1]
         await pilot.press("4")
         assert "a diff needs two traces that are read to the end" in screen(app)

@@ -15,16 +15,19 @@ from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
 from tests.terminal import Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
-from fusetui.tui.commands import commands_of, key_text
+from fusetui.tui.keys import key_text
+from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
+from fusetui.tui.state.moving import SECTION
 
 READY = "nothing selected: j or k"
+IDLE = "ocqqqq"  # why the GPU was idle is known
 ESCAPE = "\x1b"
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 
 LOOKING: list[Visit] = [
-    ("jjjj", "launched 1 GPU event"),
+    ("j", "launched 1 GPU event"),
     ("J", ".py:1   800 us"),
     ("i", "everything about this slice"),
     (ESCAPE, "? keys"),
@@ -42,7 +45,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("step 1\r", "step 1 of 1: ProfilerStep#"),
     ("2", "kernels op"),
-    ("jjj", "kernels op"),
+    ("jjj", "us"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
     ("?", "keys; Esc closes"),
@@ -53,7 +56,13 @@ LOOKING: list[Visit] = [
 ]
 KEYS = [
     *["\x1b[6~"] * 4,  # PageDown, to the counters
-    *(text for c in commands_of("timeline") for key in c.keys if len(text := key_text(key)) == 1),
+    *(
+        text
+        for action in ACTIONS
+        if action.section == SECTION
+        for key in action.keys
+        if len(text := key_text(key)) == 1
+    ),
 ]
 COMPARING: list[Visit] = [
     ("jj", "us"),
@@ -69,35 +78,34 @@ INTERRUPT = "\x03"
 Shown = Callable[..., Terminal]
 
 FAILS_AT_A_KEY = f"""
-from fusetui.tui.app import FusetuiApp
-def fail(self): raise ValueError("planted " + {WORST!a})
-FusetuiApp.action_help = fail
+from fusetui.tui import app
+def fail(*_): raise ValueError("planted " + {WORST!a})
+app.perform = fail
 """
 FAILS_IN_A_THREAD = f"""
-from fusetui.tui import opening
+from fusetui.tui import performing
 def fail(*_): raise ValueError("planted " + {WORST!a})
-opening.load = fail
+performing.load = fail
 """
 WORKS_FOR_EVER = """
 import time
-from fusetui.tui import opening, signals
+from fusetui.tui import performing, signals
 signals.GRACE = 0.2
-opening.load = lambda *_: time.sleep(600)
+performing.load = lambda *_: time.sleep(600)
 """
 HANGS = """
 import time
-from fusetui.tui import signals
-from fusetui.tui.app import FusetuiApp
+from fusetui.tui import app, signals
 signals.GRACE = 0.2
-FusetuiApp.action_help = lambda self: time.sleep(600)
+app.perform = lambda *_: time.sleep(600)
 """
 READS_FOR_EVER = """
 import time
-from fusetui.tui import opening
+from fusetui.tui import performing
 def load(paths, post, cancelled, stopped):
     while not cancelled(): time.sleep(0.01)
     open({tidy!r}, "w").close()
-opening.load = load
+performing.load = load
 """
 
 
@@ -166,6 +174,25 @@ def is_given_back(terminal: Terminal) -> bool:
     """Is the terminal as it was before: cooked, with its own screen and cursor."""
     last = terminal.output.rpartition(b"\x1b[?1049h")[2]
     return terminal.attributes == terminal.before and b"\x1b[?1049l\x1b[?25h" in last
+
+
+def typed(terminal: Terminal, *keys: str) -> bytes:
+    """What these keys send to the terminal, once each of them has been drawn."""
+    terminal.wait_for(IDLE)
+    before = len(terminal.output)
+    for key in keys[:-1]:
+        terminal.press(key)
+        terminal.rest()
+    terminal.press(keys[-1])
+    terminal.wait_for("ProfilerStep")
+    return terminal.output[before:]
+
+
+def test_a_key_that_changes_no_cell_sends_nothing(shown: Shown) -> None:
+    with shown(columns=200, lines=50) as one, shown(columns=200, lines=50) as other:
+        alone = typed(one, "j")
+        assert typed(other, "s", "g", "0", "u", "j") == alone
+        assert len(alone) < 4000
 
 
 def test_without_colours(shown: Shown) -> None:

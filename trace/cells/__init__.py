@@ -1,0 +1,6 @@
+"""What each cell of a line of the timeline shows, found with a few binary searches."""
+
+__all__ = [
+    "counters",
+    "raster",
+]

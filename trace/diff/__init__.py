@@ -29,6 +29,10 @@ __all__ = [
     "Verdict",
     "by_effect",
     "diff",
+    "lines",
+    "marks",
+    "model",
+    "text",
     "to_markdown",
     "to_text",
 ]

@@ -1,2 +1,14 @@
 """Why a device was idle, and what its time went to: figures that add up, and claims with their
 evidence."""
+
+__all__ = [
+    "account",
+    "causes",
+    "markdown",
+    "model",
+    "stretches",
+    "telling",
+    "versus",
+    "why",
+    "words",
+]

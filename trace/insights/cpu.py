@@ -39,7 +39,7 @@ def _of_line(
     accounts: Accounts, line: Threads, window: tuple[int, int] | None
 ) -> list[tuple[int, ThreadAccount]]:
     trace = accounts.trace
-    track, begin, end = _extent(trace, line)
+    track, begin, end = _from_first_to_last(trace, line)
     if window is not None:
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
@@ -69,7 +69,7 @@ def _of_line(
     return found
 
 
-def _extent(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
+def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
     """Of each thread its first track, first start and last end (ns)."""
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)

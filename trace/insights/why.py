@@ -41,8 +41,12 @@ class NotThere(Exception):  # noqa: N818
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
     chosen = selection or Selection()
-    found = accounted(trace, chosen)
-    facts = _facts(trace, chosen)
+    return explained(facts_of(accounts(trace), chosen), chosen)
+
+
+def explained(facts: Facts, chosen: Selection) -> Why:
+    """The same from facts, which go on holding what was worked out for it. Raises NotThere."""
+    found = _accounted(facts.accounts, chosen)
     findings, unknown = findings_of(facts)
     return msgspec.structs.replace(
         found,
@@ -53,18 +57,20 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     )
 
 
-def _facts(trace: Trace, chosen: Selection) -> Facts:
-    found = accounts(trace)
-    _, window, _ = _window(trace, _spans(trace, chosen), chosen)
+def facts_of(found: Accounts, chosen: Selection) -> Facts:
+    """What the rules ask of the part of a trace that is chosen. Raises NotThere."""
+    _, window, _ = _window(found.trace, _spans(found.trace, chosen), chosen)
     return Facts(found, _devices(found, chosen), *(window or ()))
 
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     """The account and the longest gaps alone. Raises NotThere."""
-    chosen = selection or Selection()
-    spans = _spans(trace, chosen)
-    about, window, spans = _window(trace, spans, chosen)
-    found = accounts(trace)
+    return _accounted(accounts(trace), selection or Selection())
+
+
+def _accounted(found: Accounts, chosen: Selection) -> Why:
+    trace = found.trace
+    about, window, spans = _window(trace, _spans(trace, chosen), chosen)
     devices = _devices(found, chosen)
     listed = longest_gaps(devices, None if chosen.all_gaps else LONGEST, window)
     return Why(

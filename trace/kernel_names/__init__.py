@@ -42,7 +42,17 @@ from fusetui.trace.kernel_names import (
 from fusetui.trace.kernel_names.model import KernelName, Part
 from fusetui.trace.kernel_names.unknown import base_text
 
-__all__ = ["KernelName", "Part", "decode", "short_name"]
+__all__ = [
+    "KernelName",
+    "Part",
+    "annotate",
+    "arch",
+    "aten_ops",
+    "decode",
+    "kinds",
+    "model",
+    "short_name",
+]
 
 Decoder = Callable[[str], KernelName | None]
 Family = tuple[tuple[str, ...], Decoder]

@@ -1,0 +1,20 @@
+"""Questions about one trace: totals, groups, busy and idle time, launches, counters, searches."""
+
+__all__ = [
+    "busy",
+    "chain",
+    "computing",
+    "counters",
+    "effective",
+    "kernel_groups",
+    "launches",
+    "note",
+    "op_groups",
+    "queue",
+    "search",
+    "spread",
+    "summary",
+    "tally",
+    "totals",
+    "windows",
+]

@@ -18,13 +18,13 @@ FIRST = re.compile(rb"[^\s\xef\xbb\xbf]")
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
 EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-HEAD = 1 << 16  # bytes in which it is sought what a file is instead of a trace
+HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
-MOST = 64 << 20  # bytes before and behind the events in which keys are read
+MOST = 64 << 20  # bytes before and after the events in which keys are read
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Where the elements begin: the byte after the opening bracket, and what stood before."""
+    """Where the elements begin: the byte after the opening bracket, and the text before it."""
 
     start: int
     bare: bool  # the document is the array itself
@@ -32,7 +32,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def find_body(source: Source) -> Body:
-    """Raises NotATrace, with what the file seems to be instead."""
+    """Finds the events. Raises NotATrace, naming what the file seems to be instead."""
     document = source.document
     blanks = document.find(FIRST, 0)
     first = blanks.start if blanks else 0
@@ -57,7 +57,7 @@ def find_body(source: Source) -> Body:
 def _events_key(document: Document, start: int) -> Found | None:
     """The key of the outermost object, whose first key may begin at `start`.
 
-    Where the brackets before it do not tell its depth, the first of its name.
+    If the brackets before it do not determine its depth, the first key of that name.
     """
     first = found = document.find(EVENTS_KEY, start)
     at, state = start, INSIDE

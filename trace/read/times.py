@@ -20,19 +20,19 @@ EXACT_BELOW_US = float(2**42)
 middle between two."""
 
 LIMIT_NS = 2**61
-"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So the
-span of a trace fits into 64 bits twice."""
+"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So
+twice the span of a trace fits into 64 bits."""
 
 PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
-"""Nearly all times look like this, and are within the range."""
+"""Almost all times have this form, and are in range."""
 
-TINY = 1e-9  # ns: more than a product of floats below 1000 is wrong by
+TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
 
-LONGEST_EXPONENT = 30  # of ten: a longer one is beyond every limit, or nothing
+LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
 
 
 class InexactTimes(Exception):  # noqa: N818
-    """These floats lost digits of the file: decode the text instead."""
+    """These floats lost digits of the file: parse the text instead."""
 
 
 def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
@@ -68,7 +68,7 @@ def _from_integers(values: Sequence[int | float]) -> NDArray[np.int64]:
 
 
 def check_ends(start: NDArray[np.int64], dur: NDArray[np.int64]) -> None:
-    """Raises OverflowError when a slice ends out of range; both in ns and within LIMIT_NS."""
+    """Raises OverflowError if a slice ends out of range; both are in ns and within LIMIT_NS."""
     if len(start) and int((start + dur).max()) > LIMIT_NS:
         raise OverflowError("a slice ends out of range")
 

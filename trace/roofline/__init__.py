@@ -10,4 +10,15 @@ from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.roofline.model import Work
 from fusetui.trace.roofline.row import work_of
 
-__all__ = ["Work", "describe", "remarks", "work_of"]
+__all__ = [
+    "Work",
+    "attainable",
+    "describe",
+    "inputs",
+    "many",
+    "model",
+    "peaks",
+    "remarks",
+    "row",
+    "work_of",
+]

@@ -3,3 +3,10 @@ command lines and folders. Figures stay as they are.
 
 `file.scrub_file` is the door. `found` tells what looks like a secret, and imports little.
 """
+
+__all__ = [
+    "document",
+    "file",
+    "found",
+    "texts",
+]

@@ -1,0 +1,11 @@
+"""Text for users: figures with units, text cut to a width, tables, and characters that no terminal
+interprets."""
+
+__all__ = [
+    "cutting",
+    "figures",
+    "markdown",
+    "printable",
+    "tables",
+    "times",
+]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from fusetui.trace.insights.model import Gap, Why
+from fusetui.trace.insights.telling import covered_by
 from fusetui.trace.insights.words import SHORT
 from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -21,13 +21,12 @@ COLUMNS = (
     Column("while", left=True),
 )
 GPU = 2
-PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
 Row = tuple[str, ...]
 
 
 def gaps_text(found: Why, most: int | None, width: int) -> str:
-    """The first `most` gaps (None: all that are listed), and how many there are."""
+    """The first `most` gaps (None: all that are listed), and how many more there are."""
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
@@ -41,14 +40,14 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
 
 
 def gaps_table(rows: Sequence[Row], width: int) -> str:
-    """The column of the GPU is left out where there is only one."""
+    """A table without the column of the GPU if there is only one."""
     several = len({row[GPU] for row in rows}) > 1
     kept = [n for n in range(len(COLUMNS)) if n != GPU or several]
     return table([COLUMNS[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
 
 
 def gap_rows(gaps: Sequence[Gap], base_ns: int) -> list[Row]:
-    """The cells of COLUMNS for each gap."""
+    """The table cells of each gap, one for each of COLUMNS."""
     return [_row(gap, base_ns) for gap in gaps]
 
 
@@ -63,11 +62,3 @@ def _row(gap: Gap, base_ns: int) -> Row:
         printable(gap.drained_by or ""),
         printable(covered_by(gap)),
     )
-
-
-def covered_by(gap: Gap) -> str:
-    """What covered most of it, the most telling first; else the event that it waited for."""
-    frame = PATH.sub("", gap.frame) if gap.frame else None
-    layers = (frame, gap.op, gap.module, gap.annotation)
-    found = [text for text in layers if text]
-    return ", ".join(found) if found else f"before {gap.next}"

@@ -34,7 +34,7 @@ FUNCTION_COLUMNS = (
     Column("calls", spare=6),
     Column("function", left=True),
 )
-BACKWARD, IDLE = "backward", "idle"  # columns that not every trace fills
+BACKWARD, IDLE = "backward", "idle"  # columns that are blank in many traces
 NO_MODULES = (
     "nothing in this trace names a part of the program",
     "with_stack=True records the calls of modules, record_function names any other part",
@@ -48,27 +48,33 @@ INDENT = "  "
 
 
 def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
-    """The tree with its `top` largest paths (0: all), what belongs to none, and the phases."""
-    blocks = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
-    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
+    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases."""
+    paragraphs = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
     parts = [
         f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
         for phase in phases
     ]
-    blocks += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
-    return _text(blocks, width)
+    paragraphs += [[f"GPU time by phase: {', '.join(parts)}"]] if parts else []
+    return _text(paragraphs, width)
 
 
 def functions_text(times: Functions, top: int, width: int) -> str:
-    """The first `top` functions (0: all), and what belongs to none of them."""
-    blocks = [list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)]
-    blocks += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
-    return _text(blocks, width)
+    """The first `top` functions (0: all), and unclaimed GPU time."""
+    paragraphs = [
+        list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)
+    ]
+    paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))]
+    return _text(paragraphs, width)
 
 
-def _text(blocks: Sequence[Sequence[str]], width: int) -> str:
-    """Sentences are folded; tables have their width."""
-    shown = ["\n".join(_folded(line, width) for line in block) for block in blocks if block]
+def _text(paragraphs: Sequence[Sequence[str]], width: int) -> str:
+    """Folds sentences to the width, but not tables, which already fit."""
+    shown = [
+        "\n".join(_folded(line, width) for line in paragraph)
+        for paragraph in paragraphs
+        if paragraph
+    ]
     return "\n\n".join(shown)
 
 
@@ -109,7 +115,7 @@ def _rest(number: int, noun: str) -> Iterator[str]:
 
 
 def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[str]:
-    """A line for each reason why GPU time belongs to nothing above."""
+    """A line for each reason why GPU time belongs to none of the rows."""
     words = {
         Nowhere.NOT_LAUNCHED: "without a recorded launch",
         Nowhere.NO_FORWARD: "backward, of no recorded forward op",
@@ -149,7 +155,7 @@ def _function(time: FunctionTime) -> tuple[str, ...]:
 
 
 def _short(path: str) -> str:
-    """The last folder and the name of a file."""
+    """The name of a file and of its folder."""
     return "/".join(path.split("/")[-2:])
 
 

@@ -1,11 +1,12 @@
-"""The text of `why A B`: what changed, class by class."""
+"""The text of `why A B`: what changed in each class of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusetui.trace.insights.telling import named
 from fusetui.trace.insights.versus import Versus
-from fusetui.trace.insights.words import CLASSES, REASONS
+from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import duration
@@ -14,7 +15,7 @@ from fusetui.trace.text.tables import CUT, Column, table
 
 
 def versus_text(found: Versus, width: int) -> str:
-    """What changed from A to B, class by class."""
+    """What changed from A to B in each class."""
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
     lines += _verdict(found)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
@@ -24,7 +25,7 @@ def versus_text(found: Versus, width: int) -> str:
 
 
 def _verdict(found: Versus) -> list[str]:
-    """The largest change of a class or of a reason."""
+    """The largest change of any class or reason."""
     parts = [one for one in found.change if one.name not in ("span", "idle")]
     span = next((one for one in found.change if one.name == "span"), None)
     if span is None:
@@ -36,11 +37,6 @@ def _verdict(found: Versus) -> list[str]:
     more = duration(abs(largest.b_ns - largest.a_ns))
     way = "more" if largest.b_ns > largest.a_ns else "less"
     return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
-
-
-def named(name: str) -> str:
-    """A class or a reason in words."""
-    return CLASSES[name] if name in CLASSES else REASONS[name]
 
 
 def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:

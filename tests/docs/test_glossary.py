@@ -1,0 +1,74 @@
+"""Identifiers and JSON keys use the words of docs/glossary.md, each in its one meaning."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.places import ROOT
+
+FOLDERS = ("trace", "tui", "capture", "kernels", "sample_traces", "src/fusetui", "benchmarks")
+WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)
+
+
+def tables() -> Iterator[list[list[str]]]:
+    """The cells of each table of the glossary, below its heading."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    for section in text.split("\n## ")[1:]:
+        rows = [[cell.strip() for cell in row.split("|")] for row in ROW.findall(section)]
+        yield rows[2:]
+
+
+WORDS, UNUSED = tables()
+AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
+
+
+def named(node: ast.AST) -> str | None:
+    """What a definition introduces: a class, a function, a parameter or a field."""
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.arg(arg=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return None
+
+
+def identifiers(classes_only: bool = False) -> Iterator[tuple[str, str]]:
+    """(file, identifier) of everything that the code defines."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                name = named(node)
+                if name and (not classes_only or isinstance(node, ast.ClassDef)):
+                    yield path.relative_to(ROOT).as_posix(), name
+
+
+def words_of(name: str) -> set[str]:
+    found = {word.lower() for word in WORD.findall(name)}
+    return found | {word.removesuffix("s") for word in found}
+
+
+IDENTIFIERS = tuple(identifiers())
+
+
+@pytest.mark.parametrize("word", AT_HOME)
+def test_a_word_with_a_home_is_not_used_elsewhere(word: str) -> None:
+    text = next(row[3] for row in WORDS if row[0] == word)
+    names = identifiers(classes_only=True) if text.startswith("class names") else IDENTIFIERS
+    homes = tuple(AT_HOME[word])
+    away = {f"{file}: {name}" for file, name in names if word in words_of(name)}
+    assert not {place for place in away if not place.startswith(homes)}
+
+
+@pytest.mark.parametrize("word", [row[0] for row in UNUSED])
+def test_words_that_are_not_used(word: str) -> None:
+    assert not {f"{file}: {name}" for file, name in IDENTIFIERS if word in words_of(name)}
+
+
+def test_a_word_stands_once() -> None:
+    words = [word for row in WORDS for word in row[0].split(", ")]
+    assert len(words) == len(set(words))
+    assert 20 <= len(words) <= 45

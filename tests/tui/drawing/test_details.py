@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tui.conftest import mlp_events
+
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.questions.search import find
+from fusetui.tui.drawing.details import all_details, details
+from fusetui.tui.drawing.glyphs import UNICODE
+
+Write = Callable[[str | bytes], Path]
+
+
+def said(trace: Trace, text: str, height: int = 6) -> list[str]:
+    row = int(find(trace, text)[0])
+    return [line.text for line in details(trace, row, 120, height, UNICODE)]
+
+
+def test_a_kernel_says_who_launched_it(mlp: Trace) -> None:
+    line = "by cudaLaunchKernel ‹ aten::mm ‹ aten::linear ‹ ProfilerStep#3"
+    assert line in " ".join(said(mlp, "gemm"))
+
+
+def test_a_kernel_says_how_long_it_waited(mlp: Trace) -> None:
+    assert "launched 40 us earlier by" in " ".join(said(mlp, "gemm"))
+    assert "launched 407 us earlier (for 394 us the stream was busy)" in " ".join(
+        said(mlp, "triton_poi")
+    )
+
+
+def test_a_kernel_name_is_marked_and_explained(mlp: Trace) -> None:
+    lines = said(mlp, "gemm")
+    assert lines[1].startswith("ampere_bf16_s16816gemm")
+    assert lines[2].startswith("└─1──┘")
+    assert lines[3].startswith("1 ")
+
+
+def test_an_op_says_what_it_launched(mlp: Trace) -> None:
+    assert any("launched 1 GPU event, 180 us" in line for line in said(mlp, "aten::linear"))
+
+
+def test_the_lines_do_not_move_while_stepping(mlp: Trace) -> None:
+    assert len(said(mlp, "gemm")) == len(said(mlp, "triton_poi"))
+
+
+def test_all_details_hold_every_arg(mlp: Trace) -> None:
+    row = int(find(mlp, "gemm")[0])
+    text = "\n".join(line.text for line in all_details(mlp, row, 80, UNICODE))
+    assert "correlation: 1" in text
+
+
+@pytest.mark.parametrize("depth", [100, 600, 900])
+def test_args_that_are_nested_deeply(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]], depth: int
+) -> None:
+    events = launched(1, 0, 10)
+    deep: list[Any] = []
+    for _ in range(depth):
+        deep = [deep]
+    for event in events:
+        event["args"]["deep"] = deep
+    trace = trace_of(events)
+    for row in range(len(trace)):
+        text = "\n".join(line.text for line in all_details(trace, row, 80, UNICODE))
+        assert "…" in text or "nested too deeply to be shown" in text
+        assert len(details(trace, row, 80, 6, UNICODE)) == 6
+
+
+def test_more_args_than_anybody_reads(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    trace = trace_of([event(args={f"a{n}": n for n in range(1234)})])
+    assert all_details(trace, 0, 80, UNICODE)[-1].text == "  and 234 more"
+
+
+def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
+    path = write(json.dumps(mlp_events()))
+    trace = open_trace(str(path))
+    path.write_text("[]")
+    text = " ".join(said(trace, "gemm"))
+    assert "no args are shown: " in text
+    assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]
+
+
+def test_a_packed_file_that_has_changed_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.trace.read.source.LARGE", 0)
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(mlp_events()).encode()))
+    trace = open_trace(str(path))
+    assert "its args follow: the file is being unpacked" in said(trace, "gemm")
+    path.write_bytes(b"another")
+    assert "no args are shown: " in " ".join(said(trace, "gemm"))

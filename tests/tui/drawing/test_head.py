@@ -1,0 +1,44 @@
+"""The top line says what a person must know before sharing a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusetui.trace import Trace
+from fusetui.trace.scrub.found import secrets_of
+from fusetui.tui.drawing.head import head
+from fusetui.tui.layout.view import Side
+
+Open = Callable[..., Trace]
+TOKEN = "hf_" + "aB3dE5gH7jK9" * 3
+
+
+def test_a_secret_is_named_and_not_told(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    trace = trace_of([event()], metadata={"env": {"HF_TOKEN": TOKEN, "HOME": "/root"}})
+    line = head(Side(trace, (), 0, "a"), 120)
+    assert "looks like a secret: HF_TOKEN" in line
+    assert TOKEN not in line
+
+
+def test_a_token_in_the_name_of_an_event_or_a_lane_is_told(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": f"x {TOKEN}"}}
+    assert secrets_of(trace_of([event(f"load {TOKEN}")])) == ("a Hugging Face token",)
+    assert secrets_of(trace_of([event(), thread])) == ("a Hugging Face token",)
+
+
+def test_nothing_is_said_of_a_trace_without_secrets(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    trace = trace_of([event("TOKENIZERS_PARALLELISM=false")], metadata={"cache_key": "a1" * 20})
+    assert "secret" not in head(Side(trace, (), 0, "a"), 200)
+
+
+def test_a_trace_that_nobody_recorded_says_so(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    trace = trace_of([event()], reconstructed="from published times")
+    assert "reconstructed, not recorded" in head(Side(trace, (), 0, "a"), 120)

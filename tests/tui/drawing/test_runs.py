@@ -1,0 +1,82 @@
+"""Cells become runs of text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fusetui.trace.cells.raster import Cells
+from fusetui.tui.drawing.glyphs import ASCII, UNICODE
+from fusetui.tui.drawing.runs import Names, runs_of
+from fusetui.tui.layout.kinds import Kind, label_of, narrow
+
+NAMES = Names(kind=lambda row: Kind.GEMM, label=lambda row: ["aten::mm", "gemm bf16 128x128"][row])
+
+
+def cells(*rows: int, covered: int = 100) -> Cells:
+    row = np.array(rows, dtype=np.int32)
+    used = (row >= 0).astype(np.int32)
+    return Cells(row, used, used.astype(np.int64) * covered)
+
+
+def texts(shown: Cells, **more: object) -> list[str]:
+    return [run.text for run in runs_of(shown, 100, NAMES, UNICODE, **more)]  # type: ignore[arg-type]
+
+
+def test_a_wide_slice_is_a_block_with_its_label() -> None:
+    assert texts(cells(-1, *[0] * 12)) == [" ", " aten::mm   "]
+
+
+@pytest.mark.parametrize(
+    ("width", "label"),
+    [(20, " gemm bf16 128x128  "), (13, " gemm bf16   "), (7, " gemm  "), (5, "     ")],
+)
+def test_a_label_loses_words_before_it_is_cut_to_nonsense(width: int, label: str) -> None:
+    assert texts(cells(*[1] * width)) == [label]
+
+
+def test_an_op_loses_its_namespace_first() -> None:
+    assert texts(cells(*[0] * 6)) == [" mm   "]
+
+
+@pytest.mark.parametrize(("covered", "bar"), [(1, "▁"), (50, "▄"), (100, "█")])
+def test_a_single_cell_is_as_high_as_it_is_covered(covered: int, bar: str) -> None:
+    assert texts(cells(0, covered=covered)) == [bar]
+
+
+def test_a_backward_op_loses_what_all_of_them_have() -> None:
+    label = "autograd::engine::evaluate_function: AddmmBackward0"
+    names = Names(kind=lambda row: Kind.OP, label=lambda row: label)
+    runs = runs_of(cells(*[0] * 18), 100, names, UNICODE)
+    assert runs[0].text == " AddmmBackward0   "
+
+
+def test_neighbouring_bars_of_one_kind_are_one_run() -> None:
+    assert texts(cells(0, 1, 0)) == ["███"]
+
+
+def test_the_selected_slice_is_marked_by_shape() -> None:
+    assert texts(cells(*[0] * 12), selected=0) == ["▸aten::mm   "]
+
+
+def test_a_selected_slice_hidden_by_others_gets_its_cell() -> None:
+    runs = runs_of(cells(0, 0, 0), 100, NAMES, UNICODE, selected=1, selected_cells=range(1, 2))
+    assert [run.text for run in runs] == ["█", "◆", "█"]
+
+
+def test_ascii_draws_without_unicode() -> None:
+    runs = runs_of(cells(0, *[1] * 10), 100, NAMES, ASCII, selected=1)
+    assert all(run.text.isascii() for run in runs)
+
+
+def test_names_can_neither_break_the_line_nor_colour_it() -> None:
+    assert narrow("a\x1b[31mb\nc\u4e2d") == "a·[31mb·c·"
+
+
+def test_python_frames_are_shown_by_function_first() -> None:
+    assert label_of(2, "torch/nn/modules/linear.py(117): forward") == "forward linear.py:117"
+
+
+def test_addresses_are_no_part_of_a_label() -> None:
+    name = "<built-in method view of Tensor object at 0x7fdc681d0910>"
+    assert label_of(2, name) == "<built-in method view of Tensor object>"

@@ -1,0 +1,77 @@
+"""The values of args as text: the same as JSON, and bounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.hostile import WORST, obeyed
+
+from fusetui.tui.drawing.values import DEEPEST, LONGEST, value_text
+
+
+class Counted(list[Any]):
+    """Counts how many of its items are looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            self.looked_at += 1
+            yield item
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1,
+        1.5,
+        None,
+        True,
+        [],
+        {},
+        [[8192, 768], []],
+        {"a": {"b": [1, "x"]}, "c": "y"},
+        nested(DEEPEST),
+    ],
+)
+def test_json(value: object) -> None:
+    assert value_text(value, "...") == json.dumps(value)
+
+
+def test_a_text_is_shown_as_it_is() -> None:
+    assert value_text("[8, 1, 1]", "...") == "[8, 1, 1]"
+
+
+@pytest.mark.parametrize("value", [WORST, [WORST], {WORST: WORST}])
+def test_no_value_is_obeyed(value: object) -> None:
+    assert obeyed(value_text(value, "..."), "") == set()
+
+
+@pytest.mark.parametrize("depth", [DEEPEST + 2, 600, 100_000])
+def test_what_is_nested_deeply(depth: int) -> None:
+    assert value_text(nested(depth), "...") == "[" * DEEPEST + "..." + "]" * DEEPEST
+
+
+def test_what_is_long() -> None:
+    items = Counted(range(100_000))
+    text = value_text({"items": items}, "...")
+    assert len(text) == LONGEST
+    assert text.startswith('{"items": [0, 1, 2')
+    assert text.endswith("...")
+    assert items.looked_at < LONGEST
+
+
+@pytest.mark.parametrize("value", ["x" * 10**7, ["x" * 10**7], {"x" * 10**7: 1}])
+def test_a_long_text(value: object) -> None:
+    text = value_text(value, "...")
+    assert (len(text), text[-4:]) == (LONGEST, "x...")

@@ -1,0 +1,76 @@
+"""States of the app, made without a terminal: traces open, actions of the registry carried out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+from msgspec.structs import replace
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import diff
+from fusetui.trace.model.callbacks import never
+from fusetui.trace.questions.search import find
+from fusetui.tui import whole
+from fusetui.tui.explaining import Explained, explain
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.registry import ACTIONS, arrived, settled
+from fusetui.tui.state import reading
+from fusetui.tui.state.action import Run, perform
+from fusetui.tui.state.reading import compared
+from fusetui.tui.state.state import Outcome, Size, State
+
+SIZE = Size(100, 30)
+BY_NAME = {action.name: action for action in ACTIONS}
+
+
+def after(state: State, *runs: Run) -> State:
+    """The state after these, one after the other; what they ask of the world is left out."""
+    for run in runs:
+        outcome: Outcome = run(state)
+        state = settled(state, outcome[0] if isinstance(outcome, tuple) else outcome)
+    return state
+
+
+def do(*names: str) -> list[Run]:
+    """Actions of the registry."""
+    return [partial(perform, BY_NAME[name]) for name in names]
+
+
+def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> State:
+    """The app with these traces read, and compared where there are two."""
+    sides = make_sides(traces, ["first", "second"][: len(traces)])
+    state = State(size=size, named=paths, wanted=paths, paths=paths[: len(traces)])
+    state = after(state, partial(arrived, sides=sides))
+    if len(traces) == 2:
+        a, b = traces
+        state = after(state, lambda now: compared(now, a, b, diff(a, b)))
+    return state
+
+
+def explained(state: State) -> State:
+    """All that a thread finds out about the traces."""
+    found: list[Explained] = []
+    for side in state.sides:
+        explain(side.trace, lambda message: found.append(cast(Explained, message)), never)
+    for message in found:
+        state = reading.explained(state, message.trace, message.insight)
+    return state
+
+
+def at(name: str) -> Run:
+    """The first slice of a name selected."""
+
+    def run(state: State) -> State:
+        row = int(find(state.side.trace, name)[0])
+        return replace(state, session=state.session.selected(state.active, row))
+
+    return run
+
+
+def drawn(state: State) -> str:
+    """The lines of the screen, without colours."""
+    picture = whole.stack(whole.panes(state))
+    size = state.size
+    lines = (picture.line(y, size.width, size.height).text for y in range(size.height))
+    return "\n".join(lines)

@@ -1,0 +1,160 @@
+"""The commands after `:`: what a line means, and what it does."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tui.driving import opened, screen, settled
+
+from fusetui.trace.text.times import NS, parse_time
+from fusetui.tui.layout.moves import at_time, over, zoom
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.prompts import PromptInput
+from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
+from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.state import TIMELINE
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("goto 12.5ms", Goto(12_500_000)),
+        (":goto  -3 us ", Goto(-3_000)),
+        ("step 2", Step(2)),
+        ("mark a", Mark("a")),
+        ("open a trace.json", Open("a trace.json", beside=False)),
+        ("diff b.json.gz", Open("b.json.gz", beside=True)),
+        ("q", Quit()),
+    ],
+)
+def test_commands(line: str, command: Command) -> None:
+    assert parse(line) == command
+
+
+@pytest.mark.parametrize(
+    "line", ["", "go 3ms", "goto 3", "goto ms", "goto 1e3ms", "step", "step two", "mark ab", "open"]
+)
+def test_what_is_wrong_is_answered_with_what_is_right(line: str) -> None:
+    assert isinstance(parse(line), Wrong)
+
+
+def test_a_wrong_word_is_shown_escaped_and_cut() -> None:
+    found = parse("\x1b[31m" + "x" * 99)
+    assert isinstance(found, Wrong)
+    assert found.sentence.startswith(r"\x1b[31mxxx")
+    assert len(found.sentence) < 120
+
+
+@given(st.text())
+def test_any_line_is_a_command_or_a_printable_sentence(line: str) -> None:
+    found = parse(line)
+    assert not isinstance(found, Wrong) or found.sentence.isprintable()
+
+
+@given(st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS)), st.booleans())
+def test_a_time_is_read_to_the_last_digit(ns: int, unit: str, blank: bool) -> None:
+    text = f"{Decimal(ns) / NS[unit]:f}{' ' * blank}{unit}"
+    assert parse_time(text) == ns
+
+
+def test_goto_keeps_the_zoom_and_from_the_whole_trace_shows_a_tenth(side: Side, view: View) -> None:
+    close = zoom(side, view, 1, 4)
+    assert at_time(side, close, 700_000).span == close.span
+    tenth = at_time(side, view, 700_000)
+    assert tenth.span == view.span // 10
+    assert (tenth.begin + tenth.end) // 2 == 700_000
+
+
+def test_a_stretch_of_time_gets_a_little_around_it(side: Side, view: View) -> None:
+    window = over(side, view, 200_000, 400_000)
+    assert (window.begin, window.end) == (190_000, 410_000)
+
+
+async def test_a_step_fills_the_window(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("2", "colon", *"step 2", "enter")
+        view = app.state.view
+        assert view.begin < 700_000 < view.end
+        assert app.state.page == TIMELINE
+        assert "step 2 of 2: ProfilerStep#4" in screen(app)
+        await pilot.press("u")
+        assert app.state.view.begin == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("goto 3s", "the trace goes from 0 ns to 1.39 ms"),
+        ("step 3", "this trace has the steps 1 to 2"),
+        ("nonsense", "nonsense is no command"),
+        ("open /nowhere", "/nowhere does not exist"),
+        ("diff /", "/ is a folder, not a trace"),
+    ],
+)
+async def test_a_command_that_cannot_be_done_changes_nothing(
+    path: str, line: str, sentence: str
+) -> None:
+    async with opened([path]) as (app, pilot):
+        before = app.state.view
+        app.do(partial(obeyed, line=line))
+        await settled(app, pilot)
+        assert sentence in screen(app)
+        assert app.state.view == before
+
+
+async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
+    async with opened([path], (80, 24)) as (app, pilot):
+        await pilot.press("colon")
+        last = screen(app).splitlines()[-1].strip()
+        assert last == "goto 12.5ms   step 2   mark a   open PATH   diff PATH   q   Esc closes"
+
+
+async def test_tab_completes_the_word(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("colon", "g")
+        await settled(app, pilot)
+        await pilot.press("tab", *"700us", "enter")
+        view = app.state.view
+        assert (view.begin + view.end) // 2 == 700_000
+
+
+async def test_escape_closes_the_line_and_the_keys_work_again(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("colon", "q", "escape", "w")
+        assert app.is_running
+        assert app.state.view.begin > 0
+
+
+async def test_another_trace_is_opened_beside(path: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("colon", *"diff ")
+        app.query_one(PromptInput).value = f"diff {path}"
+        await pilot.press("enter")
+        for _ in range(2):
+            await settled(app, pilot)
+        assert len(app.state.sides) == 2
+
+
+async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: Path) -> None:
+    broken = tmp_path / "notes.txt"
+    broken.write_text("no JSON at all")
+    async with opened([path]) as (app, pilot):
+        app.do(partial(obeyed, line=f"open {broken}"))
+        for _ in range(2):
+            await settled(app, pilot)
+        assert app.is_running
+        assert screen(app).startswith(" mlp   NVIDIA")
+        assert "notes.txt" in screen(app).splitlines()[-1]
+
+
+async def test_ctrl_z_suspends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened([path]) as (app, pilot):
+        pressed: list[str] = []
+        monkeypatch.setattr(app, "action_suspend_process", lambda: pressed.append("ctrl+z"))
+        await pilot.press("ctrl+z")
+        assert pressed == ["ctrl+z"]

@@ -1,0 +1,52 @@
+"""What is copied: exact, printable, never more than a terminal takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fusetui.trace import Trace
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.view import Side
+from fusetui.tui.state.copying import MOST, names_text, slice_text, what_was_copied
+
+
+def test_a_slice_is_its_name_with_exact_times(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    trace = trace_of([event("first", 1000), event("aten::mm", 1012.345, 0.5)])
+    side = make_sides([trace], ["one"])[0]
+    assert slice_text(side, 1) == "aten::mm   start 12345 ns   duration 500 ns"
+
+
+def test_the_start_counts_as_the_ruler_does(mlp: Trace) -> None:
+    assert "start -200 ns" in slice_text(Side(mlp, (), mlp.begin_ns + 200, "late"), 0)
+
+
+def test_names_are_copied_once_each() -> None:
+    assert names_text(["k", "copy", "k"]) == "k\ncopy"
+
+
+def test_a_name_that_a_terminal_would_obey_is_copied_escaped() -> None:
+    assert names_text(["\x1b]0;x\x07\n\ud800"]) == r"\x1b]0;x\x07\n\ud800"
+
+
+@given(st.text())
+def test_what_is_copied_can_always_be_sent(name: str) -> None:
+    text = names_text([name])
+    assert text.encode().decode() == text
+    assert text.isprintable()
+
+
+def test_a_name_beyond_measure_is_cut_and_that_is_said() -> None:
+    text = names_text(["k" * MOST * 2])
+    assert len(text) == MOST
+    assert "the first 50,000 characters" in what_was_copied(text)
+
+
+def test_the_hint_is_one_line() -> None:
+    assert what_was_copied("a\nb\nc") == "copied and 2 more names: a"
+    assert what_was_copied("") == "nothing is selected, so nothing was copied"

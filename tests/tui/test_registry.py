@@ -1,0 +1,176 @@
+"""Every key of every action is pressed, and changes what a person sees or ends the app."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import cast
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+from tests.tui.conftest import mlp_events
+from tests.tui.driving import strips
+from tests.tui.prepared import SIZE, after, at, do, explained, opened
+from textual.pilot import Pilot
+
+from fusetui.trace import Trace, open_trace
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.pages.page import Page
+from fusetui.tui.registry import ACTIONS, PAGES
+from fusetui.tui.state import marks, search
+from fusetui.tui.state.action import Action, Run
+from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
+from fusetui.tui.state.overlays import Chooser
+from fusetui.tui.state.state import Reading, Size, State
+
+Patch = pytest.MonkeyPatch
+LOW = Size(100, 14)  # too low for all lanes
+CLOSE = do("zoom-in", "zoom-in")
+
+ENDS: dict[str, Effect] = {"suspend": Suspend(), "quit": Quit(), "interrupt": Interrupt()}
+"""What leaves the screen as it is, and is asked of the world instead."""
+
+
+class Case:
+    """What is open when the keys of an action are pressed, and what was done then."""
+
+    def __init__(self, *runs: Run, sides: int = 1, size: Size = SIZE) -> None:
+        self.runs, self.sides, self.size = runs, sides, size
+
+
+def is_read(state: State) -> State:
+    return replace(state, reading=Reading("big.json", 10, 100))
+
+
+def chooses(state: State) -> State:
+    return replace(state, overlay=Chooser(("...",) * 2))
+
+
+LINEAR = at("aten::linear")
+CASES = {
+    "close": Case(*do("help")),
+    "leave": Case(chooses),
+    "beside": Case(chooses),
+    "stop": Case(is_read),
+    "zoom-in": Case(),
+    "zoom-out": Case(*CLOSE),
+    "pan-left": Case(*CLOSE),
+    "pan-right": Case(*CLOSE),
+    "screen-left": Case(*CLOSE),
+    "screen-right": Case(*CLOSE),
+    "down": Case(),
+    "up": Case(LINEAR),
+    "lane-down": Case(LINEAR),
+    "lane-up": Case(LINEAR),
+    "next": Case(LINEAR),
+    "previous": Case(LINEAR, *do("next")),
+    "to-kernel": Case(LINEAR),
+    "to-launch": Case(LINEAR, *do("to-kernel")),
+    "zoom-to": Case(LINEAR),
+    "centre": Case(LINEAR, *CLOSE),
+    "whole": Case(*CLOSE),
+    "start": Case(*CLOSE),
+    "end": Case(*CLOSE),
+    "fold": Case(LINEAR),
+    "undo": Case(*CLOSE),
+    "redo": Case(*CLOSE, *do("undo")),
+    "deselect": Case(LINEAR),
+    "other-side": Case(*do("timeline"), LINEAR, sides=2),
+    "page-down": Case(size=LOW),
+    "page-up": Case(*do("page-down"), size=LOW),
+    "range": Case(LINEAR),
+    "mark": Case(),
+    "to-mark": Case(partial(marks.set_mark, letter="a")),
+    "turn": Case(*do("tree")),
+    "unfold": Case(*do("tree", "row-down")),
+    "fold-node": Case(*do("tree")),
+    "diff-zoom-in": Case(sides=2),
+    "diff-zoom-out": Case(*do("diff-zoom-in"), sides=2),
+    "diff-left": Case(*do("diff-zoom-in"), sides=2),
+    "diff-right": Case(*do("diff-zoom-in"), sides=2),
+    "diff-whole": Case(*do("diff-zoom-in"), sides=2),
+    "row-down": Case(*do("kernels")),
+    "row-up": Case(*do("kernels", "last")),
+    "rows-down": Case(*do("kernels")),
+    "rows-up": Case(*do("kernels", "last")),
+    "first": Case(*do("kernels", "last")),
+    "last": Case(*do("kernels")),
+    "show": Case(*do("kernels")),
+    "timeline": Case(*do("kernels")),
+    "tree": Case(),
+    "kernels": Case(),
+    "diff": Case(*do("timeline"), sides=2),
+    "why": Case(explained),
+    "modules": Case(explained),
+    "next-gap": Case(explained),
+    "previous-gap": Case(explained, *do("next-gap")),
+    "search": Case(),
+    "next-hit": Case(partial(search.searched, text="linear")),
+    "previous-hit": Case(partial(search.searched, text="linear")),
+    "details": Case(LINEAR),
+    "copy": Case(LINEAR),
+    "command": Case(),
+    "choose": Case(),
+    "link": Case(sides=2),
+    "swap": Case(sides=2),
+    "help": Case(),
+    "suspend": Case(),
+    "quit": Case(),
+    "interrupt": Case(),
+}
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+    """Of two and three steps."""
+    found: list[Trace] = []
+    for steps in (2, 3):
+        file = tmp_path_factory.mktemp("traces") / f"{steps}.json"
+        file.write_text(json.dumps({"traceEvents": mlp_events(steps)}))
+        found.append(open_trace(str(file)))
+    return found[0], found[1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running() -> AsyncIterator[Pilot[int]]:
+    """One app for all keys: each test puts a state of its own into it."""
+    app = FusetuiApp(Options(("a", "b"), opened=0))
+    async with app.run_test(size=(SIZE.width, SIZE.height)) as pilot:
+        yield pilot
+
+
+def test_every_action_has_a_case_and_a_name_of_its_own() -> None:
+    names = [action.name for action in ACTIONS]
+    assert sorted(names) == sorted(CASES)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.name)
+async def test_every_key_has_an_effect(
+    action: Action, running: Pilot[int], traces: tuple[Trace, Trace], monkeypatch: Patch
+) -> None:
+    case, app = CASES[action.name], cast(FusetuiApp, running.app)
+    state = after(opened(*traces[: case.sides], paths=("a", "b"), size=case.size), *case.runs)
+    asked: list[Effect] = []
+    monkeypatch.setattr(app._performing, "perform", asked.append)
+    with app._context():
+        for key in action.keys:
+            app.do(lambda _: state)
+            await running.pause()
+            before = strips(app)
+            asked.clear()
+            await running.press(key)
+            if action.name in ENDS:
+                assert asked == [ENDS[action.name]], key
+            else:
+                assert strips(app) != before, key
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_can_be_shown_without_a_trace_that_fits(page: Page, mlp: Trace) -> None:
+    """Its key is answered, with the page or with a sentence."""
+    state = opened(mlp)
+    there = after(state, *do(page.name))
+    assert there.page == page.name or there.hint

@@ -1,0 +1,194 @@
+"""What is said about one slice: a fixed number of lines, so that nothing jumps while stepping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names.annotate import Annotated, annotate
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Origins
+from fusetui.trace.questions.chain import (
+    is_gpu,
+    launch_chain,
+    launch_latency_ns,
+    launched_under,
+    queue_delay_ns,
+)
+from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import count, duration, plural
+from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.program_lines import program_line, program_lines, tells_more
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.values import value_text
+from fusetui.tui.layout.kinds import label_of, narrow
+
+SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
+LAUNCH_ARGS = (
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "est. achieved occupancy %",
+)
+MOST = 64  # args, tensors, slices around it that a few lines look at
+MOST_LINES = 1000  # of args, and of slices around it, on a page of their own
+LONGEST_NAME = 4000  # characters that are shown and marked
+LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
+
+
+def details(
+    trace: Trace,
+    row: int,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    origins: Origins | None = None,
+) -> list[Said]:
+    """At most `height` lines about a row; the same facts are always on the same line.
+
+    `origins`: where the trace names parts of the program, a line says which of them it comes from.
+    """
+    program = [program_line(origins, row)] if tells_more(origins) else []
+    legend = max(1 - len(program), height - 6 - len(program))
+    lines = [title(trace, row, width, glyphs), *_name(trace, row, width, glyphs, legend)]
+    facts = flow(_facts(trace, row, glyphs), width)
+    lines += [Said(text) for text in (_origin(trace, row, glyphs), *program, *facts)]
+    return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
+
+
+def details_height(lines: int) -> int:
+    """How many lines of a page of so many are for the details, the rule included."""
+    return max(7, min(12, lines // 3))
+
+
+def all_details(
+    trace: Trace, row: int, width: int, glyphs: Glyphs, origins: Origins | None = None
+) -> list[Said]:
+    """Everything about a row, for a page of its own."""
+    lines = [title(trace, row, width, glyphs), Said("")]
+    found = _annotated(trace, row, width, glyphs)
+    for text, under in found.lines:
+        lines += [Said(narrow(text), "name"), Said(under, "marks")]
+    lines += [Said("  " + meaning) for meaning in found.legend]
+    lines += [Said(""), Said(_origin(trace, row, glyphs))]
+    for over in launch_chain(trace, row)[:MOST_LINES]:
+        lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(text) for text in program_lines(origins, row)]
+    if missing := _missing(trace):
+        return [*lines, Said(""), Said(missing)]
+    lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
+    lines += [Said(""), Said("args", "title")]
+    args = _args(trace, row)
+    for key, value in islice(args.items(), MOST_LINES):
+        lines.append(Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}"))
+    if len(args) > MOST_LINES:
+        lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
+    return lines
+
+
+def _missing(trace: Trace) -> str:
+    """Why the args of no slice can be shown now; "" when they can."""
+    if problem := trace.elements.problem():
+        return printable(f"no args are shown: {problem}")
+    return "" if trace.elements.at_hand else "its args follow: the file is being unpacked"
+
+
+def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
+    """Short name, duration, place."""
+    label = label_of(int(trace.role[row]), trace.name_of(row))
+    rest = f"   {duration(int(trace.dur[row]))}   {narrow(trace.track_of(row).label)}"
+    return Said(clip(label, max(8, width - len(rest)), glyphs.ellipsis) + rest, "title")
+
+
+def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> list[Said]:
+    """The name, the marks beneath it, and `legend` lines of what they mean."""
+    found = _annotated(trace, row, width, glyphs)
+    text, under = found.lines[0]
+    meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
+    blanks = [Said("")] * (legend - len(meanings))
+    return [Said(narrow(text), "name"), Said(under, "marks"), *meanings, *blanks]
+
+
+def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
+    name = trace.name_of(row)
+    decoded = decode(name) if trace.role[row] == Role.KERNEL else None
+    parts = [part for part in (decoded.parts if decoded else ()) if part[1] <= LONGEST_NAME]
+    return annotate(name[:LONGEST_NAME], parts, max(1, width), glyphs.underline)
+
+
+def flow(pieces: Sequence[str], width: int) -> list[str]:
+    """As many pieces on each line as fit."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and len(lines[-1]) + 3 + len(piece) <= width:
+            lines[-1] += "   " + piece
+        else:
+            lines.append(piece)
+    return lines
+
+
+def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
+    """Where a GPU event was launched, or what a CPU slice launched."""
+    around = launch_chain(trace, row)[:MOST]
+    names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
+    chain = f" {glyphs.chain} ".join(names)
+    if not is_gpu(trace, row):
+        parts = (_launched(trace, row), f"in {chain}" if chain else "")
+        return "   ".join(part for part in parts if part)
+    if trace.launch[row] < 0:
+        place = "what was read of this trace" if trace.report.prefix else "this trace"
+        return f"in {chain}" if chain else f"its launch is not recorded in {place}"
+    return f"launched {_waited(trace, row)} by {chain}"
+
+
+def _waited(trace: Trace, row: int) -> str:
+    """How long before its start a GPU event was launched, and why it waited if that is known."""
+    latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
+    if trace.report.prefix:  # what kept the stream busy may be in the rest
+        queued = 0
+    if latency < 0:
+        return f"{duration(-latency)} later (the clocks differ)"
+    behind = f" (for {duration(queued)} the stream was busy)" if queued else ""
+    return f"{duration(latency)} earlier{behind}"
+
+
+def _launched(trace: Trace, row: int) -> str:
+    rows = launched_under(trace, row)
+    if not len(rows):
+        return ""
+    return f"launched {plural(len(rows), 'GPU event')}, {duration(int(trace.dur[rows].sum()))}"
+
+
+def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
+    """What a kernel computed and how well, else the shapes; then the args that say most."""
+    if missing := _missing(trace):
+        return [missing]
+    args = _args(trace, row)
+    work = describe(trace, row) if is_gpu(trace, row) else ""
+    parts = [work or _shapes(args, glyphs), *remarks(trace, row)]
+    skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
+    others = islice((key for key in args if key not in skip), MOST)
+    for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
+        parts.append(f"{value_text(key, '')} {value_text(args[key], glyphs.ellipsis)}")
+    return [part for part in parts if part]
+
+
+@lru_cache(maxsize=256)
+def _args(trace: Trace, row: int) -> dict[str, Any]:
+    return trace.args_of(row)
+
+
+def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
+    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
+    dims = args.get("Input Dims")
+    if not isinstance(dims, Sequence) or isinstance(dims, str):
+        return ""
+    tensors = islice((dim for dim in dims if dim), MOST)
+    return " x ".join(value_text(dim, glyphs.ellipsis) for dim in tensors)

@@ -1,0 +1,83 @@
+"""The head of the screen: what is open, or how far it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.questions.note import note_of
+from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.text.cutting import clip, joined
+from fusetui.trace.text.figures import count, duration, percent, plural, several, size
+from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.layout.view import Side
+
+BAR = 30  # cells of the progress bar
+ROOMY = 110  # cells of a screen; with fewer the bar is short
+
+
+def head(side: Side, width: int) -> str:
+    """One line that says what is open: as many facts as fit, the warnings first."""
+    return joined([printable(side.label), *warnings(side.trace), *facts(side.trace)], width)
+
+
+def summary_line(trace: Trace) -> str:
+    """One line about a trace in a list of several."""
+    return "   ".join([*facts(trace), *warnings(trace)])
+
+
+def facts(trace: Trace) -> list[str]:
+    """What a person wants to know first about a trace, each in a few words.
+
+    Of a part of a trace nothing is said that the rest would change into its contrary.
+    """
+    whole = trace.report.prefix is None
+    times = gpu_times(trace)
+    found = steps(trace)
+    share = percent(times.busy_ns, times.device_spans_ns)
+    parts = [
+        ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
+        plural(len(found), "step") if found else "",
+        duration(trace.end_ns - trace.begin_ns),
+        f"GPU busy {share} of its span" if share and whole else "",
+        f"{count(len(trace))} slices",
+        plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
+    ]
+    return [part for part in parts if part]
+
+
+def _no_gpu(whole: bool) -> str:
+    return "no GPU events" if whole else ""
+
+
+def warnings(trace: Trace) -> list[str]:
+    """What a person must know before trusting the picture."""
+    report = trace.report
+    found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
+    if report.missing:
+        found.append(report.missing)
+    if report.unreadable:
+        found.append(f"{plural(report.unreadable, 'event')} unreadable")
+    if report.negative_delays:
+        early = plural(report.negative_delays, "kernel")
+        found.append(f"{early} before the launch: clocks differ")
+    if secrets_of(trace):
+        found.append(f"looks like a secret: {printable(several(secrets_of(trace), 2))}")
+    return found
+
+
+def reading_line(
+    path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
+) -> str:
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, when lanes are there."""
+    cells = BAR if width >= ROOMY else BAR // 3
+    full = cells * done // max(1, total)
+    figures = f"{percent(done, total)} of {size(total)}" if total else ""
+    said = f"{figures}, shown: what was read so far" if shown else figures
+    bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
+    name = printable(Path(path).name)
+    return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"

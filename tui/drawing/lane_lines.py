@@ -1,0 +1,85 @@
+"""The text of each line of a timeline: slices as runs, the minimap, the ruler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from fusetui.trace.cells.raster import cells, edges
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import covered_until
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.runs import Names, Run, runs_of
+from fusetui.tui.layout.frame import Busy, cells_of, columns
+from fusetui.tui.layout.kinds import kind_of, label_of
+from fusetui.tui.layout.ruler import ticks
+from fusetui.tui.layout.view import Interval, Place, Side, View
+
+
+def names_of(trace: Trace) -> Names:
+    """Computed once per trace: `side.once(names_of)`."""
+    return Names(
+        kind=lambda row: kind_of(int(trace.role[row]), trace.name_of(row)),
+        label=lambda row: label_of(int(trace.role[row]), trace.name_of(row)),
+    )
+
+
+def lane_line(
+    side: Side,
+    view: View,
+    place: Place,
+    width: int,
+    glyphs: Glyphs,
+    marked: Collection[int] = (),
+) -> list[Run]:
+    """The runs of one line of a lane over `width` cells."""
+    if place.line is None:
+        return []
+    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    shown = cells(place.line, borders)
+    chosen = range(0)
+    if view.selected >= 0 and place.holds(view.selected):
+        chosen = columns(side, view, view.selected, width)
+    cell_ns = max(1, view.span // max(width, 1))
+    return runs_of(shown, cell_ns, side.once(names_of), glyphs, view.selected, chosen, marked)
+
+
+def minimap(side: Side, busy: Busy, width: int, glyphs: Glyphs) -> str:
+    """How busy the whole trace is, one level per cell."""
+    borders = edges(side.begin + side.origin, side.end + side.origin, width)
+    covered = np.diff(covered_until(busy.starts, busy.ends, borders))
+    size = np.maximum(np.diff(borders), 1)
+    top = len(glyphs.levels) - 1
+    level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
+    return "".join(glyphs.levels[n] for n in level.tolist())
+
+
+def window_bar(shown: range, width: int, glyphs: Glyphs) -> str:
+    """`├──────┤` beneath the minimap."""
+    return (" " * shown.start + _bar(len(shown), glyphs)).ljust(width)
+
+
+def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
+    """Times at round places, none cut off, over a bar `├───┤` where a range of time is chosen.
+
+    Also the cells of that bar.
+    """
+    text = [" "] * width
+    cells = cells_of(view, *chosen, width) if chosen else range(0)
+    if chosen and cells:
+        whole = (chosen[0] >= view.begin, chosen[1] <= view.end)
+        text[cells.start : cells.stop] = _bar(len(cells), glyphs, *whole)
+    for column, label in ticks(view.begin, view.end, width):
+        taken = range(column, column + len(label) + 1)
+        if taken[-1] < width and not (cells and (cells[0] in taken or cells[-1] in taken)):
+            text[column : taken[-1]] = label
+    return "".join(text), cells
+
+
+def _bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
+    """`├───┤`, without the ends that it has elsewhere."""
+    left, middle, right = glyphs.window
+    if width == 1:
+        return middle
+    return (left if begins else middle) + middle * (width - 2) + (right if ends else middle)

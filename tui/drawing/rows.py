@@ -1,0 +1,60 @@
+"""A list of any length of which only the rows in sight are formatted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+from rich.style import Style
+from textual.strip import Strip
+
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.segments import blank, line, segment
+
+Styled = tuple[str, Style]
+Format = Callable[[int, int], Sequence[Styled]]
+"""(row, width) -> the texts of the row, left to right."""
+
+
+class Rows(msgspec.Struct, frozen=True, eq=False):
+    """What a list shows. Rows of equal identity and index are equal."""
+
+    identity: Hashable
+    count: int
+    titles: Callable[[int], str]  # of the columns, on a screen of so many cells
+    format: Format
+
+
+class ListPicture(msgspec.Struct, frozen=True, eq=False):
+    """A line of titles, and rows from `top` on; the cursor is on one of them."""
+
+    rows: Rows
+    cursor: int
+    top: int
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        index = y - 1 + self.top if y else -1
+        if index >= self.rows.count:
+            return None, width
+        return self.rows.identity, index, index == self.cursor, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        if y == 0:
+            return line([segment(self.rows.titles(width), palette.TITLE)], width)
+        index = y - 1 + self.top
+        if index >= self.rows.count:
+            return blank(width)
+        here = index == self.cursor
+        texts = [(">" if here else " ", palette.BOLD), *self.rows.format(index, width - 1)]
+        strip = line([segment(*text) for text in texts], width)
+        return strip.apply_style(palette.CURSOR) if here else strip
+
+    def index_at(self, y: int) -> int:
+        """The row on a line, or -1."""
+        index = y - 1 + self.top
+        return index if y > 0 and index < self.rows.count else -1
+
+
+def scrolled(cursor: int, top: int, room: int) -> int:
+    """The first row on the screen such that the cursor is on it, as near to `top` as possible."""
+    return max(min(top, cursor), cursor - max(1, room) + 1, 0)

@@ -1,0 +1,12 @@
+"""One line of text and how it is drawn."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Said(msgspec.Struct, frozen=True):
+    """`look`: title, name, marks (beneath a name), good, bad, warn, rule or plain."""
+
+    text: str
+    look: str = "plain"

@@ -1,0 +1,87 @@
+"""Runs and texts -> styled strips of the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.runs import Run
+from fusetui.tui.drawing.segments import line, segment
+from fusetui.tui.layout.view import Place, Side
+
+
+def labelled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
+    """A line with a label at its left."""
+    text = segment(label[: gutter - 1].ljust(gutter), palette.DIM)
+    return line([text, *segments], width)
+
+
+def group_line(text: str, width: int) -> Strip:
+    """A line that names a thread or a device."""
+    return line([segment(text[:width], palette.TITLE)], width)
+
+
+def plain(text: str) -> Segment:
+    return segment(text, palette.DIM)
+
+
+def minimap_segments(text: str, window: range) -> list[Segment]:
+    """The busy levels, those inside the window brighter."""
+    return [
+        segment(text[: window.start], palette.BUSY),
+        segment(text[window.start : window.stop], palette.WINDOW),
+        segment(text[window.stop :], palette.BUSY),
+    ]
+
+
+def ruler_segments(text: str, chosen: range) -> list[Segment]:
+    """The ticks, the range of time that is chosen brighter."""
+    return [
+        segment(text[: chosen.start], palette.DIM),
+        segment(text[chosen.start : chosen.stop], palette.WINDOW),
+        segment(text[chosen.stop :], palette.DIM),
+    ]
+
+
+def counter_segments(levels: str, largest: str) -> list[Segment]:
+    """The levels of a counter, and a value at their right end."""
+    return [segment(levels, palette.BUSY), segment(largest, palette.PLAIN)]
+
+
+def lane_segments(runs: Sequence[Run]) -> list[Segment]:
+    """Neighbouring blocks alternate between two tints, so that their border shows."""
+    segments: list[Segment] = []
+    after_block = second = False
+    for run in runs:
+        block = run.look == "block"
+        second = block and after_block and not second
+        after_block = block
+        segments.append(segment(run.text, _style(run, second)))
+    return segments
+
+
+def gutter_text(
+    side: Side, places: Sequence[Place], index: int, gutter: int, glyphs: Glyphs
+) -> str:
+    """The label of a line; the last line of a lane that hides some says how many."""
+    place = places[index]
+    last = index + 1 == len(places) or places[index + 1].lane != place.lane
+    hidden = len(side.lanes[place.lane].lines) - place.depth - 1
+    more = f"{glyphs.folded}{hidden}" if last and hidden > 0 else ""
+    room = gutter - 2 - len(more)
+    return f"{place.label[:room].ljust(room)} {more}" if more else place.label
+
+
+def _style(run: Run, second: bool) -> Style:
+    if run.look == "selected":
+        return palette.SELECTED
+    if run.look == "marked":
+        return palette.MARKED
+    if run.look == "block":
+        return palette.fill(run.kind, second)
+    return palette.bar(run.kind) if run.look == "bar" else palette.PLAIN

@@ -1,0 +1,114 @@
+"""The picture of a timeline: minimap, ruler and the lanes of one side."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+
+import msgspec
+from rich.segment import Segment
+from textual.strip import Strip
+
+from fusetui.trace.cells.counters import Curve
+from fusetui.trace.model.ids import Id
+from fusetui.tui.drawing.counter_line import counter_line
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.idle_line import idle_segments
+from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, window_bar
+from fusetui.tui.drawing.segments import blank
+from fusetui.tui.drawing.strips import (
+    counter_segments,
+    group_line,
+    gutter_text,
+    labelled,
+    lane_segments,
+    minimap_segments,
+    plain,
+    ruler_segments,
+)
+from fusetui.tui.layout.division import Division, divided
+from fusetui.tui.layout.frame import busy_of, window_columns
+from fusetui.tui.layout.view import Interval, Place, Side, View, places
+
+
+class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """One side through a view; `top` is the first of its lines beneath the ruler."""
+
+    side: Side
+    view: View
+    glyphs: Glyphs
+    top: int = 0
+    marked: frozenset[int] = frozenset()
+    chosen: Interval | None = None
+
+    @cached_property
+    def places(self) -> Sequence[Place]:
+        return places(self.side, self.view)
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        division = divided(width, height)
+        window = self.side, self.view.begin, self.view.end, width
+        if y < division.axis:
+            return window, y, division.axis, self.chosen
+        index = y - division.axis + self.top
+        if index >= len(self.places):
+            return None, width
+        place = self.places[index]
+        if place.idle_of is not None:
+            return window, place.depth, place.label, self.view.gap
+        selected = self.view.selected if place.holds(self.view.selected) else -1
+        return window, place.lane, place.depth, self._label(index, division), selected, self.marked
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        division = divided(width, height)
+        if y >= division.axis:
+            return self._lane_strip(y - division.axis + self.top, division)
+        window = window_columns(self.side, self.view, division.width)
+        if y == 0:
+            busy = self.side.once(busy_of)
+            text = minimap(self.side, busy, division.width, self.glyphs)
+            return _labelled(busy.label, minimap_segments(text, window), division)
+        if y == division.axis - 1:
+            text, cells = ruler(self.view, division.width, self.chosen, self.glyphs)
+            return _labelled("", ruler_segments(text, cells), division)
+        return _labelled("", [plain(window_bar(window, division.width, self.glyphs))], division)
+
+    def _label(self, index: int, division: Division) -> str:
+        """What stands left of a line."""
+        place = self.places[index]
+        if place.line is None:
+            return place.label
+        return gutter_text(self.side, self.places, index, division.gutter, self.glyphs)
+
+    def _lane_strip(self, index: int, division: Division) -> Strip:
+        if index >= len(self.places):
+            return blank(division.whole)
+        place = self.places[index]
+        if place.idle_of is not None:
+            return self._idle_strip(place.label, place.idle_of.key[1], division)
+        if place.curve is not None:
+            return self._counter_strip(place.label, place.curve, division)
+        if place.line is None:
+            return group_line(place.label, division.whole)
+        runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
+        return _labelled(self._label(index, division), lane_segments(runs), division)
+
+    def _idle_strip(self, label: str, pid: Id, division: Division) -> Strip:
+        """Blank as long as it is not known why the device was idle."""
+        insight = self.side.insight
+        device = insight.device(pid)
+        if insight.idle is None or device < 0:
+            return _labelled(label, [], division)
+        idle = insight.idle[device]
+        segments = idle_segments(self.side, self.view, idle, division.width, self.glyphs)
+        return _labelled(label, segments, division)
+
+    def _counter_strip(self, label: str, curve: Curve, division: Division) -> Strip:
+        line = counter_line(
+            self.side, self.view, label, curve, division.gutter, division.width, self.glyphs
+        )
+        return _labelled(line.gutter, counter_segments(line.levels, line.end), division)
+
+
+def _labelled(label: str, segments: list[Segment], division: Division) -> Strip:
+    return labelled(label, segments, division.gutter, division.whole)

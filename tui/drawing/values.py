@@ -1,0 +1,49 @@
+"""The value of an arg on one line. The work is bounded, whatever somebody wrote into a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.kinds import narrow
+
+DEEPEST = 16  # lists and objects within each other
+LONGEST = 2000  # characters; no screen shows as many
+
+
+def value_text(value: object, ellipsis: str) -> str:
+    """A text as it is, all else as JSON; an ellipsis stands for what is too deep or too long."""
+    pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
+    text = ""
+    for piece in pieces:
+        text += piece[: LONGEST + 1]
+        if len(text) > LONGEST:
+            break
+    return clip(narrow(printable(text)), LONGEST, ellipsis)
+
+
+def _pieces(value: object, deep: int, ellipsis: str) -> Iterator[str]:
+    """The text of a value bit by bit, as far as it is asked for."""
+    if isinstance(value, dict | list):
+        if value and not deep:
+            yield ellipsis
+            return
+        opening, closing = "{}" if isinstance(value, dict) else "[]"
+        yield opening
+        yield from _inner(value, deep - 1, ellipsis)
+        yield closing
+    elif isinstance(value, str):
+        yield json.dumps(value[: LONGEST + 1], ensure_ascii=False)
+    else:
+        yield json.dumps(value, default=str)
+
+
+def _inner(value: dict[str, object] | list[object], deep: int, ellipsis: str) -> Iterator[str]:
+    for number, item in enumerate(value):
+        yield ", " if number else ""
+        if isinstance(value, dict):
+            yield f"{json.dumps(str(item)[: LONGEST + 1], ensure_ascii=False)}: "
+            item = value[str(item)]
+        yield from _pieces(item, deep, ellipsis)

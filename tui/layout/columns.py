@@ -1,0 +1,43 @@
+"""Columns of a table: texts of fixed width, and one that takes what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fusetui.trace.text.cutting import clip
+
+
+class Column(msgspec.Struct, frozen=True):
+    """`width` 0 takes what is left; `from_width` hides the column on narrower screens."""
+
+    title: str
+    width: int
+    left: bool = False
+    from_width: int = 0
+
+
+def shown(columns: Sequence[Column], width: int) -> list[int]:
+    """The indices of the columns that a screen of this width shows."""
+    return [n for n, column in enumerate(columns) if width >= column.from_width]
+
+
+def titles(columns: Sequence[Column], width: int) -> str:
+    """The titles, aligned as the rows are."""
+    return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
+
+
+def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
+    """The texts of the columns shown, padded or clipped, with a blank between."""
+    indices = shown(columns, width)
+    fixed = sum(columns[n].width + 1 for n in indices if columns[n].width)
+    rest = max(8, width - fixed)
+    return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
+
+
+def _padded(column: Column, text: str, width: int) -> str:
+    text = clip(text, width)
+    if column.width == 0:
+        return text.ljust(width)
+    return (text.ljust(width) if column.left else text.rjust(width)) + " "

@@ -1,0 +1,62 @@
+"""Where things stand in one frame of a timeline: which cells a stretch of time touches."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.cells.raster import cells, edges
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import union
+from fusetui.tui.layout.view import Place, Side, View, times
+
+
+class Busy(msgspec.Struct, frozen=True, eq=False):
+    """The union of what the minimap shows: GPU events, else the ops of the CPU."""
+
+    starts: np.ndarray[tuple[int], np.dtype[np.int64]]
+    ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+    label: str
+
+
+def busy_of(trace: Trace) -> Busy:
+    """Computed once per trace: `side.once(busy_of)`."""
+    rows = np.flatnonzero(np.isin(trace.role, (*GPU_ROLES, Role.DEVICE)))
+    label = "GPU busy"
+    if not len(rows):
+        rows = np.flatnonzero((trace.op >= 0) & (trace.depth == 0))
+        label = "CPU ops"
+    starts, ends = union(trace.start[rows], trace.end[rows])
+    return Busy(starts, ends, label)
+
+
+def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
+    """The row that is drawn at column `x` of a line, or -1."""
+    if place.line is None:
+        return -1
+    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    return int(cells(place.line, borders[x : x + 2]).row[0])
+
+
+def columns(side: Side, view: View, row: int, width: int) -> range:
+    """The cells that a row touches, empty when it is out of sight."""
+    return cells_of(view, *times(side, row), width)
+
+
+def cells_of(view: View, begin: int, end: int, width: int) -> range:
+    """The cells that an interval of time (ns from the origin) touches."""
+    if end <= view.begin or begin >= view.end:
+        return range(0)
+    first = max(0, (begin - view.begin) * width // view.span)
+    last = min(width - 1, max(first, -(-(end - view.begin) * width // view.span) - 1))
+    return range(first, last + 1)
+
+
+def window_columns(side: Side, view: View, width: int) -> range:
+    """The cells of the minimap that the window covers, at least one."""
+    whole = side.end - side.begin
+    first = (max(view.begin, side.begin) - side.begin) * width // whole
+    last = -(-(min(view.end, side.end) - side.begin) * width // whole)
+    first = min(first, width - 1)
+    return range(first, max(first + 1, min(last, width)))

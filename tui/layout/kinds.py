@@ -1,0 +1,111 @@
+"""What a slice does and what it is called: one kind and one label each, the same everywhere."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+
+from fusetui.trace.kernel_names import decode, short_name
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.printable import is_printable
+
+PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
+LONGEST = 1000  # characters of a name that a label is made of; no screen is wider
+NAMELESS = "(no name)"
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Kind(StrEnum):
+    """What a slice does, as far as its colour tells."""
+
+    GEMM = "gemm"
+    ATTENTION = "attention"
+    POINTWISE = "pointwise"
+    FUSED = "fused"
+    REDUCTION = "reduction"
+    COPY = "copy"
+    COMM = "comm"
+    GPU_OTHER = "gpu-other"
+    OP = "op"
+    CALL = "call"
+    ANNOTATION = "annotation"
+    PYTHON = "python"
+    COMPILED = "compiled"
+    OTHER = "other"
+
+
+BY_ROLE = {
+    Role.MEMCPY: Kind.COPY,
+    Role.MEMSET: Kind.COPY,
+    Role.ANNOTATION: Kind.ANNOTATION,
+    Role.GPU_ANNOTATION: Kind.ANNOTATION,
+    Role.PYTHON: Kind.PYTHON,
+    Role.CALL: Kind.CALL,
+    Role.DEVICE: Kind.GPU_OTHER,
+}
+
+BY_OP = {
+    "gemm": Kind.GEMM,
+    "gemv": Kind.GEMM,
+    "conv": Kind.GEMM,
+    "attention": Kind.ATTENTION,
+    "elementwise": Kind.POINTWISE,
+    "copy": Kind.COPY,
+    "fill": Kind.COPY,
+    "memcpy": Kind.COPY,
+    "memset": Kind.COPY,
+    "reduction": Kind.REDUCTION,
+    "softmax": Kind.REDUCTION,
+    "norm": Kind.REDUCTION,
+    "loss": Kind.REDUCTION,
+    "comm": Kind.COMM,
+}
+
+COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
+
+
+@lru_cache(maxsize=65536)
+def kind_of(role: int, name: str) -> Kind:
+    """The kind of a slice by its role and name."""
+    if role == Role.KERNEL:
+        return _kernel_kind(name)
+    if role == Role.OP:
+        marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
+        return Kind.COMPILED if marked else Kind.OP
+    return BY_ROLE.get(Role(role), Kind.OTHER)
+
+
+@lru_cache(maxsize=65536)
+def label_of(role: int, name: str) -> str:
+    """A short printable text for a slice, one character per cell; never empty."""
+    return _label(role, name[:LONGEST]) or NAMELESS
+
+
+def _label(role: int, name: str) -> str:
+    if role in (Role.KERNEL, Role.MEMCPY, Role.MEMSET):
+        return narrow(short_name(name))
+    if role == Role.PYTHON:
+        frame = PYTHON_FRAME.match(name)
+        if frame:
+            return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
+        return narrow(ADDRESS.sub("", name.removeprefix("nn.Module: ")))
+    return narrow(name)
+
+
+def narrow(text: str) -> str:
+    """What is not printable and one cell wide becomes a dot."""
+    if text.isascii() and text.isprintable():
+        return text
+    from rich.cells import cell_len
+
+    return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
+
+
+def _kernel_kind(name: str) -> Kind:
+    decoded = decode(name)
+    if decoded is None:
+        return Kind.GPU_OTHER
+    if decoded.fused_ops:
+        return Kind.FUSED
+    return BY_OP.get(decoded.op or "", Kind.GPU_OTHER)

@@ -1,0 +1,239 @@
+"""Every movement in a timeline, as a pure function from one view to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.trace.cells.raster import slice_near
+from fusetui.trace.model.categories import GPU_LAYERS
+from fusetui.trace.model.ids import Id
+from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
+from fusetui.tui.layout.lanes import Fold, Lane
+from fusetui.tui.layout.view import (
+    MIN_SPAN_NS,
+    GapAt,
+    Place,
+    Side,
+    View,
+    depth_in_lane,
+    gap_times,
+    held,
+    in_sight,
+    index_of,
+    line_of,
+    places,
+    times,
+)
+
+SEEN = 10
+"""A gap is seen well when it takes 1 / SEEN of the window at least."""
+
+
+def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
+    """A window numerator/denominator as long, about the anchor."""
+    span = max(MIN_SPAN_NS, min(view.span * numerator // denominator, side.end - side.begin))
+    about = anchor(side, view)
+    begin = about - (about - view.begin) * span // view.span
+    return _within(side, view, begin, span)
+
+
+def pan(side: Side, view: View, percent: int) -> View:
+    """Move the window by a share of itself; negative to the left."""
+    shift = max(1, view.span * abs(percent) // 100) * (1 if percent > 0 else -1)
+    return _within(side, view, view.begin + shift, view.span)
+
+
+def fit(side: Side, view: View) -> View:
+    """The whole trace."""
+    return replace(view, begin=side.begin, end=side.end)
+
+
+def go(side: Side, view: View, time: int) -> View:
+    """The same span, with `time` in the middle."""
+    return _within(side, view, time - view.span // 2, view.span)
+
+
+def at_time(side: Side, view: View, time: int) -> View:
+    """`time` in the middle; from the whole trace: of a window that is a tenth of it."""
+    whole = side.end - side.begin
+    span = view.span if view.span < whole else max(MIN_SPAN_NS, whole // 10)
+    return _within(side, view, time - span // 2, span)
+
+
+def over(side: Side, view: View, begin: int, end: int) -> View:
+    """A window over this stretch of time, with a little around it."""
+    margin = (end - begin) // 20
+    span = max(MIN_SPAN_NS, min(end - begin + 2 * margin, side.end - side.begin))
+    return _within(side, view, begin - margin, span)
+
+
+def select(side: Side, view: View, row: int) -> View:
+    """Select a row; the window moves only when the row would be out of sight."""
+    if row < 0:
+        return deselect(side, view)
+    begin, end = times(side, row)
+    chosen = replace(view, selected=row, gap=None)
+    if end <= view.begin or begin >= view.end:
+        return go(side, chosen, (begin + end) // 2)
+    return chosen
+
+
+def zoom_to(side: Side, view: View) -> View:
+    """A window in which what is selected takes half of the width."""
+    found = held(side, view)
+    if found is None:
+        return select_first(side, view)
+    begin, end = found
+    span = max(MIN_SPAN_NS, min(2 * (end - begin), side.end - side.begin))
+    return _within(side, view, (begin + end - span) // 2, span)
+
+
+def centre(side: Side, view: View) -> View:
+    """What is selected in the middle, at the same zoom."""
+    found = held(side, view)
+    return go(side, view, sum(found) // 2) if found else view
+
+
+def to_gap(side: Side, view: View, at: GapAt) -> View:
+    """Select a gap; the window becomes three times as long, unless it shows it well already."""
+    begin, end = gap_times(side, at) or (view.begin, view.end)
+    chosen = replace(view, selected=-1, gap=at)
+    if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
+        return chosen
+    span = max(MIN_SPAN_NS, min(3 * (end - begin), side.end - side.begin))
+    return _within(side, chosen, (begin + end - span) // 2, span)
+
+
+def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
+    """The gap of a device at a time (ns from the origin), where that is known."""
+    device = side.insight.device(pid)
+    if device < 0 or side.insight.idle is None:
+        return None
+    gap = side.insight.idle[device].gap_at(time + side.origin)
+    return GapAt(device, gap) if gap >= 0 else None
+
+
+def edge(side: Side, view: View, which: int) -> View:
+    """The start (-1) or the end (+1) of the trace, at the same zoom."""
+    begin = side.begin if which < 0 else side.end - view.span
+    return _within(side, view, begin, view.span)
+
+
+def deselect(side: Side, view: View) -> View:
+    """Nothing selected."""
+    return replace(view, selected=-1, gap=None)
+
+
+def next_slice(side: Side, view: View, step: int) -> View:
+    """The next (+1) or previous (-1) slice on the line of the selected one."""
+    line = line_of(side, view.selected) if view.selected >= 0 else None
+    if line is None:
+        return select_first(side, view)
+    index = int(np.searchsorted(line.rows, view.selected)) + step
+    if not 0 <= index < len(line):
+        return view
+    return select(side, view, int(line.rows[index]))
+
+
+def next_line(side: Side, view: View, step: int) -> View:
+    """The slice nearest to the selected one on the next line (+1 is down) with slices in sight."""
+    if view.selected < 0:
+        return select_first(side, view)
+    shown = places(side, view)
+    at = index_of(side, shown, view.selected)
+    return _nearest_on(side, view, shown[at + 1 :] if step > 0 else reversed(shown[: max(at, 0)]))
+
+
+def next_lane(side: Side, view: View, step: int) -> View:
+    """The same, to the top line of the next lane."""
+    if view.selected < 0:
+        return select_first(side, view)
+    lane = side.lane_of_track[int(side.trace.track[view.selected])]
+    later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth == 0]
+    return _nearest_on(side, view, later if step > 0 else reversed(later))
+
+
+def select_first(side: Side, view: View) -> View:
+    """The slice nearest to the middle of the window, on the first line with slices in sight."""
+    return _nearest_on(side, view, places(side, view))
+
+
+def to_kernel(side: Side, view: View) -> View:
+    """From a CPU slice to the first GPU event launched under it, again: to the next one."""
+    row = view.selected
+    if row < 0 or is_gpu(side.trace, row):
+        return view
+    launched = launched_under(side.trace, row)
+    return select(side, view, int(launched[0])) if len(launched) else view
+
+
+def to_launch(side: Side, view: View) -> View:
+    """From a GPU slice to where it comes from; from a CPU slice to the one around it."""
+    row = view.selected
+    if row < 0:
+        return view
+    below = side.trace.track_of(row).layer in GPU_LAYERS
+    host = host_of(side.trace, row) if below else int(side.trace.parent[row])
+    return select(side, view, host) if host >= 0 else view
+
+
+def fold(side: Side, view: View) -> View:
+    """The lane of the selected row: the next of one line, some lines, all lines.
+
+    Where nothing is selected, it is the first lane with slices in sight. A selection that would be
+    hidden goes to the last line that is shown.
+    """
+    if view.selected < 0:
+        chosen = select_first(side, view)
+        return fold(side, chosen) if chosen.selected >= 0 else view
+    lane = side.lane_of_track[int(side.trace.track[view.selected])]
+    order = (Fold.FOLDED, Fold.NORMAL, Fold.OPEN)
+    following = order[(order.index(view.folds[lane]) + 1) % len(order)]
+    if following is Fold.OPEN and _shows_all(side.lanes[lane], Fold.NORMAL):
+        following = Fold.FOLDED
+    folds = (*view.folds[:lane], following, *view.folds[lane + 1 :])
+    return _seen(side, replace(view, folds=folds), lane)
+
+
+def _seen(side: Side, view: View, lane: int) -> View:
+    """The selection on one of the lines that a lane shows."""
+    last = side.lanes[lane].shown(view.folds[lane]) - 1
+    if depth_in_lane(side, view.selected) <= last:
+        return view
+    time = anchor(side, view) + side.origin
+    line = side.lanes[lane].lines[last]
+    return replace(view, selected=int(line.rows[slice_near(line, time)]))
+
+
+def anchor(side: Side, view: View) -> int:
+    """What zooming keeps in place: the visible middle of what is selected, else of the window."""
+    found = held(side, view)
+    if found and found[1] > view.begin and found[0] < view.end:
+        return (max(found[0], view.begin) + min(found[1], view.end)) // 2
+    return (view.begin + view.end) // 2
+
+
+def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
+    """Select on the first place that has slices in the window; the view itself when none has."""
+    time = anchor(side, view) + side.origin
+    for place in candidates:
+        if place.line is not None and in_sight(side, view, place.line):
+            return select(side, view, int(place.line.rows[slice_near(place.line, time)]))
+    return view
+
+
+def _within(side: Side, view: View, begin: int, span: int) -> View:
+    """A window of this span that overlaps the trace: at most half of it may lie outside."""
+    lowest = side.begin - span // 2
+    highest = side.end - span // 2
+    if span >= side.end - side.begin:
+        lowest, highest = side.begin, max(side.begin, side.end - span)
+    begin = max(lowest, min(begin, highest))
+    return replace(view, begin=begin, end=begin + span)
+
+
+def _shows_all(lane: Lane, fold_: Fold) -> bool:
+    return lane.shown(fold_) >= len(lane.lines)

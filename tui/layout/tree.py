@@ -1,0 +1,116 @@
+"""The op tree of a trace as preorder arrays; which nodes are in sight is one numpy pass."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.totals import gpu_under, self_ns
+
+
+class OpTree(msgspec.Struct, frozen=True, eq=False):
+    """Nodes in preorder, shape [nodes]: one per thread (row -1), then its ops and calls.
+
+    `end` is one past the last node of the subtree.
+    """
+
+    trace: Trace
+    row: NDArray[np.int64]
+    depth: NDArray[np.int64]
+    end: NDArray[np.int64]
+    track: NDArray[np.int64]
+    own_ns: NDArray[np.int64]
+    gpu_ns: NDArray[np.int64]
+    kernels: NDArray[np.int64]
+
+
+def op_tree(trace: Trace) -> OpTree:
+    """All ops layers of a trace, one thread after the other."""
+    rows: list[NDArray[np.int64]] = []
+    depth: list[NDArray[np.int64]] = []
+    end: list[NDArray[np.int64]] = []
+    track: list[NDArray[np.int64]] = []
+    before = 0
+    for number, lane in enumerate(trace.tracks):
+        if lane.layer is not Layer.OPS:
+            continue
+        size = len(lane) + 1
+        rows.append(np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))))
+        depth.append(np.concatenate(([0], trace.depth[lane.rows].astype(np.int64) + 1)))
+        inner = trace.end_row[lane.rows].astype(np.int64) - lane.first_row + 1
+        end.append(np.concatenate(([size], inner)) + before)
+        track.append(np.full(size, number))
+        before += size
+    gpu_ns, kernels = gpu_under(trace)
+    return OpTree(
+        trace,
+        _joined(rows),
+        _joined(depth),
+        _joined(end),
+        _joined(track),
+        self_ns(trace),
+        gpu_ns,
+        kernels,
+    )
+
+
+def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Nodes of which every node around them is open. Both of shape [nodes], in preorder; `end` is
+    one past the last node of a subtree."""
+    nodes = len(end)
+    hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
+    delta = np.zeros(nodes + 1, dtype=np.int64)
+    np.add.at(delta, hiding + 1, 1)
+    np.add.at(delta, end[hiding], -1)
+    return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
+
+
+def open_to(tree: OpTree, opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
+    """Everything around a node opened too."""
+    before = np.arange(node)
+    around = before[tree.end[:node] > node]
+    changed = opened.copy()
+    changed[around] = True
+    return changed
+
+
+def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
+    """What tells each node from the others of any part of the trace: its place in traceEvents.
+
+    For a thread a number below zero, out of `threads`, which grows.
+    """
+    places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
+    for node in np.flatnonzero(tree.row < 0).tolist():
+        lane = tree.trace.tracks[int(tree.track[node])]
+        places[node] = -1 - threads.setdefault((lane.pid, lane.tid, lane.subrow), len(threads))
+    return places
+
+
+def same_open(
+    old: OpTree, opened: NDArray[np.bool_], node: int, new: OpTree
+) -> tuple[NDArray[np.bool_], int]:
+    """The nodes of a tree of more of the same trace that are open, and where `node` is (or -1)."""
+    threads: dict[object, int] = {}
+    before, now = places_of(old, threads), places_of(new, threads)
+    is_new_thread = (new.row < 0) & ~np.isin(now, before)
+    here = np.flatnonzero(now == before[node]).tolist() if node >= 0 else []
+    return np.isin(now, before[opened]) | is_new_thread, here[0] if here else -1
+
+
+def node_of(tree: OpTree, row: int) -> int:
+    """The node of a row of the trace, or -1."""
+    found = np.flatnonzero(tree.row == row)
+    return int(found[0]) if len(found) else -1
+
+
+def name_of_node(tree: OpTree, node: int) -> str:
+    """The full name of an op as the trace has it, or the label of a thread."""
+    row = int(tree.row[node])
+    return tree.trace.name_of(row) if row >= 0 else tree.trace.tracks[int(tree.track[node])].label
+
+
+def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

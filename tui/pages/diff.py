@@ -1,0 +1,239 @@
+"""The diff page: the verdict, both timelines on one scale, and the aligned rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from textwrap import wrap
+
+from msgspec.structs import replace
+from rich.style import Style
+
+from fusetui.trace.diff.lines import Line
+from fusetui.trace.diff.marks import differing
+from fusetui.trace.diff.model import Answer, Diff, Kind
+from fusetui.trace.diff.text import answer, totals
+from fusetui.trace.text.figures import duration, microseconds
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.details import flow
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import TextPicture, ruled, text
+from fusetui.tui.drawing.rows import Rows, Styled
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.timeline import TimelinePicture
+from fusetui.tui.layout import moves
+from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.view import View, places
+from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.timeline import clicked
+from fusetui.tui.state.action import Run, action, on
+from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
+from fusetui.tui.state.copying import names_text
+from fusetui.tui.state.moving import Move, P, brought
+from fusetui.tui.state.state import DIFF, Size, State
+
+STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
+COLUMNS = (
+    Column("", 1),
+    Column("A", 9),
+    Column("B", 9),
+    Column("change", 10),
+    Column("what", 8, left=True),
+    Column("of", 0, left=True),
+)
+ROOMY = 26  # lines of a page: with more, the timelines and the verdict are larger
+WITH_NAMES = 30  # with more, both names of a replaced kernel are shown
+LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
+WHY_LINES = 2
+NAME_LINES = 4
+NAME = DIFF
+SECTION = "In the diff"
+
+
+class DiffPage(ListPage):
+    """What changed from A to B; the largest change first."""
+
+    name = NAME
+    title = "Diff"
+    key = "4"
+    help = "what changed from A to B"
+    hints = (
+        "? keys",
+        "j/k move",
+        "Enter show in the timelines",
+        "x swap",
+        "1 timelines",
+        "y copy",
+    )
+
+    def missing(self, state: State) -> str:
+        if state.has_diff:
+            return ""
+        return "a diff needs two traces that are read to the end: fusetui open A B"
+
+    def open(self, state: State) -> State:
+        """Over the windows of the timelines."""
+        shown = state.comparison
+        if shown is None:
+            return state
+        return replace(state, comparison=shown.windowed(state.session.views))
+
+    def rows(self, state: State) -> Rows:
+        lines = state.comparison.lines if state.comparison else ()
+        found = state.comparison.found if state.comparison else None
+        return Rows(found, len(lines), lambda w: titles(COLUMNS, w), partial(_format, lines))
+
+    def chosen(self, state: State, index: int) -> State:
+        """The work of both sides, marked in both timelines."""
+        if state.comparison is None:
+            return state
+        pair = pair_of(state.comparison.lines[index])
+        return brought(state, state.session.paired(pair), 0)
+
+    def moved(self, state: State) -> State:
+        if state.comparison is None:
+            return state
+        return replace(state, comparison=state.comparison.at(state.list_of(NAME).cursor))
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """The verdict, and the timelines."""
+        shown = state.comparison
+        if shown is None:
+            return ()
+        roomy = size.height > ROOMY
+        panes = [Pane(5 if roomy else 3, _verdict(shown.found))]
+        for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
+            height = min(2 + len(places(side, view)), 6 if roomy else 4)
+            panes.append(_timeline(state, shown, n, size.width, height))
+        return panes
+
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
+        """Why the line under the cursor is believed."""
+        names = NAME_LINES if size.height > WITH_NAMES else 0
+        height = 1 + (WHY_LINES if size.height > ROOMY else 1) + names
+        return (Pane(height, self._why(state)),)
+
+    def copied(self, state: State) -> str:
+        """The full names behind the line under the cursor, those of A first."""
+        lines = state.comparison.lines if state.comparison else ()
+        return names_text(names_of(lines[state.list_of(NAME).cursor])) if lines else ""
+
+    def _why(self, state: State) -> TextPicture:
+        lines = state.comparison.lines if state.comparison else ()
+        if not lines:
+            return text([])
+        cursor = min(state.list_of(NAME).cursor, len(lines) - 1)
+        line = lines[cursor]
+
+        def said(width: int, height: int) -> list[Said]:
+            why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
+            texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]
+            return [*(Said(text) for text in texts), *both_names(line)]
+
+        return ruled(
+            (state.comparison and state.comparison.found, cursor),
+            "",
+            glyphs_for(state.ascii_only).rule,
+            said,
+        )
+
+
+def _timeline(state: State, shown: Comparison, index: int, width: int, height: int) -> Pane:
+    picture = TimelinePicture(
+        shown.sides[index],
+        shown.views[index],
+        glyphs_for(state.ascii_only),
+        0,
+        shown.marked[index],
+    )
+
+    def pointed(state: State, x: int, y: int) -> State:
+        view = clicked(picture, width, height, x, y)
+        return state if view is None else windowed(state, index, view)
+
+    return Pane(height, picture, pointed)
+
+
+def windowed(state: State, index: int, view: View) -> State:
+    """One side through another window; only the window counts, for its lanes are others."""
+    if state.comparison is None:
+        return state
+    session = state.session.windowed(index, view)
+    comparison = state.comparison.windowed(session.views)
+    return replace(state, session=session, comparison=comparison)
+
+
+def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
+    """A movement of both windows as an action runs it."""
+
+    def run(state: State) -> State:
+        shown, index = state.comparison, state.active
+        if shown is None:
+            return state
+        return windowed(
+            state, index, step(shown.sides[index], shown.views[index], *numbers, **named)
+        )
+
+    return run
+
+
+def _format(lines: Sequence[Line], index: int, width: int) -> list[Styled]:
+    line = lines[index]
+    change = f"{microseconds(line.change_ns, signed=True)} us"
+    texts = (
+        line.mark,
+        duration(line.a_ns) if line.a_ns is not None else "",
+        duration(line.b_ns) if line.b_ns is not None else "",
+        change if line.counts else f"({change})",
+        line.kind,
+        narrow(line.what),
+    )
+    style = STYLES.get(line.mark, palette.DIM)
+    return [(text, style) for text in fit(COLUMNS, texts, width)]
+
+
+def both_names(line: Line) -> list[Said]:
+    """The kernels of a line whose kernel was replaced, with what differs marked beneath."""
+    first = line.rows[0] if line.rows else None
+    if first is None or first.kind is not Kind.REPLACED or not (first.a and first.b):
+        return []
+    a, b = narrow(first.a[0]), narrow(first.b[0])
+    marks_a, marks_b = differing(a, b)
+    return [
+        Said(f"A {a}", "name"),
+        Said(f"  {marks_a}", "marks"),
+        Said(f"B {b}", "name"),
+        Said(f"  {marks_b}", "marks"),
+    ]
+
+
+def verdict(diff: Diff, width: int) -> list[Said]:
+    """The answer first, then the totals, then what else to know."""
+    look = LOOKS.get(diff.verdict.answer, "title")
+    first = [Said(line, look) for line in wrap(narrow(answer(diff)), width)]
+    notes = [Said(narrow(line)) for line in flow(diff.notes, width)]
+    return [*first, Said(narrow(totals(diff))), *notes]
+
+
+def _verdict(found: Found | None) -> TextPicture:
+    if found is None:
+        return text([Said("comparing")])
+    return TextPicture(found, lambda width, height: verdict(found.diff, width))
+
+
+_action = partial(action, section=SECTION, where=on(NAME))
+
+
+DiffPage.actions = (
+    _action(
+        "diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _window(moves.zoom, 1, 2)
+    ),
+    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _window(moves.zoom, 2, 1)),
+    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _window(moves.pan, -10)),
+    _action(
+        "diff-right", "Pan right", "d l right", "a tenth of the window", _window(moves.pan, 10)
+    ),
+    _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),
+)

@@ -1,0 +1,182 @@
+"""What lies over the page for a while: the keys, everything about a slice or a range, a choice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.details import all_details
+from fusetui.tui.drawing.gap_lines import gap_lines
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import LOOKS
+from fusetui.tui.drawing.range_lines import all_range_lines
+from fusetui.tui.drawing.rows import Rows, Styled
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.pages.lists import ListPage, list_pane
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.state.action import a_trace, action, nothing
+from fusetui.tui.state.effects import Quit
+from fusetui.tui.state.overlays import (
+    OVERLAY,
+    Chooser,
+    GapDetails,
+    Help,
+    Overlay,
+    RangeFigures,
+    SliceDetails,
+)
+from fusetui.tui.state.reading import read
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
+
+SECTION = "Over the page"
+CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+MOST_GAP_LINES = 50
+EDGE = 4  # cells of an overlay beside its text
+
+
+class OverlayList(ListPage):
+    """The list that an overlay is; it has the keys of all lists."""
+
+    name = OVERLAY
+    title = key = help = ""
+    hints = ()
+
+    def rows(self, state: State) -> Rows:
+        if state.overlay is None:
+            return Rows(None, 0, lambda width: "", lambda index, width: ())
+        if isinstance(state.overlay, Chooser):
+            return _choices(state.named, state.overlay.summaries)
+        width = overlay_size(state).width - EDGE
+        return _texts(state.overlay, width, state.ascii_only, state.unpacked)
+
+    def chosen(self, state: State, index: int) -> Outcome:
+        """Of a choice: open the trace."""
+        if not isinstance(state.overlay, Chooser):
+            return state
+        return read(closed(state), (state.named[index],))
+
+    def pane(self, state: State) -> Pane:
+        return list_pane(self, state, overlay_size(state).height)
+
+
+OVERLAYS = OverlayList()
+
+
+def closed(state: State) -> State:
+    return replace(state, overlay=None)
+
+
+def close(state: State) -> Outcome:
+    """What lies over the page goes; a choice that nobody made ends the app."""
+    left = closed(state)
+    return left if state.sides or state.reading else (left, Quit())
+
+
+def beside(state: State) -> Outcome:
+    """The trace under the cursor is opened beside the first of those that are open."""
+    path = state.named[state.list_of(OVERLAY).cursor]
+    return read(closed(state), (*state.paths[:1], path))
+
+
+def is_text(state: State) -> bool:
+    """A text to read, not a choice."""
+    return state.overlay is not None and not isinstance(state.overlay, Chooser)
+
+
+def is_choosing(state: State) -> bool:
+    return isinstance(state.overlay, Chooser)
+
+
+def laid_over(state: State, overlay: Overlay) -> State:
+    """An overlay, at its first line."""
+    return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
+
+
+def show_details(state: State) -> State:
+    """Of the range of the active side, else of its selected slice."""
+    found = state.session.time_range
+    on_timeline = state.page == TIMELINE
+    if on_timeline and found and found.ended and found.side == state.active:
+        return laid_over(state, RangeFigures(state.side, found))
+    row, gap = state.view.selected, state.view.gap
+    if gap:
+        return laid_over(state, GapDetails(state.side, gap))
+    if row < 0:
+        return replace(state, hint="nothing is selected: j or k selects a slice")
+    return laid_over(state, SliceDetails(state.side, row))
+
+
+@lru_cache(maxsize=1)
+def _texts(
+    overlay: Help | SliceDetails | GapDetails | RangeFigures,
+    width: int,
+    ascii_only: bool,
+    unpacked: int,
+) -> Rows:
+    """The rows of a text, made once as long as nothing of this changes."""
+    match overlay:
+        case Help(sections):
+            title, lines = "keys; Esc closes", _sections(sections)
+        case SliceDetails(side, slice_row):
+            title = "everything about this slice; Esc closes"
+            glyphs, origins = glyphs_for(ascii_only), side.insight.origins
+            lines = all_details(side.trace, slice_row, width, glyphs, origins)
+        case GapDetails(side, gap):
+            title = "everything about this gap; Esc closes"
+            lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))
+        case RangeFigures(side, found):
+            title = "everything about this range; Esc closes"
+            lines = all_range_lines(side, found, width)
+
+    def row(index: int, width: int) -> list[Styled]:
+        return [(lines[index].text, LOOKS[lines[index].look])]
+
+    return Rows((overlay, width, unpacked), len(lines), lambda width: f" {title}", row)
+
+
+def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
+    lines: list[Said] = []
+    for title, texts in sections:
+        lines += [Said(""), Said(title, "title"), *(Said(text, "name") for text in texts)]
+    return lines
+
+
+def _choices(paths: Sequence[str], summaries: Sequence[str]) -> Rows:
+    names = [narrow(Path(path).name) for path in paths]
+    widest = max(map(len, names), default=0) + 2
+
+    def row(index: int, width: int) -> list[Styled]:
+        return [(names[index].ljust(widest), palette.BOLD), (summaries[index], palette.PLAIN)]
+
+    return Rows((paths, summaries), len(paths), lambda width: CHOOSING, row)
+
+
+ACTIONS = (
+    action(
+        "close",
+        "Close",
+        "escape q i question_mark",
+        "what is read",
+        close,
+        SECTION,
+        is_text,
+        nothing,
+    ),
+    action("leave", "Leave", "escape q", "without a choice", close, SECTION, is_choosing, nothing),
+    action(
+        "beside",
+        "Open beside",
+        "b",
+        "the trace that is open: the two are compared",
+        beside,
+        SECTION,
+        is_choosing,
+        a_trace,
+    ),
+)

@@ -1,0 +1,57 @@
+"""What a page is: a name, a key, and four functions of the state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from fusetui.tui.drawing.picture import Picture
+from fusetui.tui.state.action import Action
+from fusetui.tui.state.state import Outcome, Size, State
+
+
+class Pane(msgspec.Struct, frozen=True, eq=False):
+    """Some lines of a page: their picture, and what the mouse does there."""
+
+    height: int
+    picture: Picture
+    pointed: Callable[[State, int, int], Outcome] | None = None  # (state, x, y in the pane)
+    wheeled: Callable[[State, int], Outcome] | None = None  # (state, lines)
+
+
+class Page(ABC):
+    """Keeps nothing itself: what it shows is all in the State."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    key: ClassVar[str]
+    help: ClassVar[str]
+    hints: ClassVar[tuple[str, ...]]  # the last line of the screen, what matters most first
+    actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
+
+    @abstractmethod
+    def show(self, state: State, size: Size) -> Sequence[Pane]:
+        """The panes from top to bottom; together as high as `size`."""
+
+    def open(self, state: State) -> State:
+        """The page comes to the front, where it is named in the state already."""
+        return state
+
+    def follow(self, before: State, state: State) -> State:
+        """More was read of the traces that are open: what a person looks at stays."""
+        return state
+
+    def scroll(self, before: State, state: State, size: Size) -> State:
+        """After every change while it is in front: what the cursor is on stays in sight."""
+        return state
+
+    def copied(self, state: State) -> str:
+        """What the cursor is on, printable; "" when it is on nothing."""
+        return ""
+
+    def missing(self, state: State) -> str:
+        """Why the page cannot be shown; "" when it can."""
+        return ""

@@ -1,0 +1,76 @@
+"""The one place where effects are carried out: threads, the clipboard, the end of the app."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from textual.worker import get_current_worker
+
+from fusetui.tui.ending import Ending
+from fusetui.tui.layout.view import Side
+from fusetui.tui.loading import compare, load
+from fusetui.tui.state.effects import (
+    Compare,
+    CopyText,
+    Effect,
+    Interrupt,
+    Quit,
+    Read,
+    Refuse,
+    StopReading,
+    Summarise,
+    Suspend,
+)
+from fusetui.tui.summaries import summarise
+
+
+class Performing:
+    """Each kind of work has one thread; a new one of a kind takes the place of the old one."""
+
+    def __init__(self, app: Ending) -> None:
+        self._app = app
+        self._stop = Event()
+
+    def perform(self, effect: Effect) -> None:
+        app = self._app
+        match effect:
+            case Read(paths):
+                self._read(paths)
+            case StopReading():
+                self._stop.set()
+            case Compare(a, b):
+                self._compare(a, b)
+            case Summarise(paths):
+                self._summarise(paths)
+            case CopyText(text):
+                app.copy_to_clipboard(text)
+            case Refuse(sentence):
+                app.refuse(sentence)
+            case Quit():
+                app.exit(0)
+            case Interrupt():
+                app.interrupt()
+            case Suspend():
+                app.action_suspend_process()
+
+    def _read(self, paths: tuple[str, ...]) -> None:
+        stop = self._stop = Event()
+
+        def work() -> None:
+            worker = get_current_worker()
+            load(paths, self._app.post_message, lambda: worker.is_cancelled, stop.is_set)
+
+        self._app.run_worker(work, group="load", thread=True, exclusive=True)
+
+    def _compare(self, a: Side, b: Side) -> None:
+        def work() -> None:
+            compare(a, b, self._app.post_message)
+
+        self._app.run_worker(work, group="diff", thread=True, exclusive=True)
+
+    def _summarise(self, paths: tuple[str, ...]) -> None:
+        def work() -> None:
+            worker = get_current_worker()
+            summarise(paths, self._app.post_message, lambda: worker.is_cancelled)
+
+        self._app.run_worker(work, group="choose", thread=True, exclusive=True)

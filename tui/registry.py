@@ -1,0 +1,178 @@
+"""All pages and all actions. A new page is one line here, and so is a new action.
+
+The registry feeds the keys, the help, the palette and the reference. Where two actions have one
+key, the first that applies is the one that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from msgspec.structs import replace
+
+from fusetui.tui.keys import key_text
+from fusetui.tui.layout.view import Side
+from fusetui.tui.pages import folding, list_keys, overlays, timeline
+from fusetui.tui.pages.diff import DiffPage
+from fusetui.tui.pages.folding import TreeListPage
+from fusetui.tui.pages.kernels import KernelsPage
+from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.modules import ModulesPage
+from fusetui.tui.pages.overlays import OVERLAYS, laid_over
+from fusetui.tui.pages.page import Page
+from fusetui.tui.pages.timeline import TimelinePage
+from fusetui.tui.pages.tree import TREE
+from fusetui.tui.pages.why import WhyPage
+from fusetui.tui.state import commands, gaps, marks, moving, reading, search
+from fusetui.tui.state.action import Action, action, chosen, nothing
+from fusetui.tui.state.copying import what_was_copied
+from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
+from fusetui.tui.state.overlays import Help
+from fusetui.tui.state.screen import body
+from fusetui.tui.state.state import Outcome, Size, State, told
+
+PAGES: tuple[Page, ...] = (
+    TimelinePage(),
+    TREE,
+    KernelsPage(),
+    DiffPage(),
+    WhyPage(),
+    ModulesPage(),
+)
+BY_NAME = {page.name: page for page in PAGES}
+SECTIONS = (
+    moving.SECTION,
+    list_keys.SECTION,
+    folding.SECTION,
+    *(action.section for page in PAGES for action in page.actions),
+    "Everywhere",
+    overlays.SECTION,
+)
+"""The sections of the help, in this order."""
+
+
+def page_of(state: State) -> Page:
+    """The page in front."""
+    return BY_NAME[state.page]
+
+
+def list_of(state: State) -> ListPage | None:
+    """The list that has the keys."""
+    if state.overlay is not None:
+        return OVERLAYS
+    page = page_of(state)
+    return page if isinstance(page, ListPage) and state.sides else None
+
+
+def tree_of(state: State) -> TreeListPage | None:
+    """The tree that has the keys."""
+    found = list_of(state)
+    return found if isinstance(found, TreeListPage) else None
+
+
+def turned_to(page: Page, state: State) -> State:
+    """Another page in front, unless something is missing for it."""
+    missing = page.missing(state)
+    return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
+
+
+def copy(state: State) -> Outcome:
+    """What the cursor is on, for the clipboard of the terminal."""
+    text = page_of(state).copied(state)
+    now = told(state, what_was_copied(text))
+    return (now, CopyText(text)) if text else now
+
+
+def show_help(state: State) -> State:
+    return laid_over(state, Help(tuple(help_sections())))
+
+
+def quit_app(state: State) -> Outcome:
+    return state, Quit()
+
+
+def interrupt(state: State) -> Outcome:
+    return state, Interrupt()
+
+
+def suspend(state: State) -> Outcome:
+    return state, Suspend()
+
+
+ACTIONS: tuple[Action, ...] = (
+    *overlays.ACTIONS,
+    reading.STOP,
+    *moving.ACTIONS,
+    *timeline.SCROLLING,
+    *marks.ACTIONS,
+    *(action for page in PAGES for action in page.actions),
+    *gaps.ACTIONS,
+    *folding.tree_actions(tree_of),
+    *list_keys.list_actions(list_of),
+    *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
+    *search.ACTIONS,
+    action("details", "All details", "i", "of the slice, or of the range", overlays.show_details),
+    action("copy", "Copy", "y", "full name; start and time of a slice", copy),
+    *commands.ACTIONS,
+    reading.CHOOSE,
+    moving.LINK,
+    reading.SWAP,
+    action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
+    action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
+    action("quit", "Quit", "q", "what lies over the page is closed first", quit_app, needs=nothing),
+    action(
+        "interrupt",
+        "Quit at once",
+        "ctrl+c",
+        "from anywhere; exit code 130",
+        interrupt,
+        needs=nothing,
+        always=True,
+    ),
+)
+
+
+def action_for(key: str, state: State) -> Action | None:
+    """What a key does now."""
+    return chosen(ACTIONS, key, state)
+
+
+def always(key: str) -> Action | None:
+    """What a key does wherever a person is, even in a line of text."""
+    return next((a for a in ACTIONS if a.always and key in a.keys), None)
+
+
+def by_section() -> Iterator[tuple[str, list[Action]]]:
+    """The actions as the help and the reference list them."""
+    for section in dict.fromkeys(SECTIONS):
+        yield section, [action for action in ACTIONS if action.section == section]
+
+
+def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The lines of the help."""
+    for section, actions in by_section():
+        yield (
+            section,
+            tuple(
+                f"  {'  '.join(map(key_text, a.keys)):<18}{a.title:<22}{a.help}" for a in actions
+            ),
+        )
+
+
+def settled(before: State, state: State) -> State:
+    """After every change: what the cursor is on is on the screen."""
+    if state.overlay is not None:
+        return OVERLAYS.scroll(before, state, body(state))
+    return page_of(state).scroll(before, state, body(state)) if state.sides else state
+
+
+def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
+    """Sides were read: more of those that are shown, or others."""
+    if state.reading is None or not state.reading.shown:
+        size = Size(state.size.width, state.size.height - len(sides) - 1)
+        return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
+    now = reading.replaced(state, sides)
+    for page in PAGES:
+        now = page.follow(state, now)
+    return now

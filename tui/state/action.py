@@ -1,0 +1,89 @@
+"""What a key does: a function from the state to the next, and how people find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from fusetui.tui.state.state import TIMELINE, Outcome, State, told
+
+Run = Callable[[State], Outcome]
+Where = Callable[[State], bool]
+Needs = Callable[[State], str]
+
+
+def everywhere(state: State) -> bool:
+    """On every page, as long as nothing lies over it."""
+    return state.overlay is None
+
+
+def on(page: str) -> Where:
+    """On one page alone."""
+
+    def is_there(state: State) -> bool:
+        return state.page == page and state.overlay is None
+
+    return is_there
+
+
+on_timeline = on(TIMELINE)
+
+
+def nothing(state: State) -> str:
+    """No action is kept waiting."""
+    return ""
+
+
+def a_trace(state: State) -> str:
+    """Without one, most keys have nothing to act on."""
+    return "" if state.sides else "no trace is open yet"
+
+
+def two_traces(state: State) -> str:
+    return "" if len(state.sides) == 2 else "this needs two traces: o or :diff PATH opens another"
+
+
+class Action(msgspec.Struct, frozen=True):
+    """One command. `keys` are Textual's names; the first is shown where there is room for one."""
+
+    name: str
+    title: str
+    keys: tuple[str, ...]
+    help: str
+    run: Run
+    section: str  # of the help
+    where: Where
+    needs: Needs  # a sentence that says what is missing; "": nothing
+    always: bool  # also while a text is typed, or something lies over the page
+
+
+def action(
+    name: str,
+    title: str,
+    keys: str,
+    help: str,  # noqa: A002
+    run: Run,
+    section: str = "Everywhere",
+    where: Where = everywhere,
+    needs: Needs = a_trace,
+    always: bool = False,
+) -> Action:
+    """An action whose keys are written with blanks between: `"w plus equals_sign"`."""
+    return Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
+
+
+def perform(action: Action, state: State) -> Outcome:
+    """The action, or a sentence that says what it needs."""
+    missing = action.needs(state)
+    return told(state, missing) if missing else action.run(state)
+
+
+def applies(action: Action, state: State) -> bool:
+    """Does it act on what is in front."""
+    return action.always or action.where(state)
+
+
+def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
+    """The first action that has this key and applies now."""
+    return next((a for a in actions if key in a.keys and applies(a, state)), None)

@@ -1,0 +1,93 @@
+"""The commands that are typed after `:`, as data: `goto 12.5ms`, `step 2`, `open PATH`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.printable import printable
+from fusetui.trace.text.times import parse_time
+
+
+class Goto(msgspec.Struct, frozen=True):
+    """A time in ns, as the ruler counts."""
+
+    ns: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """The first step is 1."""
+
+    number: int
+
+
+class Mark(msgspec.Struct, frozen=True):
+    letter: str
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A trace alone, or beside the first one that is open."""
+
+    path: str
+    beside: bool
+
+
+class Quit(msgspec.Struct, frozen=True):
+    pass
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """What is wrong with the line, and what would be right."""
+
+    sentence: str
+
+
+Command = Goto | Step | Mark | Open | Quit | Wrong
+
+EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "open PATH", "diff PATH", "q")
+VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
+NUMBER = re.compile(r"[0-9]{1,9}")
+LETTER = re.compile(r"[A-Za-z]")
+LONGEST = 30  # characters of a wrong word that are repeated
+
+
+def parse(line: str) -> Command:
+    """What a line means; Wrong for everything that is no command."""
+    verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
+    if verb in PARSERS:
+        return PARSERS[verb](rest.strip())
+    word = clip(printable(verb), LONGEST)
+    return Wrong(f"{word or 'nothing'} is no command: {', '.join(VERBS)}")
+
+
+def _goto(rest: str) -> Command:
+    time = parse_time(rest)
+    return Wrong("goto takes a time with its unit: goto 12.5ms") if time is None else Goto(time)
+
+
+def _step(rest: str) -> Command:
+    return Step(int(rest)) if NUMBER.fullmatch(rest) else Wrong("step takes a number: step 2")
+
+
+def _mark(rest: str) -> Command:
+    return Mark(rest) if LETTER.fullmatch(rest) else Wrong("mark takes one letter: mark a")
+
+
+def _open(rest: str) -> Command:
+    return Open(rest, beside=False) if rest else Wrong("open takes the path of a trace")
+
+
+def _diff(rest: str) -> Command:
+    return Open(rest, beside=True) if rest else Wrong("diff takes the path of another trace")
+
+
+def _quit(rest: str) -> Command:
+    return Wrong("q takes nothing after it") if rest else Quit()
+
+
+PARSERS: dict[str, Callable[[str], Command]] = dict(
+    zip(VERBS, (_goto, _step, _mark, _open, _diff, _quit), strict=True)
+)

@@ -1,0 +1,37 @@
+"""What `y` copies: texts for the clipboard, made of names that may hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import count, plural
+from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.view import Side
+
+MOST = 50_000  # characters; terminals drop clipboard texts that are much longer
+WORTH_SAYING = 1000  # characters of the text that a hint could show at most
+
+
+def slice_text(side: Side, row: int) -> str:
+    """The full name of a slice, its start as the ruler counts, and its duration; exact."""
+    trace = side.trace
+    start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
+    rest = f"   start {start} ns   duration {dur} ns"
+    return clip(printable(trace.name_of(row)), MOST - len(rest)) + rest
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Full names, one a line, each once."""
+    return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST)
+
+
+def what_was_copied(text: str) -> str:
+    """One sentence about a copied text, on one line."""
+    if not text:
+        return "nothing is selected, so nothing was copied"
+    first, *others = text.split("\n")
+    cut = f" (the first {count(MOST)} characters)" if len(text) >= MOST else ""
+    more = f" and {plural(len(others), 'more name')}" if others else ""
+    return f"copied{more}{cut}: {narrow(first[:WORTH_SAYING])}"

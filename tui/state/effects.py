@@ -1,0 +1,57 @@
+"""What an action asks of the world outside the state. `performing.py` carries all of it out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fusetui.tui.layout.view import Side
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Read these traces in a thread, instead of what is read."""
+
+    paths: tuple[str, ...]
+
+
+class StopReading(msgspec.Struct, frozen=True):
+    """Keep what was read until now."""
+
+
+class Compare(msgspec.Struct, frozen=True, eq=False):
+    """Compare two sides in a thread."""
+
+    a: Side
+    b: Side
+
+
+class Summarise(msgspec.Struct, frozen=True):
+    """Summarise these traces in a thread, one after the other."""
+
+    paths: tuple[str, ...]
+
+
+class CopyText(msgspec.Struct, frozen=True):
+    """Put a text into the clipboard of the terminal (OSC 52)."""
+
+    text: str
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """End because there is nothing to show; the sentence says why."""
+
+    sentence: str
+
+
+class Quit(msgspec.Struct, frozen=True):
+    """End with exit code 0."""
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """End as by Ctrl+C."""
+
+
+class Suspend(msgspec.Struct, frozen=True):
+    """Back to the shell until `fg`."""
+
+
+Effect = Read | StopReading | Compare | Summarise | CopyText | Refuse | Quit | Interrupt | Suspend

@@ -1,0 +1,77 @@
+"""The actions that set a mark and go back to it, and those that choose a range of time."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.moving import SECTION, brought
+from fusetui.tui.state.prompts import Prompt
+from fusetui.tui.state.state import TIMELINE, State, told
+
+STARTED = "the range starts here: move, then v again ends it   Esc drops it"
+ENDED = "i all figures of the range   v another range   Esc clears it"
+
+
+def ask_mark(state: State) -> State:
+    return replace(state, prompt=Prompt.SET_MARK)
+
+
+def ask_to_mark(state: State) -> State:
+    if not state.session.bookmarks:
+        return told(state, "no mark is set: m and a letter sets one")
+    return replace(state, prompt=Prompt.GO_TO_MARK)
+
+
+def answered(state: State, character: str) -> State:
+    """A key was pressed where a letter was asked for."""
+    prompt, state = state.prompt, replace(state, prompt=None)
+    if not (character.isascii() and character.isalpha()):
+        return told(state, "cancelled: a mark is a letter from a to z or A to Z")
+    return set_mark(state, character) if prompt is Prompt.SET_MARK else go_to(state, character)
+
+
+def set_mark(state: State, letter: str) -> State:
+    session = state.session.with_bookmark(letter, state.active)
+    done = f"mark {letter} is set: ' and {letter} goes back to it"
+    return told(replace(state, session=session), done)
+
+
+def go_to(state: State, letter: str) -> State:
+    mark = state.session.bookmarks.get(letter)
+    if mark is None:
+        return told(state, f"there is no mark {letter}")
+    there = brought(state, state.session.at_bookmark(letter), mark.side)
+    return told(there, f"at mark {letter}   u goes back")
+
+
+def choose_range(state: State) -> State:
+    """Starts a range of time; the second press ends it."""
+    if state.page != TIMELINE:
+        return told(state, "a range of time is selected in the timeline: 1")
+    session = state.session.ranged(state.active)
+    found = session.time_range
+    return told(replace(state, session=session), ENDED if found and found.ended else STARTED)
+
+
+ACTIONS = (
+    action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
+    action(
+        "mark",
+        "Set a mark",
+        "m",
+        "then a letter: this window and selection",
+        ask_mark,
+        SECTION,
+        on_timeline,
+    ),
+    action(
+        "to-mark",
+        "Go to a mark",
+        "apostrophe",
+        "then its letter",
+        ask_to_mark,
+        SECTION,
+        on_timeline,
+    ),
+)

@@ -1,0 +1,150 @@
+"""Movements in the timeline as changes of the state, and the actions that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Concatenate, ParamSpec
+
+from msgspec.structs import replace
+
+from fusetui.tui.layout import moves
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.state.action import Run, action, everywhere, on_timeline, two_traces
+from fusetui.tui.state.session import Session
+from fusetui.tui.state.state import TIMELINE, State, told
+
+P = ParamSpec("P")
+Move = Callable[Concatenate[Side, View, P], View]
+SECTION = "In the timeline"
+
+
+def changed(state: State, session: Session) -> State:
+    """Another session; the state itself when it is the same."""
+    return state if session is state.session else replace(state, session=session)
+
+
+def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
+    """A movement of the active side as an action runs it."""
+
+    def run(state: State) -> State:
+        view = step(state.side, state.view, *numbers, **named)
+        return changed(state, state.session.moved(state.active, view))
+
+    return run
+
+
+def looked_at(state: State, index: int, view: View) -> State:
+    """One side shows another view, and has the keys."""
+    return replace(changed(state, state.session.moved(index, view)), active=index)
+
+
+def brought(state: State, session: Session, index: int) -> State:
+    """Another session, with the timeline in front and this side active."""
+    return replace(state, session=session, active=index, page=TIMELINE, hint="")
+
+
+def undo(state: State) -> State:
+    return changed(state, state.session.undo())
+
+
+def redo(state: State) -> State:
+    return changed(state, state.session.redo())
+
+
+def clear(state: State) -> State:
+    """The range first; without one, the selection and what is marked."""
+    return replace(changed(state, state.session.cleared()), hint="")
+
+
+def other_side(state: State) -> State:
+    """The keys act on the other side."""
+    return replace(state, active=(state.active + 1) % len(state.sides))
+
+
+def link(state: State) -> State:
+    """Two traces move together, or each on its own."""
+    together = not state.session.together
+    how = "together" if together else "each on its own"
+    linked = replace(state, session=replace(state.session, together=together))
+    return told(linked, f"the traces move {how}")
+
+
+_timeline = partial(action, section=SECTION, where=on_timeline)
+
+ACTIONS = (
+    _timeline(
+        "zoom-in", "Zoom in", "w plus equals_sign", "about the selection", move(moves.zoom, 1, 2)
+    ),
+    _timeline("zoom-out", "Zoom out", "s minus", "about the selection", move(moves.zoom, 2, 1)),
+    _timeline("pan-left", "Pan left", "a h left", "a tenth of the window", move(moves.pan, -10)),
+    _timeline("pan-right", "Pan right", "d l right", "a tenth of the window", move(moves.pan, 10)),
+    _timeline(
+        "screen-left", "Screen left", "A H shift+left", "most of a window", move(moves.pan, -90)
+    ),
+    _timeline(
+        "screen-right", "Screen right", "D L shift+right", "most of a window", move(moves.pan, 90)
+    ),
+    _timeline(
+        "down", "Line down", "j down", "the slice below, at the same time", move(moves.next_line, 1)
+    ),
+    _timeline(
+        "up", "Line up", "k up", "the slice above, at the same time", move(moves.next_line, -1)
+    ),
+    _timeline(
+        "lane-down", "Next lane", "J", "the first line of the next lane", move(moves.next_lane, 1)
+    ),
+    _timeline(
+        "lane-up",
+        "Previous lane",
+        "K",
+        "the first line of the one before",
+        move(moves.next_lane, -1),
+    ),
+    _timeline("next", "Next slice", "full_stop", "on the same line", move(moves.next_slice, 1)),
+    _timeline(
+        "previous", "Previous slice", "comma", "on the same line", move(moves.next_slice, -1)
+    ),
+    _timeline(
+        "to-kernel",
+        "To the kernel",
+        "right_square_bracket",
+        "from a launch or op",
+        move(moves.to_kernel),
+    ),
+    _timeline(
+        "to-launch",
+        "To the launch",
+        "left_square_bracket",
+        "then the ops around",
+        move(moves.to_launch),
+    ),
+    _timeline("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
+    _timeline("centre", "Centre the slice", "f", "without changing the zoom", move(moves.centre)),
+    _timeline("whole", "Whole trace", "0", "show everything", move(moves.fit)),
+    _timeline("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
+    _timeline("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
+    _timeline(
+        "fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)
+    ),
+    _timeline("undo", "Undo the movement", "u", "back to the view before", undo),
+    _timeline("redo", "Redo the movement", "ctrl+r", "forward again", redo),
+    _timeline("deselect", "Clear the selection", "escape", "the range first", clear),
+    _timeline(
+        "other-side",
+        "Other side",
+        "tab shift+tab",
+        "of two traces: what the keys act on",
+        other_side,
+        needs=two_traces,
+    ),
+)
+LINK = action(
+    "link",
+    "Together or apart",
+    "b",
+    "whether both traces move at once",
+    link,
+    where=everywhere,
+    needs=two_traces,
+)

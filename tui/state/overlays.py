@@ -1,0 +1,47 @@
+"""What may lie over the page, as data; `pages/overlays.py` says what each of them shows."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fusetui.tui.layout.view import GapAt, Side
+from fusetui.tui.state.ranges import Range
+
+OVERLAY = "overlay"
+"""The list that an overlay is, in `State.lists`."""
+
+
+class Help(msgspec.Struct, frozen=True):
+    """All keys: the title of each section, and its lines."""
+
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class SliceDetails(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one slice."""
+
+    side: Side
+    row: int
+
+
+class GapDetails(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one stretch of idle time."""
+
+    side: Side
+    gap: GapAt
+
+
+class RangeFigures(msgspec.Struct, frozen=True, eq=False):
+    """Every figure of a range of time."""
+
+    side: Side
+    range: Range
+
+
+class Chooser(msgspec.Struct, frozen=True):
+    """The traces that were named, with a line of summary for each as far as they are known."""
+
+    summaries: tuple[str, ...]
+
+
+Overlay = Help | SliceDetails | GapDetails | RangeFigures | Chooser

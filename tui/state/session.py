@@ -1,0 +1,202 @@
+"""The state of the app apart from any widget, and every change of it as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from msgspec import field
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fusetui.trace.cells.counters import Curve
+from fusetui.trace.diff.model import Diff
+from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.insight import Insight
+from fusetui.tui.layout.moves import deselect, select
+from fusetui.tui.layout.sides import Views, aligned, first_views
+from fusetui.tui.layout.view import Interval, Side, View, fitted
+from fusetui.tui.state import bookmarks, ranges
+from fusetui.tui.state.bookmarks import Bookmarks
+from fusetui.tui.state.ranges import Range
+
+DEEPEST = 200  # views that undo remembers
+Marks = tuple[frozenset[int], ...]
+
+
+class Hits(msgspec.Struct, frozen=True, eq=False):
+    """Rows found by a search or a table, in order of time, and which of them is shown."""
+
+    what: str
+    side: int
+    rows: NDArray[np.intp]
+    at: int = -1
+    searched: bool = False  # by their names; else chosen in a table
+
+    @property
+    def row(self) -> int:
+        return int(self.rows[self.at])
+
+    def step(self, by: int) -> Hits:
+        """The next or previous hit, around the end."""
+        return replace(self, at=(self.at + by) % len(self.rows)) if len(self.rows) else self
+
+    def nearest(self, trace: Trace, time: int) -> Hits:
+        """The first hit at or after a time (ns of the file), else the first."""
+        if not len(self.rows):
+            return self
+        at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
+        return replace(self, at=at % len(self.rows))
+
+
+class Session(msgspec.Struct, frozen=True, eq=False):
+    """One or two sides with their views and marked rows; the way back; the hits of a search."""
+
+    sides: tuple[Side, ...] = ()
+    views: Views = ()
+    marked: Marks = ()
+    past: tuple[Views, ...] = ()
+    future: tuple[Views, ...] = ()
+    hits: Hits | None = None
+    together: bool = True  # two windows move at once
+    bookmarks: Bookmarks = field(default_factory=dict)
+    time_range: Range | None = None
+
+    def go(self, views: Views) -> Session:
+        """Other views, with a way back."""
+        if views == self.views:
+            return self
+        return replace(self, views=views, past=(*self.past, self.views)[-DEEPEST:], future=())
+
+    def moved(self, index: int, view: View) -> Session:
+        """One view changed; together, the other window moves by as much and zooms alike."""
+        return self.go(_moved(self.views, index, view, self.together))
+
+    def windowed(self, index: int, window: View) -> Session:
+        """The window of one side changed, and nothing else of it."""
+        view = replace(self.views[index], begin=window.begin, end=window.end)
+        return self.moved(index, view)
+
+    def selected(self, index: int, row: int) -> Session:
+        """A row selected on one side, the window where it is in sight."""
+        return self.moved(index, select(self.sides[index], self.views[index], row))
+
+    def undo(self) -> Session:
+        if not self.past:
+            return self
+        future = (self.views, *self.future)
+        return replace(self, views=self.past[-1], past=self.past[:-1], future=future)
+
+    def redo(self) -> Session:
+        if not self.future:
+            return self
+        past = (*self.past, self.views)
+        return replace(self, views=self.future[0], past=past, future=self.future[1:])
+
+    def cleared(self) -> Session:
+        """Without the range; if there is none, nothing selected and marked on any side."""
+        if self.time_range:
+            return replace(self, time_range=None)
+        views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
+        return replace(self.go(views), marked=_no_marks(self.sides))
+
+    def paired(self, pair: Sequence[Sequence[int]]) -> Session:
+        """The rows of both sides marked, the first of each selected."""
+        now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
+        for index, rows in enumerate(pair):
+            if rows:
+                now = now.selected(index, rows[0])
+        return now
+
+    def hit(self, hits: Hits) -> Session:
+        """A hit selected on its side."""
+        return replace(self.selected(hits.side, hits.row), hits=hits)
+
+    def with_bookmark(self, letter: str, index: int) -> Session:
+        """A letter for what one side shows now."""
+        mark = bookmarks.bookmark(index, self.sides[index], self.views[index])
+        return replace(self, bookmarks={**self.bookmarks, letter: mark})
+
+    def at_bookmark(self, letter: str) -> Session:
+        """The side of a mark as it was then."""
+        mark = self.bookmarks[letter]
+        view = bookmarks.recalled(mark, self.sides[mark.side], self.views[mark.side])
+        return self.moved(mark.side, view)
+
+    def ranged(self, index: int) -> Session:
+        """A range of time started or ended on one side."""
+        found = ranges.pressed(self.time_range, index, self.sides[index], self.views[index])
+        return replace(self, time_range=found)
+
+    def interval(self, index: int) -> Interval | None:
+        """What one side shows of the range of time."""
+        return ranges.interval_of(self.time_range, index, self.sides[index], self.views[index])
+
+    def counted(self, trace: Trace, curves: tuple[Curve, ...]) -> Session:
+        """The counters of a trace known; the session itself when it does not show the trace."""
+        if not any(side.trace is trace for side in self.sides):
+            return self
+        sides = (replace(s, counters=curves) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(sides))
+
+    def explained(self, trace: Trace, insight: Insight) -> Session:
+        """More known about a trace; the session itself when it does not show the trace."""
+        if not any(side.trace is trace for side in self.sides):
+            return self
+        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(sides))
+
+    def swapped(self) -> Session:
+        """A becomes B, and B becomes A."""
+        return Session(
+            self.sides[::-1],
+            self.views[::-1],
+            self.marked[::-1],
+            together=self.together,
+            bookmarks=bookmarks.swapped(self.bookmarks),
+            time_range=ranges.swapped(self.time_range),
+        )
+
+    def realigned(self, diff: Diff) -> Session:
+        """Both sides count from the steps that the diff compares."""
+        sides = aligned(self.sides, diff)
+        return replace(
+            self,
+            sides=sides,
+            views=tuple(
+                replace(first, folds=view.folds)
+                for first, view in zip(first_views(sides), self.views, strict=True)
+            ),
+            marked=_no_marks(sides),
+            past=(),
+            future=(),
+            hits=None,
+        )
+
+
+def start(sides: tuple[Side, ...], lines: int | None = None) -> Session:
+    """The first views, nothing selected; `lines`: as many are there for the lanes of each side."""
+    views = first_views(sides)
+    if lines is not None:
+        views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
+    return Session(sides, views, _no_marks(sides))
+
+
+def _no_marks(sides: Sequence[Side]) -> Marks:
+    return tuple(frozenset[int]() for _ in sides)
+
+
+def _moved(views: Views, index: int, view: View, together: bool) -> Views:
+    before = views[index]
+    return tuple(
+        view if n == index else _follow(other, before, view) if together else other
+        for n, other in enumerate(views)
+    )
+
+
+def _follow(other: View, before: View, after: View) -> View:
+    if (before.begin, before.end) == (after.begin, after.end):
+        return other
+    begin = after.begin + other.begin - before.begin
+    return replace(other, begin=begin, end=begin + after.span)

@@ -1,0 +1,36 @@
+"""Summarises the traces that may be chosen, in a thread; each arrives as a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from textual.message import Message
+
+from fusetui.trace.load import open_trace
+from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing.head import summary_line
+
+
+class Summarised(Message):
+    """The line of one trace of those that may be chosen."""
+
+    def __init__(self, index: int, text: str) -> None:
+        super().__init__()
+        self.index, self.text = index, text
+
+
+def summarise(paths: Sequence[str], post: Callable[[Message], object], cancelled: Stop) -> None:
+    """Posts Summarised for every path, in their order."""
+    for index, path in enumerate(paths):
+        if cancelled():
+            return
+        post(Summarised(index, _summary(path)))
+
+
+def _summary(path: str) -> str:
+    try:
+        return summary_line(open_trace(path))
+    except TraceError as error:
+        return printable(str(error))
