@@ -42,7 +42,7 @@ def patience_for(size: int) -> Patience:
     """Linear in the size, so that reading takes linear time; what a large document may waste is too
     much for a small one."""
     return Patience(
-        damaged=min(5_000 + size // 2048, 500 + size // 128),
+        damaged=min(5_000 + size // 2048, 1_000 + size // 128),
         ahead=min((64 << 20) + size, (4 << 20) + 4 * size),
     )
 
