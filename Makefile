@@ -1,8 +1,8 @@
-# make demo     capture the MLP eager and compiled on this machine, then open both side by side
-# make test     run the whole test suite
-# make check    lint, format and types; what .ci/run runs before the tests
-# make pictures draw the pictures of the documentation anew
-# make reference write docs/reference.md anew from the code
+# make demo       capture the MLP eager and compiled on this machine, then open both side by side
+# make test       run the whole test suite
+# make check      check lint, format and types, as .ci/run does before the tests
+# make pictures   redraw the pictures of the documentation
+# make reference  regenerate docs/reference.md from the code
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -46,14 +46,14 @@ reference: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# The stamps tell that an installation is whole and up to date.
+# The stamps say that an installation is complete and up to date.
 $(VENV)/.dev: $(VENV)/.capture
 	@echo "installing the development tools"
 	@$(PIP) install --editable '.[dev]'
 	@touch $@
 
-# A torch that is there already is used: a GPU machine has a build of its own. What pip installs it
-# also compiles, but not what stays where it is: then every start would.
+# An installed torch is used, because a GPU machine needs its own build. pip compiles what it installs,
+# but not an editable install, which would otherwise be compiled at every start.
 $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
@@ -62,8 +62,8 @@ $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-# A .venv that works is kept. From inside another virtual environment the system's packages are not
-# that environment's: then a path file leads to its torch.
+# A working .venv is kept. Inside another virtual environment, --system-site-packages does not include
+# the packages of that environment, so a path file is added for its torch.
 $(VENV)/.made:
 	@test -n "$(PYTHON3)" || { echo "fusetui needs Python 3.11 or newer: install it," \
 		"or name it with make PYTHON3=/path/to/python" >&2; exit 2; }

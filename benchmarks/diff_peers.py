@@ -197,10 +197,16 @@ def of_fusetui(said: dict[str, Any]) -> Figures:
         FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
         DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",
         CLOSES: f"yes: step {sums['step_ns']} us = rows {sums['rows_ns']}, idle {sums['idle_ns']},"
+        f" overlap {sums['overlap_ns']}, borders {_borders(said['accounting'])},"
         f" not explained {sums['not_explained_ns']}",
         NOISE: noise(said),
         PREPARE: "nothing: one command",
     }
+
+
+def _borders(sums: dict[str, int]) -> str:
+    """Work that crosses the borders of a step, in either direction."""
+    return microseconds(sums["earlier_ns"] + sums["later_ns"], signed=True)
 
 
 def noise(said: dict[str, Any]) -> str:

@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from textual.geometry import Region
+
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.drawing.canvas import Canvas
 from fusetui.tui.registry import ACTIONS
@@ -47,8 +49,7 @@ def press(app: FusetuiApp, name: str) -> float:
     canvas = app.query_one(Canvas)
     start = time.perf_counter()
     app.act(BY_NAME[name])
-    for y in range(SIZE[1]):
-        canvas.render_line(y)
+    canvas.render_lines(Region(0, 0, *SIZE))
     return (time.perf_counter() - start) * 1000
 
 

@@ -1,7 +1,7 @@
-"""What a capture can be asked for. Importing this needs no torch.
+"""The options of a capture. Importing this does not need torch.
 
-Each option is declared once, as a field of `Options`: the command line, its help, the table of the
-documentation and what is checked are made from the declarations, and run.json holds what was asked.
+Each option is declared once, as a field of `Options`: the command line, its help, the table in the
+documentation and the checks are derived from the declarations. run.json records the given values.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ SHORT_NAMES = {
     "half": "float16",
 }
 STEPS = 7
-"""A verdict of the diff needs five; two more may turn out to be cold or odd."""
+"""A verdict of the diff needs five; two more leave room for outliers."""
 SECONDS = 1.0
 SECONDS_OF_A_POINT = 0.3
-"""A sweep has many points."""
+"""Less than for a single capture, because a sweep has many points."""
 
 
 class Asked(NamedTuple):
-    """How an option is given, what its help says, and what it may be.
+    """The name, help and allowed values of an option.
 
-    `flag` is its name on the command line, "" for one that has another way there. `least` and
-    `above` bound a number. `in_loop`: it also makes sense for a loop of the user's own.
+    `flag` is its name on the command line, or "" if it is given in another way. `least` and `above`
+    are bounds of a number. `in_loop`: whether it also applies to a training loop of the user.
     """
 
     flag: str
@@ -60,19 +60,25 @@ class Options:
         Asked(
             "--device",
             "WHERE",
-            "cuda or cpu; auto, the default, takes a GPU if there is one.",
+            "cuda or cpu; auto, the default, uses a GPU if there is one.",
             among=DEVICES,
             in_loop=True,
         ),
     ] = "auto"
     dtype: Annotated[
         str | None,
-        Asked("--dtype", "D", f"{', '.join(DTYPES)}.", among=DTYPES, short=SHORT_NAMES),
+        Asked(
+            "--dtype",
+            "D",
+            f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.",
+            among=DTYPES,
+            short=SHORT_NAMES,
+        ),
     ] = None
     shapes: Annotated[Sequence[str], Asked("", "", "Sizes by name, such as --batch 32.")] = ()
     backward: Annotated[
         bool,
-        Asked("--backward", "", "A step is the forward and the backward pass, without optimizer."),
+        Asked("--backward", "", "Measure forward and backward pass, without an optimizer."),
     ] = False
     mode: Annotated[
         str | None,
@@ -83,14 +89,14 @@ class Options:
         Asked(
             "--steps",
             "N",
-            f"Profiled steps, {STEPS} by default: the verdict of a diff needs five.",
+            f"Number of profiled steps, {STEPS} by default; a verdict of diff needs five.",
             least=1,
             in_loop=True,
         ),
     ] = STEPS
     stack: Annotated[bool, Asked("--stack", "", "Record Python frames.", in_loop=True)] = False
     record_shapes: Annotated[
-        bool, Asked("--shapes", "", "Record the shapes of inputs, or not.", in_loop=True)
+        bool, Asked("--shapes", "", "Record the shapes of inputs; on by default.", in_loop=True)
     ] = True
     memory: Annotated[bool, Asked("--memory", "", "Record allocations.", in_loop=True)] = False
     seconds: Annotated[
@@ -98,7 +104,8 @@ class Options:
         Asked(
             "--seconds",
             "S",
-            f"Time spent on timing each variant: {SECONDS:g}, in a sweep {SECONDS_OF_A_POINT:g}.",
+            f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in "
+            "a sweep.",
             above=0,
         ),
     ] = None
@@ -107,31 +114,31 @@ class Options:
         Asked(
             "--expect",
             "GUESS",
-            'A guess about the kernels, "kernels=5 gemm=3": exit 1 if it is wrong.',
+            'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
             in_loop=True,
         ),
     ] = ()
     sweep: Annotated[
-        Sequence[str], Asked("--sweep", "SIZES", "A run for each of several sizes: batch=1,2,4.")
+        Sequence[str], Asked("--sweep", "SIZES", "Run once for each size, as in batch=1,2,4.")
     ] = ()
     scrub: Annotated[
         bool,
         Asked(
             "--scrub",
             "",
-            "Take what is private out of traces and record, as fusetui scrub does.",
+            "Remove private data from the traces and run.json, as fusetui scrub does.",
             in_loop=True,
         ),
     ] = False
 
     @property
     def timing_seconds(self) -> float:
-        """Seconds of timing for each variant."""
+        """How long to time each variant, in seconds."""
         return self.seconds or (SECONDS_OF_A_POINT if self.sweep else SECONDS)
 
 
 class Declared(NamedTuple):
-    """A field of `Options`: `kind` is the type of one value, `many` that it may be repeated."""
+    """A field of `Options`: `kind` is the type of one value, `many` whether it may be repeated."""
 
     name: str
     kind: type
@@ -142,7 +149,7 @@ class Declared(NamedTuple):
 
 @cache
 def declared() -> Mapping[str, Declared]:
-    """The options by their names, in their order."""
+    """The options by name, in the order of declaration."""
     hints = get_type_hints(Options, include_extras=True)
     return {one.name: _declared(one.name, hints[one.name], one.default) for one in fields(Options)}
 
@@ -156,47 +163,47 @@ def _declared(name: str, hint: Any, default: Any) -> Declared:
 
 
 def validate(options: Options) -> None:
-    """Raises CaptureError for a number or a word that cannot be."""
+    """Raises CaptureError if any option has a value that is not allowed."""
     for name in declared():
         if getattr(options, name) is not None:
             check(name, getattr(options, name))
 
 
 def check(name: str, value: Any) -> None:
-    """Raises CaptureError for a value that the option of this name cannot have."""
+    """Raises CaptureError if the value is not allowed for the option of this name."""
     asked = declared()[name].asked
     if asked.least is not None and not value >= asked.least:
         raise CaptureError(f"{asked.flag} must be at least {asked.least}, not {value}.")
     if asked.above is not None and not value > asked.above:
         raise CaptureError(f"{asked.flag} must be more than {asked.above:g}, not {value:g}.")
     if asked.among and asked.short.get(value, value) not in asked.among:
-        raise CaptureError(f"unknown {name} '{value}': it can be {', '.join(asked.among)}.")
+        raise CaptureError(f"unknown {name} '{value}': use one of {', '.join(asked.among)}.")
 
 
 def dtype_name(dtype: str) -> str:
-    """torch's name of a dtype, also from `bf16`, `fp16`, `fp32`. Raises CaptureError."""
+    """torch's name of a dtype; `bf16`, `fp16` and `fp32` are accepted. Raises CaptureError."""
     check("dtype", dtype)
     return SHORT_NAMES.get(dtype, dtype)
 
 
 def loop_options(given: Mapping[str, Any]) -> Options:
-    """Options for a loop of the user's own. Raises TypeError for one that makes no sense there."""
+    """Options for a training loop of the user. Raises TypeError for one that does not apply."""
     known = [name for name, one in declared().items() if one.asked.in_loop]
     if unknown := [name for name in given if name not in known]:
-        raise TypeError(f"there is no option {unknown[0]!r} here: there are {', '.join(known)}")
+        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(known)}")
     return Options(**given)
 
 
 def public(options: Options, scrub: Callable[[str], str]) -> Options:
-    """The options with what the user wrote freely scrubbed."""
+    """The options with free text scrubbed."""
     free = [name for name, one in declared().items() if one.many]
     texts: dict[str, Any] = {name: tuple(map(scrub, getattr(options, name))) for name in free}
     return replace(options, **texts)
 
 
 def choose(owner: str, known: Collection[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """The variants asked for, each once, or all. Raises CaptureError for an unknown one."""
+    """The requested variants without duplicates, or all. Raises CaptureError for an unknown one."""
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise CaptureError(f"{owner} has no variant '{unknown[0]}': it has {', '.join(known)}.")
+        raise CaptureError(f"{owner} has no variant '{unknown[0]}', only {', '.join(known)}.")
     return tuple(dict.fromkeys(wanted or known))

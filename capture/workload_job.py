@@ -30,7 +30,7 @@ def workload_job(workload: Workload, options: Options, device: Device) -> Job:
     """
     names = choose(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
-    dtype = dtype_name(options.dtype or workload.dtype)
+    dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
     torch.manual_seed(SEED)
     to = {"device": device.kind, "dtype": getattr(torch, dtype)}
     model = workload.model(shapes).eval().to(**to)

@@ -1,5 +1,5 @@
-"""Writes docs/reference.md from the code: commands, options, keys. Likewise the table of options in
-docs/capture.md.
+"""Generates docs/reference.md from the code (commands, options, keys), the table of options in
+docs/capture.md, and the rules in docs/why.md.
 
 make reference
 """
@@ -12,19 +12,22 @@ from pathlib import Path
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
+from fusetui.trace.insights.rule import Rule
+from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.keys import key_text
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action
 
 HERE = Path(__file__).parent
-TARGET, CAPTURE = HERE / "reference.md", HERE / "capture.md"
+TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
+RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 WIDTH = 90
 HEAD = """# Reference
 
-This page is made from the code by `make reference`.
+This page is generated from the code by `make reference`.
 
-Data goes to stdout, talk to stderr; what went wrong is one sentence.
+Results go to stdout, messages to stderr; an error is reported as one sentence.
 
 ## Exit codes
 
@@ -58,7 +61,7 @@ def _rows(actions: Iterable[Action]) -> str:
 
 
 def capture() -> str:
-    """The page about capturing with the table of the options as they are now."""
+    """docs/capture.md with its table of options regenerated."""
     before, begin, rest = CAPTURE.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     rows = "".join(f"| `{names}` | {text} |\n" for names, text in _options())
@@ -66,7 +69,7 @@ def capture() -> str:
 
 
 def _options() -> Iterator[tuple[str, str]]:
-    """Each option as it is typed, and its help."""
+    """The names of each option, and its help."""
     parser = command_parsers("capture")["capture"]
     for action in parser._actions:
         if action.option_strings and action.dest != "help":
@@ -74,7 +77,31 @@ def _options() -> Iterator[tuple[str, str]]:
             yield f"{names} {action.metavar or ''}".strip(), action.help or ""
 
 
+def why() -> str:
+    """The page about `why` with a section for each rule as it is now."""
+    before, begin, rest = WHY.read_text(encoding="utf-8").partition(RULES)
+    _, end, after = rest.partition(RULES_END)
+    return f"{before}{begin}\n{''.join(map(_section, all_rules()))}{end}{after}"
+
+
+def _section(rule: Rule) -> str:
+    facts = {
+        "Question": rule.question,
+        "Needs": rule.needs or "Nothing.",
+        "At stake": rule.formula,
+        "Thresholds": ", ".join(f"`{name}` {_figure(x)}" for name, x in rule.thresholds.items()),
+        "Try": rule.remedy,
+        "Says nothing": rule.silent,
+    }
+    lines = "".join(f"* **{name}**: {text}\n" for name, text in facts.items() if text)
+    return f"### {rule.id}\n\n{rule.title}.\n\n{lines}\n"
+
+
+def _figure(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
+
+
 if __name__ == "__main__":
-    for path, text in ((TARGET, reference()), (CAPTURE, capture())):
+    for path, text in ((TARGET, reference()), (CAPTURE, capture()), (WHY, why())):
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")

@@ -1,4 +1,4 @@
-"""Draws the pictures of the README and the guide: the real app on the traces that ship with it.
+"""Draws the pictures of the README and the docs: the real app on the traces that ship with it.
 
 make pictures
 """
@@ -15,7 +15,7 @@ from fusetui.tui.app import FusetuiApp, Options
 
 FOLDER = Path(__file__).parent / "pictures"
 SIZE = (118, 32)
-FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # no fonts from elsewhere
+FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # removed: it loads fonts from the web
 
 PICTURES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "timeline": (["mlp-eager"], ["slash", *"gelu", "enter", "z", "s"]),
@@ -25,7 +25,7 @@ PICTURES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 
 
 async def draw(name: str, samples: Sequence[str], keys: Sequence[str]) -> None:
-    """Open samples, press keys, save what is on the screen as an SVG."""
+    """Opens samples, presses keys, and saves the screen as an SVG."""
     app = FusetuiApp(Options(tuple(str(path(sample)) for sample in samples)))
     async with app.run_test(size=SIZE) as pilot:
         for _ in range(2):  # the traces, then their diff

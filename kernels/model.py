@@ -33,7 +33,8 @@ class Workload:
 
     `model` makes the eager module and `inputs` its arguments, both random, in float32 on the
     CPU: whoever runs them seeds the generator and moves them. The first variant is the one that
-    the others are compared with. `sweeps` are named ranges of sizes, axis by axis.
+    the others are compared with. `sweeps` are named ranges of sizes, axis by axis. `cpu_dtype` is
+    for a CPU, if that is another.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Workload:
     inputs: Callable[[Shapes], tuple[Tensor, ...]]
     variants: Mapping[str, Variant]
     sweeps: Mapping[str, str] = field(default_factory=dict)
+    cpu_dtype: str | None = None
 
     @property
     def label(self) -> str:
@@ -54,3 +56,7 @@ class Workload:
     def shapes(self, device_kind: str) -> Shapes:
         """The default shapes: small ones on a CPU, where a capture should take seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes
+
+    def dtype_on(self, device_kind: str) -> str:
+        """The default dtype."""
+        return self.cpu_dtype or self.dtype if device_kind == "cpu" else self.dtype

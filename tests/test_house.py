@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +42,12 @@ ROOMS = (
 LONGEST = 400
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    """The parsed file; many tests look at it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def files_of(folder: str) -> list[Path]:
     if folder != DOOR:
         return sorted((ROOT / folder).rglob("*.py"))
@@ -70,7 +77,7 @@ def named(path: Path) -> Iterator[str]:
     package = module_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -145,7 +152,7 @@ def test_a_circle_is_found() -> None:
 
 def rooms_reached(path: Path) -> Iterator[tuple[str, str]]:
     """(room, module or name) of everything that a file imports from a room of trace/."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fusetui.trace."):
             _, _, room, *inside = (node.module or "").split(".")
             if room in ROOMS:
@@ -205,7 +212,7 @@ def test_length(folder: str) -> None:
 
 def shares(path: Path) -> Iterator[str]:
     """What a file itself formats as a percentage."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         for part, behind in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
             text = behind.value if isinstance(behind, ast.Constant) else ""
             if isinstance(part, ast.FormattedValue) and re.match(r"\s?%", str(text)):
@@ -260,7 +267,7 @@ DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}
 
 def calls(path: Path) -> Iterator[str]:
     """`name` of each `name(...)` and `name.method(...)` in a file, with its method."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func)
 

@@ -23,6 +23,10 @@ FOLDERS = (
 LOOKED_AT = ("trace", "capture", "kernels", "sample_traces", "src/fusetui")
 FOR_OTHERS = {
     "category_of",  # of a Trace, beside name_of: trace is a library
+    "frame_of",  # of a kernel's origin, beside module_of
+    "program_of",  # what surrounds one slice: for whoever shows a single kernel
+    "path_of",  # likewise
+    "source_of",  # likewise
     "_fill_text",  # argparse calls it
     "_print_message",  # likewise
 }

@@ -1,6 +1,6 @@
 """Arguments of commands as values, and those that several commands share.
 
-Importing this takes a few milliseconds: every command waits for it.
+Every command imports this, so it must import in a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Argument(NamedTuple):
-    """What `ArgumentParser.add_argument` is given."""
+    """The arguments for `ArgumentParser.add_argument`."""
 
     names: tuple[str, ...]
     settings: Mapping[str, Any]
 
 
 def argument(*names: str, **settings: Any) -> Argument:
-    """`argument("--top", metavar="N", help="...")`, with everything that argparse knows."""
+    """`argument("--top", metavar="N", help="...")`: takes whatever `add_argument` takes."""
     return Argument(names, settings)
 
 
@@ -31,13 +31,13 @@ def flag(name: str, text: str) -> Argument:
 
 
 def by(*groupings: str) -> Argument:
-    """What the rows of a table have in common; the first one by default."""
-    text = f"What a row has in common: {', '.join(groupings[:-1])} or {groupings[-1]}."
+    """`--by`: what the rows of a table are grouped by; the first grouping is the default."""
+    text = f"Group by {', '.join(groupings[:-1])} or {groupings[-1]}."
     return argument("--by", choices=groupings, metavar="WHAT", default=groupings[0], help=text)
 
 
 def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
-    """The type of an argument: `number`, unless it is negative."""
+    """The type of an argument: `number`, rejecting what is negative."""
 
     def parsed(text: str) -> float:
         value = number(text)
@@ -50,7 +50,7 @@ def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
 
 
 def option(one: Declared) -> Argument:
-    """An option of a capture; what is not given is not in the parsed arguments either."""
+    """An option of a capture; it is absent from the parsed arguments unless it is given."""
     name, text = one.asked.flag, one.asked.help.replace("%", "%%")
     if one.kind is bool:
         action = BooleanOptionalAction if one.default else "store_true"
@@ -69,23 +69,27 @@ def option(one: Declared) -> Argument:
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 OPS_BY = ("name", "shape")
-TRACE = argument("trace", metavar="TRACE", help="A trace (.json, .gz or .zst), - or sample:NAME.")
+TRACE = argument(
+    "trace",
+    metavar="TRACE",
+    help="A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME.",
+)
 JSON = flag("--json", "One JSON document; times in ns, exact.")
-NO_CACHE = flag("--no-cache", "Read the file anew; keep nothing.")
+NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
 PART = (
-    argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or the Nth step from 1."),
+    argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or else the Nth step."),
     argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
     argument("--to", metavar="T", dest="end", help="Only up to this time."),
-    argument("--device", metavar="D", help="Only this GPU, by its number."),
-    argument("--step-by", metavar="PATTERN", help="Annotations that are steps, by a pattern."),
-    flag("--all", "Every gap, not only the longest ones."),
+    argument("--device", metavar="D", help="Only the GPU with this number."),
+    argument("--step-by", metavar="PATTERN", help="Take annotations that match this as steps."),
+    flag("--all", "List every gap, not only the longest."),
 )
-"""What part of a trace is asked about."""
+"""The part of a trace that a question is about."""
 
 TOP = argument(
     "--top",
     metavar="N",
     type=at_least_zero(int),
     default=20,
-    help="Rows of the table, 20 by default; 0 shows all.",
+    help="Number of rows to show, 20 by default; 0 shows all.",
 )

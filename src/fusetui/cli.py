@@ -1,4 +1,4 @@
-"""The command line: from the arguments of the process to the exit code of a command."""
+"""The command line: from the arguments of the process to an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusetui.registry import command
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of one command line."""
+    """Carries out one command line and returns its exit code."""
     args = parse(arguments)
     if args.command is None:
         command_parsers()[""].print_help()
@@ -22,15 +22,15 @@ def run(arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """The exit code of this process's command line."""
+    """Carries out the command line of this process and returns its exit code."""
     return guarded(lambda: run(sys.argv[1:]))
 
 
 def script() -> None:
     """The console script.
 
-    It leaves at once: the system takes the memory of a large trace back faster than Python frees it
-    object by object. Torch has to tidy up.
+    Exits without tearing down the interpreter, because freeing the objects of a large trace one by
+    one is slow. Torch needs the regular exit.
     """
     code = main()
     if "torch" in sys.modules:

@@ -1,4 +1,4 @@
-"""What may stand on the command line, as parsers of the standard library."""
+"""The grammar of the command line, as argparse parsers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fusetui.registry import COMMANDS, command
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
 EXIT_CODES = {
     0: "done",
-    1: "the answer is no: a diff or a check that failed its threshold, a wrong guess",
-    2: "wrong use, input that cannot be read, or output that cannot be written",
+    1: "the answer is no: a diff over its threshold, a wrong guess, a variant that failed",
+    2: "wrong use, unreadable input, or output that cannot be written",
     3: "cannot tell: the traces do not settle the question",
-    70: "an error of fusetui itself; a file holds its traceback",
+    70: "an internal error of fusetui; the traceback is in a file",
     130: "interrupted with Ctrl+C (129, 131, 143: by SIGHUP, SIGQUIT, SIGTERM)",
-    141: "the reader of a pipe left",
+    141: "the reader of the pipe closed it",
 }
 
 
@@ -28,7 +28,7 @@ class WrongUse(Exception):  # noqa: N818
 
 
 class Parser(ArgumentParser):
-    """Options are written out in full; what is wrong is raised, not printed."""
+    """Accepts no abbreviated options, and raises errors instead of printing them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False, formatter_class=_Help)
@@ -37,12 +37,12 @@ class Parser(ArgumentParser):
         raise WrongUse(f"{self.prog}: {message}; see {self.prog} --help.")
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Help and version; argparse itself does not tell when they cannot be written."""
+        """Writes help and version; argparse itself ignores that they cannot be written."""
         write(message)
 
 
 class _Help(HelpFormatter):
-    """Paragraphs of the description stay apart."""
+    """Keeps the paragraphs of the description apart."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -50,10 +50,10 @@ class _Help(HelpFormatter):
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """`command` of the result is the name of the command; it is None when there is none.
+    """The parsed arguments; `command` is the name of the command, or None if none was given.
 
-    `rest` holds what the parser does not know, for a command that is open-ended. Raises WrongUse,
-    and SystemExit once help or the version was shown.
+    `rest` holds the arguments that the parser of an open-ended command does not know. Raises
+    WrongUse, and SystemExit after printing help or the version.
     """
     names = {one.name for one in COMMANDS}
     parsers = command_parsers(next((word for word in arguments if word in names), ""))
@@ -71,16 +71,16 @@ def parse(arguments: Sequence[str]) -> Namespace:
 def _suggestion(wrong: str, names: Sequence[str]) -> str:
     if os.path.exists(wrong):
         return f" (to open it: fusetui open {wrong})"
-    from difflib import get_close_matches  # most people never see this
+    from difflib import get_close_matches  # rarely needed
 
     close = get_close_matches(wrong, names, 1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
-    """By the name of the command; the one of the whole line is named "".
+    """Parsers by the name of the command; "" is the parser of the whole line.
 
-    The arguments of only the wanted one are added, if it is named.
+    If `wanted` is given, only that command's parser gets its arguments.
     """
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")

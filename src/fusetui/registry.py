@@ -1,5 +1,5 @@
-"""All commands. The one called NAME is answered by `run(args)` of `commands/NAME.py`, which is
-imported when it runs; the parsers, the help and the reference are made from this table.
+"""All commands. The command NAME is carried out by `run(args)` of `commands/NAME.py`, which is
+imported when it runs. The parsers, the help and the reference are made from this table.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fusetui.arguments import (
 
 
 class Command(NamedTuple):
-    """`help` is one line, `more` what its own help adds to that.
+    """`help` is one line; `more` is shown below it in the command's own help.
 
-    `arguments` may be a function, for what takes time to import: it is called when the command is
-    what is wanted. `open_ended`: what the parser does not know is not wrong, but for the command to
-    judge; it is in `args.rest`.
+    `arguments` may be a function where they take time to import; it is called only when the command
+    is requested. `open_ended`: arguments that the parser does not know are passed to the command in
+    `args.rest` instead of being rejected.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Adds the arguments."""
+        """Adds the arguments to `parser`."""
         arguments = self.arguments() if callable(self.arguments) else self.arguments
         for one in arguments:
             parser.add_argument(*one.names, **one.settings)
@@ -54,10 +54,10 @@ class Command(NamedTuple):
 
 
 def _of_capture() -> tuple[Argument, ...]:
-    """What is measured is declared with `Options`; here is of what, and what becomes of it."""
+    """The options of the measurement are declared in `Options`; the others are added here."""
     from fusetui.capture.options import declared
 
-    out = "The run folder to write: a new one, or that of a sweep to go on with."
+    out = "The run folder to write: a new one, or that of a sweep to continue."
     options = (option(one) for one in declared().values() if one.asked.flag)
     return (
         argument(
@@ -65,7 +65,7 @@ def _of_capture() -> tuple[Argument, ...]:
         ),
         *options,
         argument("--out", metavar="DIR", type=Path, help=out),
-        flag("--open", "Open the result; this needs a terminal."),
+        flag("--open", "Open the result in the app; this needs a terminal."),
     )
 
 
@@ -74,33 +74,37 @@ COMMANDS = (
         "capture",
         "Profile the variants of a workload and write a run folder.",
         _of_capture,
-        "Shapes are options too, by the names of the workload: --batch 32 --hidden 64. A guess may "
-        'be for one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 goes on as it began, and paper-batch is the name of "
-        "one.",
+        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
+        'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
+        "combination; batch=64,128,...,2048 continues the progression, and paper-batch is a "
+        "predefined sweep.",
         open_ended=True,
     ),
     Command(
         "open",
         "Browse a trace, or two side by side.",
         (
-            argument("trace", metavar="TRACE", help="A trace, a run folder or sample:NAME."),
-            argument("other", metavar="OTHER", nargs="?", help="A second one, side by side."),
-            flag("--ascii", "Draw with ASCII only."),
             argument(
-                "--mouse", action=BooleanOptionalAction, help="Let the app see the mouse, or not."
+                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+            ),
+            argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
+            flag("--ascii", "Draw with ASCII characters only."),
+            argument(
+                "--mouse",
+                action=BooleanOptionalAction,
+                help="Handle the mouse in the app, or leave it to the terminal.",
             ),
             NO_CACHE,
         ),
     ),
     Command(
         "summary",
-        "The figures of a whole trace: times, counts, steps, lanes.",
+        "Key figures of the whole trace: times, counts, steps, lanes.",
         (TRACE, JSON, NO_CACHE),
     ),
     Command(
         "kernels",
-        "The kernels by name or by what else they have in common, the largest total first.",
+        "The kernels grouped by name, op, shape and so on, the largest total first.",
         (
             TRACE,
             JSON,
@@ -112,15 +116,16 @@ COMMANDS = (
                 metavar="KIND=FIGURE",
                 action="append",
                 default=[],
-                help="FLOP/s of the device, or bytes/s as bandwidth=3.35e12; may be repeated.",
+                help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in "
+                "bandwidth=3.35e12; may be repeated.",
             ),
         ),
-        "With recorded shapes also what their work needed: FLOP, bytes, and the share of the "
+        "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
     Command(
         "ops",
-        "The CPU ops by name or shapes, with the GPU time launched under each.",
+        "The CPU ops by name or shape, with the GPU time launched under each.",
         (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
     ),
     Command(
@@ -131,10 +136,10 @@ COMMANDS = (
             JSON,
             NO_CACHE,
             TOP,
-            flag("--expand", "Keep the indices of modules apart: Linear_3, not Linear_*."),
+            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
         ),
-        "Backward work belongs to the module of its forward op. Modules have names where stacks "
-        "were recorded (with_stack=True), annotations are those of record_function.",
+        "Backward work belongs to the module of its forward op. Module names need recorded stacks "
+        "(with_stack=True); annotations are those of record_function.",
     ),
     Command(
         "lines",
@@ -147,86 +152,89 @@ COMMANDS = (
             argument(
                 "--file",
                 metavar="PATH",
-                help="The functions of this file or folder, whoever wrote it, instead of your own.",
+                help="The functions of this file or folder, instead of those of your own code.",
             ),
         ),
-        "What library functions do counts for the function of yours that called them. Stacks must "
+        "Time spent in library functions counts for your function that called them. Stacks must "
         "have been recorded (with_stack=True).",
     ),
     Command(
         "launches",
-        "The calls that launch GPU work by thread, CUDA graph replays, and the launch queue.",
+        "The launch calls of each thread, CUDA graph replays, and the launch queue.",
         (TRACE, JSON, NO_CACHE),
     ),
     Command(
         "diff",
         "What B does differently from A: what was fused, added, removed, slower or faster.",
         (
-            argument("a", metavar="A", help="The trace to compare with."),
-            argument("b", metavar="B", nargs="?", help="The other; a run folder A has all."),
+            argument("a", metavar="A", help="The baseline: a trace, or a folder of traces."),
+            argument("b", metavar="B", nargs="?", help="The other; not needed for a run folder."),
             argument(
                 "--baseline",
                 metavar="VARIANT",
-                help="Of a run folder: what the others are compared with.",
+                help="In a run folder, the variant that the others are compared with.",
             ),
             JSON,
-            flag("--markdown", "A table for a report."),
+            flag("--markdown", "Print Markdown, for a report."),
             argument(
                 "--fail-over",
                 metavar="PERCENT",
                 type=at_least_zero(float),
-                help="Exit 1 if B's step is slower by more, beyond noise; 3 if that cannot be "
-                "told.",
+                help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 "
+                "if the traces do not settle that.",
             ),
             NO_CACHE,
         ),
-        "Two folders are compared by the names of their files; of one run folder, every variant "
-        "with the first.",
+        "Files of the same name in two folders are compared with each other; in a run folder, "
+        "every variant is compared with the first.",
     ),
     Command(
         "why",
-        "What the time went to, and why the GPU was idle.",
+        "Where the time went, and why the GPU was idle.",
         (
             TRACE,
             argument(
                 "other",
                 metavar="OTHER",
                 nargs="?",
-                help="A second trace: what differs, class by class.",
+                help="A second trace, to show what differs in each class of time.",
             ),
             *PART,
             JSON,
-            flag("--markdown", "For a pull request."),
+            flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
         ),
-        "Compute, communication and copies that nothing hides, and idle time add up to the time "
-        "asked about, exactly; so do the reasons to the idle time. docs/why.md explains each.",
+        "Compute, exposed communication, exposed copies and idle time add up to the time asked "
+        "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
     ),
     Command(
         "gaps",
-        "The longest stretches in which a GPU was idle, and what it waited for.",
+        "The longest gaps in which a GPU was idle, and what it waited for.",
         (TRACE, *PART, JSON, NO_CACHE),
     ),
     Command(
         "scrub",
-        "Write a trace anew without what is private, to share it.",
+        "Write a copy of a trace without private data, to share it.",
         (
             TRACE,
             argument(
-                "out", metavar="OUT", help="The new file: .json, .json.gz or .json.zst by its name."
+                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
             ),
         ),
-        "Environment variables, tokens, the names of hosts and users, command lines and folders "
-        "go; figures stay exactly as they are.",
+        "Environment variables, tokens, names of hosts and users, command lines and folders are "
+        "removed; all figures stay exactly as they are.",
     ),
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (argument("names", metavar="NAME", nargs="+", help="Names; - reads stdin."), JSON),
+        (
+            argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."),
+            JSON,
+        ),
     ),
     Command(
         "check",
-        "Guess first, then look: exit 1 when the trace's kernels differ.",
+        "Check a guess about the number of kernels; exit with 1 if it is wrong.",
         (
             TRACE,
             JSON,
@@ -244,5 +252,5 @@ COMMANDS = (
 
 
 def command(name: str) -> Command:
-    """Raises KeyError."""
+    """The command of that name. Raises KeyError if there is none."""
     return {one.name: one for one in COMMANDS}[name]

@@ -73,7 +73,7 @@ def test_the_folder_holds_the_record_and_a_trace_per_variant(run: Run) -> None:
 def test_the_record_tells_what_was_run(run: Run) -> None:
     keys = ("workload", "shapes", "dtype", "device_kind", "profiled_steps")
     shapes = {"batch": 2, "seq": 3, "dim": 4, "hidden": 8}
-    assert [run.record[key] for key in keys] == ["mlp", shapes, "bfloat16", "cpu", 2]
+    assert [run.record[key] for key in keys] == ["mlp", shapes, "float32", "cpu", 2]
 
 
 def test_the_record_tells_what_was_asked_for(run: Run) -> None:
@@ -146,11 +146,11 @@ def test_progress_goes_to_stderr(run: Run) -> None:
     ("options", "message"),
     [
         ({"workload": "mpl"}, "unknown workload 'mpl': there are mlp, linear"),
-        ({"variants": ["fast"]}, "no variant 'fast': it has eager, compiled, fused, fused-gemm"),
+        ({"variants": ["fast"]}, "no variant 'fast', only eager, compiled, fused, fused-gemm"),
         ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
         ({"dtype": "int8"}, "unknown dtype"),
         ({"steps": 0}, "at least 1"),
-        ({"mode": "fast"}, "unknown mode 'fast': it can be default, reduce-overhead"),
+        ({"mode": "fast"}, "unknown mode 'fast': use one of default, reduce-overhead"),
         ({"expect": ["gemms=3"]}, "'gemms=3' is no guess"),
         ({"variants": ["fused"]}, "nothing was captured: fused: it needs a GPU"),
     ],

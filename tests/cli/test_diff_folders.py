@@ -41,7 +41,7 @@ def test_the_baseline_can_be_named(fusetui: Run, run_folder: Path) -> None:
 def test_a_baseline_that_is_not_there(fusetui: Run, run_folder: Path) -> None:
     found = fusetui("diff", run_folder, "--baseline", "x")
     assert found.code == 2
-    assert "there are eager, compiled, fused" in found.sentence
+    assert "only eager, compiled, fused" in found.sentence
 
 
 def test_two_folders_are_paired_by_name(fusetui: Run, trace_file: File, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_an_installation_that_is_not_whole() -> None:
         timeout=LATE,
     )
     assert found.returncode == 70
-    assert found.stderr.startswith("fusetui is not installed whole: ")
+    assert found.stderr.startswith("fusetui is not completely installed: ")
     assert found.stderr.count("\n") == 1
 
 
@@ -146,7 +146,7 @@ def test_a_process_that_was_forked_dies_of_it() -> None:
 def test_every_exit_code_is_documented(fusetui: Run) -> None:
     ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
     assert {*ours, signals.ENDED + signal.SIGINT, errors.PIPE_CLOSED} <= set(EXIT_CODES)
-    assert "141 the reader of a pipe left" in " ".join(fusetui("--help").out.split())
+    assert "141 the reader of the pipe closed it" in " ".join(fusetui("--help").out.split())
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
 

@@ -101,7 +101,7 @@ def test_an_unknown_device_is_named(fusetui: Run, products: Callable[..., Path])
     assert fusetui("kernels", path, "--json").json["devices"][0]["peaks"] is None
     text = fusetui("kernels", path).out
     assert "of peak" not in text
-    assert "The peaks of NVIDIA Something are not known: --peak gives them" in text
+    assert "The peaks of NVIDIA Something are not known: give them with --peak" in text
     known = fusetui("kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12").out
     assert "of peak" in known
     assert "not known" not in known

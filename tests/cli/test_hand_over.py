@@ -103,7 +103,7 @@ def test_capture_error(fusetui: Run, captured: list[Call]) -> None:
 def test_capture_with_failed_variants(fusetui: Run, captured: list[Call]) -> None:
     found = fusetui("capture", "broken")
     assert found.code == 1
-    assert found.sentence == "Failed: eager, fused. What was measured is kept in runs/x."
+    assert found.sentence == "Failed: eager, fused. The other results are in runs/x."
 
 
 def test_capture_and_open_needs_a_terminal(fusetui: Run, captured: list[Call]) -> None:

@@ -58,7 +58,7 @@ def test_a_record_that_is_none_is_told(fusetui: Run, folder: Path, files: object
     found = fusetui("summary", folder)
     assert found.code == 0
     assert "is not the record of a fusetui run" in found.sentence
-    assert found.sentence.endswith("The traces beside it are taken by their names.")
+    assert found.sentence.endswith("The traces next to it are listed by name.")
 
 
 def test_the_same_file_twice_is_one_trace(fusetui: Run, folder: Path) -> None:

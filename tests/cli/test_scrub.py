@@ -39,7 +39,7 @@ def test_a_trace_is_written_anew_with_the_same_figures(
     found = fusetui("scrub", private, out)
     assert (found.code, found.err) == (0, "")
     assert found.out == (
-        f"{out}: 39 events; taken out: 3 environment variables, 1 secret, 1 user name, 1 host, "
+        f"{out}: 39 events; removed: 3 environment variables, 1 secret, 1 user name, 1 host, "
         "2 folders.\n"
     )
     for command in ("summary", "kernels", "ops"):
@@ -50,7 +50,7 @@ def test_a_trace_is_written_anew_with_the_same_figures(
 
 def test_nothing_to_take_out(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
     found = fusetui("scrub", trace_file(), tmp_path / "out.json")
-    assert found.out.endswith("39 events; taken out: nothing.\n")
+    assert found.out.endswith("39 events; removed: nothing.\n")
 
 
 def test_a_file_that_exists_is_wrong_use(fusetui: Run, private: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_could_not_be_read_is_left_out_and_told(fusetui: Run, tmp_path: Pat
     found = fusetui("scrub", path, out)
     assert found.code == 0
     assert found.err.splitlines() == [
-        f"{path} ends early: written is what could be read.",
+        f"{path} ends early: what could be read is written.",
         f"{path}: 2 events could not be read and are left out; the first is at byte 43 "
         "(Expecting ':' delimiter).",
     ]
@@ -88,7 +88,7 @@ def test_a_packed_file_that_is_cut_is_told_and_exit_code_2(
 def test_summary_names_a_secret_and_never_tells_it(fusetui: Run, private: Path) -> None:
     found = fusetui("summary", private, "--json")
     assert found.code == 0
-    assert "holds what looks like a secret (HF_TOKEN)" in found.sentence
+    assert "contains what looks like a secret (HF_TOKEN)" in found.sentence
     assert TOKEN not in found.out + found.err
 
 

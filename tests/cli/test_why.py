@@ -87,7 +87,7 @@ def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
         (["--step", "7"], "has no step 7"),
         (["--device", "3"], "has no device 3 with GPU events: it has 0"),
         (["--step-by", "nothing"], "has no annotation like nothing"),
-        (["--from", "soon"], "--from takes a time with its unit, such as 12.5ms, not soon"),
+        (["--from", "soon"], "--from takes a time with a unit, such as 12.5ms, not soon"),
         (["--from", "2ms", "--to", "1ms"], "is empty"),
         (["--json", "--markdown"], "not both"),
     ],

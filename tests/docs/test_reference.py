@@ -27,3 +27,8 @@ def test_the_reference_is_that_of_this_code() -> None:
 def test_the_options_of_capture_are_those_of_this_code() -> None:
     written = (DOCS / "capture.md").read_text(encoding="utf-8")
     assert written == script("make_reference").capture(), "run make reference"
+
+
+def test_the_rules_are_those_of_this_code() -> None:
+    written = (DOCS / "why.md").read_text(encoding="utf-8")
+    assert written == script("make_reference").why(), "run make reference"

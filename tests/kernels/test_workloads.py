@@ -66,3 +66,15 @@ def test_the_mlp_is_down_of_gelu_gate_times_up() -> None:
     cubic = gate + 0.044715 * gate**3
     gelu = 0.5 * gate * (1 + torch.tanh((2 / torch.pi) ** 0.5 * cubic))
     torch.testing.assert_close(mlp(x), (gelu * up) @ mlp.down_proj.weight.T)
+
+
+def test_a_cpu_may_have_a_dtype_of_its_own() -> None:
+    mlp, linear = kernels.get("mlp"), kernels.get("linear")
+    assert (mlp.dtype_on("cuda"), mlp.dtype_on("cpu")) == ("bfloat16", "float32")
+    assert linear.dtype_on("cpu") == linear.dtype_on("cuda") == linear.dtype
+
+
+def test_on_a_cpu_the_mlp_spends_its_time_on_the_hidden_activations() -> None:
+    """Not on products: fusing would not show."""
+    shapes = kernels.get("mlp").shapes("cpu")
+    assert shapes["hidden"] >= 32 * shapes["dim"]

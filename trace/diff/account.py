@@ -7,10 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.diff.dispatch import dispatched
+from fusetui.trace.diff.interval import ratio_interval
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.pieces import Work
-from fusetui.trace.diff.statistics import median, ratio_interval
+from fusetui.trace.diff.statistics import median
+from fusetui.trace.diff.usual import mean, middle
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
@@ -20,30 +23,46 @@ Int64s = NDArray[np.int64]
 
 
 def step_change(a: Work, b: Work) -> StepChange:
-    """The medians over the steps used, and the bootstrap interval of their ratio."""
+    """The medians over the steps used, the interval of their ratio, and the drift of each run."""
     of_a, of_b = a.windows.dur, b.windows.dur
     a_ns = int(median(of_a)) if len(of_a) else None
     b_ns = int(median(of_b)) if len(of_b) else None
     ratio = b_ns / a_ns if a_ns and b_ns is not None else None
-    low, high = ratio_interval(of_a, of_b) or (None, None)
-    return StepChange(a_ns, b_ns, ratio, low, high)
+    found = ratio_interval(of_a, of_b)
+    if found is None or ratio is None:
+        return StepChange(a_ns, b_ns, ratio, None, None)
+    low, high = min(found.low, ratio), max(found.high, ratio)
+    return StepChange(a_ns, b_ns, ratio, low, high, found.drift_a, found.drift_b)
 
 
-def side(items: Items) -> Side:
-    """The figures of one trace: medians over the steps used."""
-    work = items.work
-    of_cpu = _cpu_ns(work)
-    busy = _gpu_ns(work) if work.gpu else of_cpu
+def side(items: Items, on_cpu: bool) -> Side:
+    """The figures of one trace: means over its usual steps, which add up to these steps.
+
+    `on_cpu`: neither trace has GPU events, so that the dispatch of the CPU is part of the sum.
+    """
+    work, usual = items.work, items.usual
+    rows = work.trace.gpu_rows if work.gpu else _top_rows(work.trace) if on_cpu else work.row
+    spans = work.windows.start[usual], work.windows.end[usual]
+    busy = any_busy_ns(work.trace, rows, *spans)
+    dispatch = int(mean(dispatched(items)[usual])) if on_cpu else 0
+    later, earlier = _beyond(work, rows, usual)
+    work_ns, busy_ns = int(items.ns.sum()), int(mean(busy))
     return Side(
         label=work.label,
         gpu=work.gpu,
         devices=tuple(dict.fromkeys(device_names(work.trace))) if work.gpu else (),
         steps=len(work.windows),
         items=len(items),
-        work_ns=int(items.ns.sum()),
-        busy_ns=_median(busy),
-        idle_ns=_median(work.windows.dur - busy),
-        cpu_ns=_median(of_cpu),
+        work_ns=work_ns,
+        busy_ns=busy_ns,
+        idle_ns=int(mean(work.windows.dur[usual])) - busy_ns,
+        cpu_ns=int(mean(any_busy_ns(work.trace, _top_rows(work.trace), *spans))),
+        dispatch_ns=dispatch,
+        overlap_ns=work_ns + dispatch + earlier - later - busy_ns,
+        later_ns=later,
+        earlier_ns=earlier,
+        odd_ns=_odd(items),
+        usual=tuple(usual.tolist()),
     )
 
 
@@ -51,23 +70,48 @@ def accounting(step: StepChange, a: Side, b: Side, rows: Iterable[Row]) -> Accou
     """Integers throughout, so that the sum closes exactly."""
     of_rows = sum(row.change_ns for row in rows if row.counts)
     idle = b.idle_ns - a.idle_ns
-    return Accounting(step.change_ns, of_rows, idle, step.change_ns - of_rows - idle)
+    overlap = a.overlap_ns - b.overlap_ns
+    later, earlier = a.later_ns - b.later_ns, b.earlier_ns - a.earlier_ns
+    odd = b.odd_ns - a.odd_ns
+    rest = step.change_ns - of_rows - idle - overlap - later - earlier - odd
+    return Accounting(step.change_ns, of_rows, idle, rest, overlap, later, earlier, odd)
 
 
-def _gpu_ns(work: Work) -> Int64s:
-    """Per step: the time during which any GPU event ran, whichever step launched it."""
-    return any_busy_ns(work.trace, work.trace.gpu_rows, work.windows.start, work.windows.end)
+def _odd(items: Items) -> int:
+    """How much the steps that differ from the usual ones move the median."""
+    durations = items.work.windows.dur
+    return int(np.median(durations) - middle(durations, items.plain)) if len(durations) else 0
 
 
-def _cpu_ns(work: Work) -> Int64s:
-    """Per step: the time during which any CPU op or runtime call ran, on any thread."""
-    return any_busy_ns(work.trace, _top_rows(work.trace), work.windows.start, work.windows.end)
+def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tuple[int, int]:
+    """Means over the usual steps: how long their own work ran after them, and foreign in them.
+
+    On a GPU own is what calls in the step launched, on a CPU what began in it. In a trace without
+    steps all is own.
+    """
+    trace, windows = work.trace, work.windows
+    if windows.whole or not len(usual):
+        return 0, 0
+    own = rows[trace.launch[rows] >= 0] if work.gpu else rows
+    called = trace.start[trace.launch[own]] if work.gpu else trace.start[own]
+    step_of = windows.index_of(called)
+    later, inside = [], []
+    for number in usual.tolist():
+        begin, end = windows.start[number], windows.end[number]
+        mine = own[step_of == number]
+        here = np.clip(trace.end[mine], begin, end) - np.clip(trace.start[mine], begin, end)
+        later.append(int((trace.dur[mine] - here).sum()))
+        inside.append(int(_inside(work, rows, begin, end) - here.sum()))
+    return int(mean(np.array(later))), int(mean(np.array(inside)))
+
+
+def _inside(work: Work, rows: NDArray[np.intp], begin: np.int64, end: np.int64) -> np.int64:
+    """The time of these rows inside of a stretch, overlaps counted each time."""
+    start, until = work.trace.start[rows], work.trace.end[rows]
+    found: np.int64 = (np.clip(until, begin, end) - np.clip(start, begin, end)).sum()
+    return found
 
 
 def _top_rows(trace: Trace) -> NDArray[np.intp]:
     ops = np.array([t.layer is Layer.OPS for t in trace.tracks] or [False])
     return np.flatnonzero(ops[trace.track] & (trace.parent < 0))
-
-
-def _median(values: Int64s) -> int:
-    return int(median(values)) if len(values) else 0

@@ -56,7 +56,7 @@ def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
     if 2 * by_exact < by_op:
         keys.reverse()
     pairs: list[Pair] = []
-    for key_a, key_b in [*keys, (a.by_class, b.by_class)]:
+    for key_a, key_b in [*keys, (a.alone, b.alone), (a.by_class, b.by_class)]:
         for gap in list(gaps(pairs, stretch)):
             pairs += _match(key_a, key_b, gap)
         pairs.sort()

@@ -8,14 +8,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fusetui.trace.diff import dispatch, explain
+import msgspec
+
+from fusetui.trace.diff import dispatch, explain, odd
 from fusetui.trace.diff.account import accounting, side, step_change
 from fusetui.trace.diff.align import align
-from fusetui.trace.diff.items import Vocabulary, items
+from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
-from fusetui.trace.diff.pieces import work_of
+from fusetui.trace.diff.pieces import in_common, work_of
+from fusetui.trace.diff.regions import Program, by_region
 from fusetui.trace.diff.rules import group, moved
+from fusetui.trace.diff.story import by_place, by_work, story
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
 
@@ -41,18 +45,29 @@ def diff(a: Trace, b: Trace) -> Diff:
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = work_of(a, labels[0]), work_of(b, labels[1])
+    work_a, work_b = in_common(work_of(a, labels[0]), work_of(b, labels[1]))
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
+    of_a, of_b = settled(of_a, of_b)
     groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
+    programs = Program(of_a), Program(of_b)
+    groups = by_region(*programs, groups)
     step = step_change(work_a, work_b)
-    rows = (*explain.rows(of_a, of_b, groups), *dispatch.rows(of_a, of_b))
-    side_a, side_b = side(of_a), side(of_b)
+    once = odd.once(of_a, of_b, groups)
+    of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
+    rows = (
+        *explain.rows(of_a, of_b, groups, programs),
+        *odd.rows(of_a, of_b),
+        *(one.row for one in once),
+        *dispatch.rows(of_a, of_b),
+    )
+    on_cpu = not (work_a.gpu or work_b.gpu)
+    side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    return Diff(
+    found = Diff(
         a=labels[0],
         b=labels[1],
         step=step,
@@ -64,6 +79,9 @@ def diff(a: Trace, b: Trace) -> Diff:
         accounting=sums,
         side_a=side_a,
         side_b=side_b,
+    )
+    return msgspec.structs.replace(
+        found, story=story(found), by_work=by_work(found), by_place=by_place(found)
     )
 
 

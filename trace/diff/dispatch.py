@@ -13,6 +13,7 @@ from fusetui.trace.diff.model import CPU, Kind, Row
 from fusetui.trace.diff.names import dispatch_name
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import beyond_noise, median
+from fusetui.trace.diff.usual import mean
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -31,15 +32,23 @@ LAUNCHES = "launch calls"
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each step used; arrays of shape [steps]."""
 
+    label: str
     names: tuple[str, ...]
     count: Int64s
     ns: Int64s  # self time
+    usual: Rows  # the steps over which its time is a mean
     rows: tuple[int, ...]  # in the representative step
+    every: Rows  # in all steps, and the step of each
+    step: Rows
     adds_up: bool  # its time is part of no other dispatch and no work
 
     @property
     def per_step(self) -> int:
         return int(median(self.count))
+
+    @property
+    def mean_ns(self) -> int:
+        return int(mean(self.ns[self.usual]))
 
     @property
     def median_ns(self) -> int:
@@ -58,7 +67,49 @@ def rows(a: Items, b: Items) -> list[Row]:
         else:
             changed.append(_changed(label, one, other, counts))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
+    changed += [row for pair in equal for row in _once(b, *pair)]
     return changed + (_rest(equal) if counts else [])
+
+
+def _once(b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+    """What there is more or less of in one step only, and as much of in all others."""
+    steps = max(len(d.count) if d else 0 for d in (one, other))
+    nothing = np.zeros((2, steps), dtype=np.int64)
+    counts = [d.count if d else nothing[0] for d in (one, other)]
+    times = [d.ns if d else nothing[0] for d in (one, other)]
+    if steps < 3 or len(counts[0]) != len(counts[1]):
+        return []
+    (odd,) = np.nonzero(counts[0] != counts[1])
+    if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
+        return []
+    step, label = int(odd[0]), next(d.label for d in (one, other) if d is not None)
+    before, after = (int(count[step]) for count in counts)
+    here = [tuple(d.every[d.step == step].tolist()) if d is not None else () for d in (one, other)]
+    return [
+        Row(
+            kind=Kind.REMOVED if after < before else Kind.ADDED,
+            op=CPU + label,
+            a=one.names if one and before else (),
+            b=other.names if other and after else (),
+            a_ns=int(times[0][step]),
+            b_ns=int(times[1][step]),
+            a_count=before,
+            b_count=after,
+            why=f"only in step {b.work.windows.number_of(step)}",
+            a_rows=here[0],
+            b_rows=here[1],
+            counts=False,
+        )
+    ]
+
+
+def dispatched(items: Items) -> Int64s:
+    """Per step: the time of all dispatch that adds up with the work."""
+    found = np.zeros(len(items.work.windows), dtype=np.int64)
+    for dispatch in _by_label(items).values():
+        if dispatch.adds_up:
+            found += dispatch.ns
+    return found
 
 
 def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: bool) -> Row:
@@ -69,38 +120,41 @@ def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: b
         op=CPU + label,
         a=one.names if one and before else (),
         b=other.names if other and after else (),
-        a_ns=one.median_ns if one and before else 0,
-        b_ns=other.median_ns if other and after else 0,
+        a_ns=one.mean_ns if one else 0,
+        b_ns=other.mean_ns if other else 0,
         a_count=before,
         b_count=after,
         why=f"{count(before)} -> {count(after)} a step" if both else "",
         a_rows=one.rows if one and before else (),
         b_rows=other.rows if other and after else (),
         counts=counts and all(d.adds_up for d in (one, other) if d),
+        a_median_ns=one.median_ns if one else 0,
+        b_median_ns=other.median_ns if other else 0,
     )
 
 
 def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
     """What both sides do equally often, as one row, so that the whole is accounted for."""
-    pairs = [(x, y) for x, y in equal if x and y and x.adds_up and y.adds_up and x.per_step]
-    if not pairs:
+    of_a = [x for x, _ in equal if x and x.adds_up]
+    of_b = [y for _, y in equal if y and y.adds_up]
+    if not (of_a and of_b):
         return []
-    before, after = sum(x.ns for x, _ in pairs), sum(y.ns for _, y in pairs)
-    assert isinstance(before, np.ndarray)
-    assert isinstance(after, np.ndarray)
-    a_ns, b_ns = int(median(before)), int(median(after))
+    before, after = np.sum([x.ns for x in of_a], axis=0), np.sum([y.ns for y in of_b], axis=0)
+    a_ns, b_ns = int(mean(before[of_a[0].usual])), int(mean(after[of_b[0].usual]))
     far = bool(beyond_noise(before[:, None], after[:, None], 0)[0])
     return [
         Row(
             kind=Kind.SAME if not far else Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
             op=f"{CPU}other ops that compute nothing",
-            a=tuple(name for x, _ in pairs for name in x.names),
-            b=tuple(name for _, y in pairs for name in y.names),
+            a=tuple(name for x in of_a for name in x.names),
+            b=tuple(name for y in of_b for name in y.names),
             a_ns=a_ns,
             b_ns=b_ns,
-            a_count=sum(x.per_step for x, _ in pairs),
-            b_count=sum(y.per_step for _, y in pairs),
+            a_count=sum(x.per_step for x in of_a),
+            b_count=sum(y.per_step for y in of_b),
             why="as many on both sides",
+            a_median_ns=int(median(before)),
+            b_median_ns=int(median(after)),
         )
     ]
 
@@ -122,18 +176,21 @@ def _by_label(items: Items) -> dict[str, Dispatch]:
         present, first = np.unique(key[order], return_index=True)
         spelled = list(number)
         for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
-            found[spelled[value]] = _dispatch(items, rows_[part], window[part], ns[part], adds_up)
+            label = spelled[value]
+            found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
     return found
 
 
-def _dispatch(items: Items, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool) -> Dispatch:
+def _dispatch(
+    items: Items, label: str, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool
+) -> Dispatch:
     trace, steps = items.trace, len(items.work.windows)
     sums = np.zeros((2, steps), dtype=np.int64)
     np.add.at(sums[0], window, 1)
     np.add.at(sums[1], window, ns)
     names = tuple(trace.names[n] for n in np.unique(trace.name[rows_]).tolist())
     here = tuple(rows_[window == items.window].tolist())
-    return Dispatch(names, sums[0], sums[1], here, adds_up)
+    return Dispatch(label, names, sums[0], sums[1], items.usual, here, rows_, window, adds_up)
 
 
 def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:

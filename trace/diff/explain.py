@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,30 +15,55 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.names import identity
+from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
+from fusetui.trace.diff.sorts import of_all
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
-from fusetui.trace.diff.where import places
 from fusetui.trace.model.op_names import stem
-from fusetui.trace.text.figures import change
+from fusetui.trace.text.figures import change, duration
 from fusetui.trace.text.printable import printable
+
+
+class Context(NamedTuple):
+    """Where in the program a row is, and what sort of work it is."""
+
+    where: str
+    phase: str
+    work: str
+    compiled: str
+
 
 LOOKED_UP = 500
 """Of so many fusions at most the shapes are looked up: each is parsed anew."""
 
 
-def rows(a: Items, b: Items, groups: Sequence[Group]) -> list[Row]:
+def rows(
+    a: Items, b: Items, groups: Sequence[Group], programs: tuple[Program, Program]
+) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
-    where_a, where_b = places(a), places(b)
     found = [
         (_pair if len(group.a) == len(group.b) == 1 else _row)(
-            a, b, group, kind, where_a[group.a[0]] if group.a else where_b[group.b[0]]
+            a, b, group, kind, _context(group, *programs)
         )
         for group, kind in zip(groups, kinds, strict=True)
     ]
     return [found[n] for n in _program_order(a, b, groups)]
+
+
+def _context(group: Group, a: Program, b: Program) -> Context:
+    """Where the program does it, as A says, or B of what only B has."""
+    program, first = (a, group.a[0]) if group.a else (b, group.b[0])
+    if len(group.a) + len(group.b) <= 2:
+        work = a.sorts[group.a[0]] if group.a else b.sorts[group.b[0]]
+    else:
+        found = {*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)}
+        work = of_all(found)
+    sides = "a" if any(map(a.compiled, group.a)) else ""
+    sides += "b" if any(map(b.compiled, group.b)) else ""
+    return Context(program.places[first], program.phases[first], work, sides)
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
@@ -58,7 +84,7 @@ def _is_chain(a: Items, group: Group) -> bool:
     return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
-def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     """The same as `_row`, for one against one: most rows are that, and may be very many."""
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
@@ -69,13 +95,26 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
     else:
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
         timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
+        if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
+            timed = f", within noise: {_range(a, i)} -> {_range(b, j)}"
         said.append(f"the same {thing}{timed}")
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
-    return Row(kind, op, names[:1], names[1:], a_ns, b_ns, 1, 1, why, *rows, where)
+    medians = a.medians[i], b.medians[j]
+    where, phase, work, compiled = context
+    times = a_ns, b_ns, 1, 1
+    hidden = a.hidden[i], b.hidden[j]
+    head = kind, op, names[:1], names[1:]
+    return Row(*head, *times, why, *rows, where, True, *medians, phase, work, compiled, *hidden)
 
 
-def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
+def _range(items: Items, item: int) -> str:
+    """The shortest and the longest time of all steps."""
+    times = items.samples[:, item]
+    return f"{duration(int(times.min()))} to {duration(int(times.max()))}"
+
+
+def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     one, other = group.a, group.b
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
@@ -90,7 +129,15 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, where: str) -> Row:
         why=group.why,
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
-        where=where,
+        where=context.where,
+        a_median_ns=sum(a.medians[i] for i in one),
+        b_median_ns=sum(b.medians[j] for j in other),
+        phase=context.phase,
+        work=context.work,
+        compiled=context.compiled,
+        a_hidden_ns=sum(a.hidden[i] for i in one),
+        b_hidden_ns=sum(b.hidden[j] for j in other),
+        together=group.together,
     )
 
 
@@ -102,10 +149,14 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
 
 def _shape(group: Group) -> Kind:
     """The kind of a group that is no pair."""
+    if group.together:
+        return Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
         return Kind.ADDED
+    if len(group.a) == len(group.b):
+        return Kind.REPLACED
     return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
 
 
@@ -116,7 +167,7 @@ def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
     replaced = (a.exact[one] & KERNEL_MASK) != (b.exact[other] & KERNEL_MASK)
     tick = max(resolution(a.samples), resolution(b.samples))
     changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick)
-    faster = b.ns[other] < a.ns[one]
+    faster = b.median_ns[other] < a.median_ns[one]
     return [
         Kind.REPLACED if new else Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
         for new, far, less in zip(replaced.tolist(), changed.tolist(), faster.tolist(), strict=True)
@@ -126,6 +177,8 @@ def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
 def _op(a: Items, b: Items, group: Group) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
     items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
+    if group.together and not any(items.op_word(item) for item in members):
+        items, members = (b, group.b) if items is a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
     names = Counter(items.op_names[item] for item in members)

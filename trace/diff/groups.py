@@ -21,6 +21,7 @@ class Group(msgspec.Struct, frozen=True):
     a: tuple[int, ...]
     b: tuple[int, ...]
     why: str = ""
+    together: bool = False  # only as a whole: nothing tells which item does the work of which
 
 
 class Board:
@@ -50,6 +51,15 @@ class Board:
             open_items = self.gaps[near][side]
             if not wanted.isdisjoint(open_items):
                 open_items[:] = [item for item in open_items if item not in wanted]
+
+    def claim_both(self, of_a: Iterable[int], of_b: Iterable[int], why: str) -> None:
+        """Groups items of both sides, open ones or those of a pair that was taken apart."""
+        group = Group(tuple(sorted(of_a)), tuple(sorted(of_b)), why)
+        self.groups.append(group)
+        for side, wanted in enumerate((set(group.a), set(group.b))):
+            for gap in self.gaps:
+                if not wanted.isdisjoint(gap[side]):
+                    gap[side][:] = [item for item in gap[side] if item not in wanted]
 
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
         self.groups.append(Group(many, (one,), why) if side == 0 else Group((one,), many, why))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.diff.names import identity, work_class
+from fusetui.trace.diff.hidden import behind_compute
+from fusetui.trace.diff.names import identity, part, work_class
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median
+from fusetui.trace.diff.usual import mean, usual_steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -29,6 +31,10 @@ KERNEL_MASK = (1 << OP_SHIFT) - 1
 """The halves of an exact key: the op's number above, the kernel's below."""
 
 
+LANE_SHIFT = 56
+"""Where the lane is put in a key that tells lanes apart; there are fewer ops than that."""
+
+
 class Vocabulary:
     """Numbers for words, the same for both sides; 0 is the empty word."""
 
@@ -43,20 +49,25 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
 
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
-    the same op, `by_op` for the same place under the same op, `by_class` for the same kind of work
-    (0: of no kind that says enough). `samples` is [steps alike, items], `ns` their median.
+    the same op, `by_op` for the same part of the same op, `alone` for the only kernel of the same
+    op, `by_class` for the same kind of work (0: of no kind that says enough). `samples` is
+    [steps alike, items].
     """
 
     work: Work
     window: int  # the representative one
+    alike: Rows  # the steps that do the same work as that one
+    usual: Rows  # those of them over which all figures are means
+    plain: Rows  # those of them in which nothing happens that does not in the others
     row: Rows
     op: Rows
     lane: Rows
     exact: Int64s
     by_op: Int64s
+    alone: Int64s
     by_class: Int64s
     samples: Int64s
-    ns: Int64s
+    every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -64,6 +75,18 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def trace(self) -> Trace:
         return self.work.trace
+
+    @cached_property
+    def ns(self) -> Int64s:
+        """What each takes in a usual step: a mean, so that the parts of a step add up."""
+        if not len(self.usual):
+            return median(self.samples)
+        return mean(self.samples[np.isin(self.alike, self.usual)])
+
+    @cached_property
+    def median_ns(self) -> Int64s:
+        """Of all steps alike."""
+        return median(self.samples)
 
     @cached_property
     def names(self) -> list[str]:
@@ -96,14 +119,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def outer(self) -> list[int]:
         """The row of the outermost op of the program around each item, -1 when unknown."""
-        trace = self.trace
-        ours = np.array([not is_compiler(name) for name in trace.names] or [False])
-        found, row = np.full(len(self), -1, dtype=np.intp), self.op
-        while (row >= 0).any():
-            is_op = (row >= 0) & (trace.role[row] == Role.OP) & ours[trace.name[row]]
-            found = np.where(is_op, row, found)
-            row = np.where(row >= 0, trace.parent[row], -1)
-        rows: list[int] = found.tolist()
+        rows: list[int] = outermost(self.trace, self.op).tolist()
         return rows
 
     @cached_property
@@ -113,9 +129,47 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
     @cached_property
+    def hidden(self) -> list[int]:
+        """Of communication, of copies and sets: how long kernels that compute ran meanwhile, in a
+        usual step; 0 for these kernels."""
+        work = self.work
+        if not work.gpu or not len(self.usual):
+            return [0] * len(self)
+        steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
+        found: list[int] = mean(behind_compute(self.trace, np.stack(steps))).tolist()
+        return found
+
+    @cached_property
+    def medians(self) -> list[int]:
+        found: list[int] = self.median_ns.tolist()
+        return found
+
+    @cached_property
     def rows(self) -> list[int]:
         found: list[int] = self.row.tolist()
         return found
+
+    def keys_of(self, span: slice) -> Int64s:
+        """For pieces of a step: a number for the same kernel under the same op on the same lane."""
+        lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
+        found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
+        return found
+
+    def row_in(self, item: int, step: int) -> int:
+        """The row of an item in another step of the same work."""
+        return int(self.work.row[self.work.of_window(step)][item])
+
+    def op_word(self, item: int) -> int:
+        """The number of its op; 0 when there is none."""
+        return int(self.exact[item]) >> OP_SHIFT
+
+    def word_of_op(self, op: int) -> int:
+        """The number of the op in this row of the trace, if an item comes from it."""
+        return self._words_of_ops.get(op, 0)
+
+    @cached_property
+    def _words_of_ops(self) -> dict[int, int]:
+        return dict(zip(self.op.tolist(), (self.exact >> OP_SHIFT).tolist(), strict=True))
 
     def _named(self, rows: Rows) -> list[str]:
         numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
@@ -135,16 +189,35 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     found = Items(
         work=work,
         window=window,
+        alike=np.array(alike, dtype=np.intp),
+        usual=np.array(alike, dtype=np.intp),
+        plain=np.array(alike, dtype=np.intp),
         row=work.row[chosen],
         op=work.op[chosen],
         lane=work.lane[chosen],
         exact=exact[chosen],
-        by_op=_by_op(work, chosen, kernel[chosen], op[chosen]),
+        by_op=_by_op(work, chosen, kernel[chosen], op[chosen], words),
+        alone=_alone(work, chosen, op[chosen]),
         by_class=_classes(work, chosen, words),
         samples=samples,
-        ns=median(samples) if len(alike) else samples[0],
+        every=exact,
     )
     return found, _notes(work, alike)
+
+
+def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
+    """Both sides with the steps that stand for all chosen: where they have as many, those that do
+    the usual work on both; but not `without`, if others are left."""
+    of_a, of_b = a.work.windows.dur, b.work.windows.dur
+    common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else None
+    found = [side.alike if common is None or not len(common) else common for side in (a, b)]
+    plain = [np.setdiff1d(steps, without) for steps in found]
+    plain = [p if len(p) else side.alike for p, side in zip(plain, (a, b), strict=True)]
+    usual_a, usual_b = usual_steps(of_a, of_b, *plain)
+    return (
+        msgspec.structs.replace(a, usual=usual_a, plain=plain[0]),
+        msgspec.structs.replace(b, usual=usual_b, plain=plain[1]),
+    )
 
 
 def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
@@ -185,13 +258,14 @@ def _representative(work: Work, alike: list[int]) -> int:
     return by_duration[(len(by_duration) - 1) // 2] if by_duration else 0
 
 
-def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s) -> Int64s:
-    """The op, what kind of event, and the how-manieth of that kind under this very op.
+def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
+    """The op, what part of its work, and the how-manieth of such parts under this very op.
 
     Without an op, or under one that launches a crowd, the kernel itself.
     """
     rows, owners = work.row[chosen], work.op[chosen]
-    role = work.trace.role[rows].astype(np.int64)
+    names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
+    role = _table(work.trace, np.unique(names), words, _part)[names] + (roles << 24)
     group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
@@ -199,7 +273,33 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s) -> Int64s:
     place[order] = np.arange(len(rows)) - first[group[order]]
     crowd = np.bincount(group, minlength=len(first))[group] > CROWD
     known = (op > 0) & ~crowd
-    return np.where(known, (op << OP_SHIFT) + (role << 16) + place, -kernel - 1)
+    kinds, kind = np.unique(np.stack([op, role, place]), axis=1, return_inverse=True)
+    numbers = [words.number(f"place {o} {r} {p}") for o, r, p in kinds.T.tolist()]
+    number = np.array(numbers, dtype=np.int64)[kind.reshape(-1)]
+    return np.where(known, number, -kernel - 1)
+
+
+def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
+    """The op, where it launches nothing else of this kind of event; else 0."""
+    role = work.trace.role[work.row[chosen]].astype(np.int64)
+    group = np.unique(np.stack([work.op[chosen], role]), axis=1, return_inverse=True)[1].reshape(-1)
+    single = np.bincount(group, minlength=1)[group] == 1 if len(group) else np.zeros(0, np.bool_)
+    return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
+
+
+def _part(name: str) -> str:
+    return f"part {part(name)}"
+
+
+def outermost(trace: Trace, ops: Rows) -> Rows:
+    """The outermost op of the program around each of these rows, -1 for none."""
+    ours = np.array([not is_compiler(name) for name in trace.names] or [False])
+    found, row = np.full(len(ops), -1, dtype=np.intp), ops
+    while (row >= 0).any():
+        is_op = (row >= 0) & (trace.role[row] == Role.OP) & ours[trace.name[row]]
+        found = np.where(is_op, row, found)
+        row = np.where(row >= 0, trace.parent[row], -1)
+    return found
 
 
 def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
@@ -207,16 +307,21 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     kernels = trace.name[work.row[chosen]]
     ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
     computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP))
-    kinds, kind = np.unique(np.stack([ops, kernels, computes]), axis=1, return_inverse=True)
+    around = outermost(trace, work.op[chosen])
+    inside = np.where(around >= 0, trace.name[around], -1)
+    kinds, kind = np.unique(np.stack([ops, kernels, computes, inside]), axis=1, return_inverse=True)
     found = [
-        words.number(_class(trace, op, kernel) if plain else "")
-        for op, kernel, plain in kinds.T.tolist()
+        words.number(_class(trace, op, kernel, outer) if plain else "")
+        for op, kernel, plain, outer in kinds.T.tolist()
     ]
     return np.array(found, dtype=np.int64)[kind.reshape(-1)]
 
 
-def _class(trace: Trace, op: int, kernel: int) -> str:
-    return work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
+def _class(trace: Trace, op: int, kernel: int, outer: int) -> str:
+    """A product or a softmax that attention is made of is like no other."""
+    found = work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
+    attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
+    return f"{found} of attention" if attention and found else found
 
 
 def _notes(work: Work, alike: list[int]) -> tuple[str, ...]:

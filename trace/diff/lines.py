@@ -27,6 +27,12 @@ MARKS = {
 }
 
 SAME = "the same kernel"
+NOISE = "noise"
+EARLIER = "work that ran in the step, launched before it"
+LATER = "work of the step that ran after it"
+OVERLAP = "work that ran beside other work"
+ODD = "what steps with other work do to the median"
+OPTIONAL = ("earlier", "later", "overlap", "odd")
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
@@ -57,25 +63,19 @@ def lines(diff: Diff) -> list[Line]:
 
 
 def closing(diff: Diff) -> list[Line]:
-    """The lines that close the sum: idle time, what is not explained, and the step itself."""
+    """The lines that close the sum: idle time, what work does at the borders of a step and beside
+    other work, what is not explained, and the step itself."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
-    return [
+    found = [
         Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
+        Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
+        Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
+        Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
+        Line("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
         Line("", "", None, None, sums.not_explained_ns, "not explained"),
         Line("", "step", diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
-
-
-def largest(found: Sequence[Line], limit: int | None) -> tuple[list[Line], list[Line]]:
-    """The lines of largest effect, still in their order, and the rest."""
-    if limit is None or len(found) <= limit:
-        return list(found), []
-    ranked = sorted(range(len(found)), key=lambda n: (not found[n].counts, -_effect(found[n])))
-    kept = set(ranked[:limit])
-    return (
-        [line for n, line in enumerate(found) if n in kept],
-        [line for n, line in enumerate(found) if n not in kept],
-    )
+    return [line for line in found if line.kind not in OPTIONAL or line.a_ns or line.b_ns]
 
 
 def _effect(line: Line) -> int:
@@ -103,7 +103,7 @@ def _work(rows: Sequence[Row]) -> Line:
     what = _what(row, _place(rows))
     return Line(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
-        kind=str(row.kind),
+        kind=_kind(row.kind, a_ns, b_ns),
         a_ns=a_ns if row.a else None,
         b_ns=b_ns if row.b else None,
         change_ns=b_ns - a_ns,
@@ -114,8 +114,15 @@ def _work(rows: Sequence[Row]) -> Line:
     )
 
 
+def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
+    """What changed by a quarter is not called the same, even where it may be noise."""
+    return NOISE if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
+
+
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """That what is the same is the same needs no second word."""
+    if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
+        return f"within noise, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
@@ -140,13 +147,25 @@ def _what(row: Row, place: str) -> str:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op = printable(row.op)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
-        one = _plain((row.b if row.kind is Kind.FUSED else row.a)[0])
+        ones = row.b if row.kind is Kind.FUSED else row.a
+        one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
         return (
             f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
+        )
+    if row.together:
+        sides = " -> ".join(_counted(names) for names in (row.a, row.b))
+        return "  ".join(
+            part for part in (clip(printable(place), MAX_NAME), row.work, sides) if part
         )
     kernel = _short((row.b or row.a)[0])
     parts = [clip(printable(place), MAX_NAME), op, kernel if kernel != op else ""]
     return "  ".join(part for part in parts if part)
+
+
+def _counted(names: Sequence[str]) -> str:
+    """How many kernels, and the one that is there most often."""
+    ((most, times),) = Counter(names).most_common(1)
+    return _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
 
 
 def _names(names: Sequence[str]) -> str:

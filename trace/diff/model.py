@@ -25,8 +25,9 @@ class Kind(StrEnum):
 class StepChange(msgspec.Struct, frozen=True):
     """Median time of a step on each side (ns); None for a side that holds no work at all.
 
-    `ratio` is b / a: below 1 means that B is faster. [low, high] holds 95 % of its bootstrap
-    resamples over steps; None with fewer than two steps on a side.
+    `ratio` is b / a: below 1 means that B is faster. [low, high] is its interval of 95 % within
+    these two runs; None with fewer than four steps on a side. `drift_*`: how much longer the last
+    step of a run took than its first, as a share; 0 where that may be chance.
     """
 
     a_ns: int | None
@@ -34,6 +35,8 @@ class StepChange(msgspec.Struct, frozen=True):
     ratio: float | None
     low: float | None
     high: float | None
+    drift_a: float = 0.0
+    drift_b: float = 0.0
 
     @property
     def change_ns(self) -> int:
@@ -82,10 +85,22 @@ class Row(msgspec.Struct, frozen=True):
     b_rows: tuple[int, ...] = ()
     where: str = ""  # the module or annotation around it
     counts: bool = True
+    a_median_ns: int = 0  # of all steps; `a_ns` is the mean of the usual ones, which adds up
+    b_median_ns: int = 0
+    phase: str = ""  # forward, backward or optimizer, in a step of training
+    work: str = ""  # the sort of work: GEMM, copy, communication, ...
+    compiled: str = ""  # the sides, `a` or `b` or `ab`, whose kernels a compiled region launched
+    a_hidden_ns: int = 0  # of communication and copies: while kernels that compute ran
+    b_hidden_ns: int = 0
+    together: bool = False  # these kernels for those as a whole: which does which is not known
 
     @property
     def change_ns(self) -> int:
         return self.b_ns - self.a_ns
+
+    @property
+    def hidden_change_ns(self) -> int:
+        return self.b_hidden_ns - self.a_hidden_ns
 
     @property
     def on_cpu(self) -> bool:
@@ -97,7 +112,10 @@ CPU = "CPU: "
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One trace of the two; times are medians over its steps, in ns."""
+    """One trace of the two; times are means over its usual steps, in ns.
+
+    The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns, exactly.
+    """
 
     label: str
     gpu: bool  # its work is GPU events; else CPU ops
@@ -108,19 +126,45 @@ class Side(msgspec.Struct, frozen=True):
     busy_ns: int  # of the step, by time: any GPU event runs, or any CPU op in a trace without
     idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
+    dispatch_ns: int = 0  # of CPU ops that compute nothing, where they are part of the sum
+    overlap_ns: int = 0  # of the work that ran while other work did
+    later_ns: int = 0  # of the step's own work that ran after its end
+    earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
+    odd_ns: int = 0  # how much steps with other work than the usual move the median step
+    usual: tuple[int, ...] = ()  # the steps that stand for all, counted from 0 among those used
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """step_ns = rows_ns + idle_ns + not_explained_ns, exactly; all are changes, B less A, in ns.
+    """step_ns is the sum of all others, exactly; all are changes, B less A, in ns.
 
-    Not explained is work that ran at the same time as other work, or outside the step that launched
-    it, and that medians of parts do not add up to the median of the whole.
+    Each says how much it makes the step longer: more overlap makes it shorter. Not explained is
+    what the usual steps take in the mean less the median step.
     """
 
     step_ns: int
     rows_ns: int
     idle_ns: int
     not_explained_ns: int
+    overlap_ns: int = 0
+    later_ns: int = 0
+    earlier_ns: int = 0
+    odd_ns: int = 0
+
+
+class Subtotal(msgspec.Struct, frozen=True):
+    """A part of the step on both sides; the sums of all parts are that of the step."""
+
+    name: str
+    phase: str
+    a_ns: int
+    b_ns: int
+    a_count: int
+    b_count: int
+    compiled: str = ""  # the sides, `a` or `b` or `ab`, on which torch.compile made its kernels
+
+    @property
+    def change_ns(self) -> int:
+        return self.b_ns - self.a_ns
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -135,6 +179,9 @@ class Diff(msgspec.Struct, frozen=True):
     accounting: Accounting
     side_a: Side
     side_b: Side
+    story: str = ""  # one sentence: the largest terms of the change
+    by_work: tuple[Subtotal, ...] = ()  # the rows of the sum by sort of work, and by place
+    by_place: tuple[Subtotal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The `diff --json` contract; durations are integers in ns."""
@@ -149,6 +196,7 @@ class Diff(msgspec.Struct, frozen=True):
                 "low": step.low,
                 "high": step.high,
             },
+            "drift": {"a": step.drift_a, "b": step.drift_b},
             "verdict": str(self.verdict.answer),
             "reason": self.verdict.reason,
             "steps": {"a": self.side_a.steps, "b": self.side_b.steps},
@@ -156,6 +204,9 @@ class Diff(msgspec.Struct, frozen=True):
             "accounting": _fields(self.accounting),
             "sides": {"a": _fields(self.side_a), "b": _fields(self.side_b)},
             "notes": list(self.notes),
+            "story": self.story,
+            "by_work": [_fields(part) for part in self.by_work],
+            "by_place": [_fields(part) for part in self.by_place],
         }
 
 
@@ -177,10 +228,18 @@ def _row(row: Row) -> dict[str, Any]:
         "why": row.why,
         "where": row.where,
         "counts": row.counts,
+        "a_median_ns": row.a_median_ns,
+        "b_median_ns": row.b_median_ns,
+        "phase": row.phase,
+        "work": row.work,
+        "compiled": row.compiled,
+        "a_hidden_ns": row.a_hidden_ns,
+        "b_hidden_ns": row.b_hidden_ns,
+        "together": row.together,
         "a_rows": list(row.a_rows),
         "b_rows": list(row.b_rows),
     }
 
 
-def _fields(value: Side | Accounting) -> dict[str, Any]:
+def _fields(value: Side | Accounting | Subtotal) -> dict[str, Any]:
     return msgspec.structs.asdict(value)

@@ -34,6 +34,7 @@ _BY_KERNEL: Final = {
     "gemv": "gemm",
     **{op: op for op in words("conv attention norm softmax comm moe rope quant embedding")},
 }
+_MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _BY_WORD: Final = (
     (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
     (re.compile(r"rope_|rotary", re.IGNORECASE), "rope"),
@@ -79,6 +80,18 @@ def work_class(op: str, kernel: str) -> str:
         found = _BY_KERNEL.get(known.op, "")
         return _BY_STEM.get(stem(op), found) if found else ""
     return _BY_STEM.get(stem(op)) or next((c for word, c in _BY_WORD if word.search(kernel)), "")
+
+
+@cache
+def part(kernel: str) -> str:
+    """What part of its op a kernel is: `main` for the product or convolution itself, else the kind
+    of helper (offsets, a change of layout, a reduction of split-K); "" when its name is unknown."""
+    known = decoded(kernel)
+    if known is None or known.family == "unknown":
+        return ""
+    if known.role == "splitk_reduce" or known.op is None:
+        return "helper"
+    return "main" if known.op in _MAIN else known.op
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:

@@ -13,14 +13,15 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, StepChange
 from fusetui.trace.diff.statistics import FEW_STEPS
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.questions.note import note_of
+from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
 
 LOOKED_AT = 6
 """So many of the heaviest pairs are asked for their shapes and dtypes: each is parsed anew."""
 
 
-VARIES = 0.1
+VARIES = 0.02
 """A rest of this share of a step is worth a word."""
 
 
@@ -33,12 +34,21 @@ def notes(
     sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
-    found = _outside(a, b, devices) + _inputs(a, b, groups)
+    found = _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
-    found += [_few_steps(a, b), _rest(step, sums)]
+    found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
+    found += [_drift(a, step.drift_a), _drift(b, step.drift_b)]
     for items in (a, b):
         found += items.work.windows.notes
     return [note for note in found if note]
+
+
+def _origins(a: Items, b: Items) -> list[str]:
+    """A side that is no recording says so; once, when both say the same."""
+    of_a, of_b = note_of(a.trace), note_of(b.trace)
+    if of_a == of_b:
+        return [of_a]
+    return [f"{items.work.label}: {note}" for items, note in ((a, of_a), (b, of_b)) if note]
 
 
 def _outside(a: Items, b: Items, devices: str) -> list[str]:
@@ -139,12 +149,39 @@ def _few_steps(a: Items, b: Items) -> str:
     )
 
 
+def _drift(items: Items, drift: float) -> str:
+    """A run that becomes slower or faster tells how far another one may be off."""
+    if not drift:
+        return ""
+    became = "slower" if drift > 0 else "faster"
+    share = percent(abs(drift), 1, fine=True)
+    return (
+        f"{items.work.label} became {share} {became} from its first step to its last: the interval"
+        " is as much wider"
+    )
+
+
+def _ranks(a: Trace, b: Trace) -> str:
+    """Two ranks of one job wait for each other."""
+    of_a, of_b = (_inner(t.keys, "distributedInfo") for t in (a, b))
+    if not (isinstance(of_a, dict) and isinstance(of_b, dict)):
+        return ""
+    ranks = of_a.get("rank"), of_b.get("rank")
+    size = of_a.get("world_size")
+    if ranks[0] == ranks[1] or None in ranks or size != of_b.get("world_size") or not size:
+        return ""
+    return (
+        f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
+        " job: time in a collective is waiting for the other ranks, no slowness of its own"
+    )
+
+
 def _rest(step: StepChange, sums: Accounting) -> str:
-    """Says what may hide in the part that rows do not explain, when it is large."""
+    """Says why a part of the sum is not explained, when it is large."""
     share = abs(sums.not_explained_ns)
     if share <= VARIES * max(step.a_ns or 0, step.b_ns or 0):
         return ""
     return (
-        f"{duration(share)} not explained: pieces of work overlap each other or leave their step,"
-        " or their times vary so much that medians do not add up"
+        f"{duration(share)} not explained: the steps vary so much that those with the usual work"
+        " do not take the median time"
     )

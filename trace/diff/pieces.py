@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.windows import Windows, windows, without_odd
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.computing import computing_ops
-from fusetui.trace.text.figures import count
+from fusetui.trace.text.figures import count, plural
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -31,9 +31,46 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     op: Rows  # the row of the innermost CPU op, -1 for none
     ns: Int64s  # its duration
 
+    def only(self, windows: list[int]) -> Work:
+        """The work of some of its windows."""
+        if len(windows) == len(self.windows):
+            return self
+        renumbered = np.full(len(self.windows), -1, dtype=np.intp)
+        renumbered[windows] = np.arange(len(windows))
+        window = renumbered[self.window]
+        kept = window >= 0
+        used = self.windows.only(
+            np.array(windows, dtype=np.intp),
+            f"{self.label}: {plural(len(self.windows) - len(windows), 'step')} left out as on the"
+            " other side",
+        )
+        return Work(
+            self.trace,
+            self.label,
+            self.gpu,
+            used,
+            self.row[kept],
+            window[kept],
+            self.lane[kept],
+            self.op[kept],
+            self.ns[kept],
+        )
+
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
+
+
+def in_common(a: Work, b: Work) -> tuple[Work, Work]:
+    """Of two traces with as many steps: what both use. A step that one side leaves out is compared
+    with none."""
+    if a.windows.all_found != b.windows.all_found or not (len(a.windows) and len(b.windows)):
+        return a, b
+    common = set(a.windows.all_places) & set(b.windows.all_places)
+    if not common:
+        return a, b
+    found = [w.only([n for n, p in enumerate(w.windows.all_places) if p in common]) for w in (a, b)]
+    return found[0], found[1]
 
 
 def work_of(trace: Trace, label: str) -> Work:

@@ -10,8 +10,9 @@ from typing import Final
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
 from fusetui.trace.diff.groups import Board, Group
+from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.names import decoded, work_class
+from fusetui.trace.diff.names import decoded, part, work_class
 from fusetui.trace.diff.ops import numel
 from fusetui.trace.model.op_names import stem
 
@@ -33,6 +34,7 @@ FEW = 16
 def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:
     """Every item of two lanes in exactly one group."""
     board = Board(a, b, lanes)
+    repeated(board)
     for rule in RULES:
         rule(board, 0)
         rule(board, 1)
@@ -77,9 +79,8 @@ def by_outer_op(board: Board, side: int) -> None:
             why = f"both under {key[0]}"
             if len(ones) == 1:
                 board.claim(side, many, ones[0], number, why)
-            elif len(ones) == len(many):
-                for item, one in zip(many, ones, strict=True):
-                    board.claim(side, (item,), one, number, why)
+            elif ones and not side and max(len(ones), len(many)) <= MANY:
+                _claim_all(board, many, ones, why)
 
 
 def by_position(board: Board, side: int) -> None:
@@ -93,7 +94,14 @@ def by_position(board: Board, side: int) -> None:
             )
 
 
-RULES: Final[Sequence[Rule]] = (by_epilogue, by_name, by_count, by_outer_op, by_position)
+RULES: Final[Sequence[Rule]] = (
+    by_epilogue,
+    by_name,
+    by_count,
+    rest_of_ops,
+    by_outer_op,
+    by_position,
+)
 
 
 def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
@@ -185,6 +193,16 @@ def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, i
             open_items[:] = [item for item in open_items if (n, item) not in wanted]
     op = board.items[side].op_names[many[0]] or "the same kernel"
     board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
+
+
+def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None:
+    """One with one where there are as many of each part, else all of them together."""
+    parts = [[part(board.items[n].names[i]) for i in found] for n, found in enumerate((of_a, of_b))]
+    if parts[0] == parts[1]:
+        for one, other in zip(of_a, of_b, strict=True):
+            board.claim_both([one], [other], why)
+    else:
+        board.claim_both(of_a, of_b, why)
 
 
 def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:

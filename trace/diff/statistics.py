@@ -11,10 +11,8 @@ FEW_STEPS = 5
 """A verdict needs so many steps a side. n samples enclose the true median with a probability of
 1 - 2**(1 - n): 94 % for five and 88 % for four, which is too little for an interval of 95 %."""
 
-RESAMPLES = 1000
-SEED = 0
 CONFIDENCE = 95
-"""Percent of the resamples that an interval holds."""
+"""Percent: how sure an interval is; see interval.py."""
 
 FLOOR_PERCENT = 5
 FLOOR_NS = 100
@@ -33,21 +31,6 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return ordered[last // 4], ordered[last - last // 4]
-
-
-def ratio_interval(a: Int64s, b: Int64s) -> tuple[float, float] | None:
-    """The bootstrap interval of median(b) / median(a) over steps; None below two steps a side."""
-    if len(a) < 2 or len(b) < 2:
-        return None
-    rng = np.random.default_rng(SEED)
-    of_a = np.median(rng.choice(a, (RESAMPLES, len(a))), axis=1)
-    of_b = np.median(rng.choice(b, (RESAMPLES, len(b))), axis=1)
-    known = of_a > 0
-    if not known.any():
-        return None
-    tail = (100 - CONFIDENCE) / 2
-    low, high = np.percentile(of_b[known] / of_a[known], [tail, 100 - tail])
-    return float(low), float(high)
 
 
 def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int) -> NDArray[np.bool_]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.trace.diff.lines import Line, closing, largest, lines
-from fusetui.trace.diff.model import Answer, Diff, Side, StepChange
+import msgspec
+
+from fusetui.trace.diff.lines import Line, by_effect, closing, lines
+from fusetui.trace.diff.model import Answer, Diff, Side, StepChange, Subtotal
 from fusetui.trace.diff.statistics import CONFIDENCE
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change, count, duration, microseconds, percent, plural
@@ -16,6 +18,8 @@ TEXT_LINES = 40
 MARKDOWN_LINES = 12
 MARKDOWN_NOTES = 6
 MAX_FOLDS = 3
+PARTS = 5  # of each kind of sum
+PLACE = 40  # cells of a module's name
 _NUMBER = 10
 _KIND = 9
 
@@ -23,10 +27,13 @@ _KIND = 9
 def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
     """A table at most `width` columns wide; of many lines only the `limit` of largest effect."""
     width = max(width, 60)
-    shown, rest = largest(lines(diff), limit)
+    found = by_effect(lines(diff))
+    shown, rest = found[:limit], found[len(found) if limit is None else limit :]
     body = [
         *_wrapped(answer(diff), width, ""),
-        *_wrapped(totals(diff), width, ""),
+        *_wrapped(diff.story, width, "  "),
+        *_wrapped(totals(diff), width, "  "),
+        *(text for said in sums(diff) for text in _wrapped(said, width, "  ")),
         *(text for note in diff.notes for text in _wrapped(f"! {printable(note)}", width, "  ")),
         "-" * width,
         clip(f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what", width),
@@ -43,8 +50,10 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
 
 def to_markdown(diff: Diff) -> str:
     """The answer, the largest changes as a table, and what to know; short enough to be read."""
-    shown, rest = largest([line for line in lines(diff) if line.mark != "~"], MARKDOWN_LINES)
+    found = by_effect(line for line in lines(diff) if line.mark != "~")
+    shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
     body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(_verdict(diff))}**", ""]
+    body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
     body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
     if rest:
@@ -66,7 +75,7 @@ def answer(diff: Diff) -> str:
 
 
 def _verdict(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 %, 20 steps)`: a step takes so much less time.
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`, by time a step.
 
     Where nothing can be told: why, and what was measured.
     """
@@ -89,12 +98,12 @@ def _by(step: StepChange) -> str:
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 %`, in the direction of `_by`; with signs where that is open."""
+    """`95 % CI 15.2 to 18.1 % within these runs`, as `_by` counts; with signs where open."""
     sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
     shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
-    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]}"
+    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these runs"
 
 
 def _steps(diff: Diff) -> str:
@@ -113,6 +122,35 @@ def totals(diff: Diff) -> str:
         f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
     ]
     return "   ".join(part for part in parts if part)
+
+
+def sums(diff: Diff) -> list[str]:
+    """The sums by sort of work and by place, the largest changes of each."""
+    work = [msgspec.structs.replace(part, compiled="") for part in diff.by_work]
+    by = (("work", work), ("place", diff.by_place))
+    return [f"by {name}: {_parts(parts)}" for name, parts in by if len(parts) > 1]
+
+
+def _parts(parts: Sequence[Subtotal]) -> str:
+    named = [f"{_part_name(part)} {_times(part)}" for part in parts[:PARTS] if part.change_ns]
+    rest = sum(part.change_ns for part in parts[PARTS:])
+    more = [f"{count(len(parts) - PARTS)} more {_signed(rest)}"] if parts[PARTS:] else []
+    return ", ".join([*named, *more]) or "no change"
+
+
+def _part_name(part: Subtotal) -> str:
+    """`backward, compiled`, with the place where there is one."""
+    words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
+    name = clip(printable(" ".join(word for word in words if word)), PLACE)
+    return f"{name} (compiled)" if part.compiled == "b" and part.phase + part.name else name
+
+
+def _times(part: Subtotal) -> str:
+    return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({_signed(part.change_ns)})"
+
+
+def _signed(ns: int) -> str:
+    return f"{'-' if ns < 0 else '+'}{duration(abs(ns))}"
 
 
 def _thing(a: Side, b: Side) -> str:

@@ -42,4 +42,4 @@ def _reason(step: StepChange, a: Side, b: Side) -> str:
         return f"the devices differ ({devices})"
     if min(a.steps, b.steps) < FEW_STEPS:
         return f"it takes at least {FEW_STEPS} steps on each side (A has {a.steps}, B {b.steps})"
-    return "" if step.low is not None else "the steps of A take no time"
+    return "" if step.low is not None else "the steps of a side take no time"

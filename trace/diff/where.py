@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,8 @@ from fusetui.trace.model.op_names import is_compiler
 Rows = NDArray[np.intp]
 
 MODULE = "nn.Module: "
+_NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
+"""Frames of the backward pass; CompiledFunctionBackward is one too."""
 
 
 def places(items: Items) -> list[str]:
@@ -26,6 +29,37 @@ def places(items: Items) -> list[str]:
     note = _around(trace, host, Layer.ANNOTATIONS, _named(trace, _is_note))
     rows = np.where(module >= 0, module, note)
     return [_label(trace, row) for row in rows.tolist()]
+
+
+BACKWARD = "backward"
+FORWARD = "forward"
+OPTIMIZER = "optimizer"
+
+
+def phases(items: Items) -> list[str]:
+    """Per item the part of a training step that it belongs to; "" in a trace without a backward
+    pass: by the frames of autograd around it, and by the annotations of optimizers."""
+    trace = items.trace
+    host = _hosts(items)
+    note = _around(trace, host, Layer.ANNOTATIONS, _named(trace, _is_optimizer)) >= 0
+    frames = _named(trace, _is_autograd)
+    back, row = np.zeros(len(items), dtype=np.bool_), host
+    while (row >= 0).any():
+        back |= (row >= 0) & frames[trace.name[row]]
+        row = np.where(row >= 0, trace.parent[row], -1)
+    if not back.any():
+        return [""] * len(items)
+    found = np.where(note, OPTIMIZER, np.where(back, BACKWARD, np.where(host >= 0, FORWARD, "")))
+    phases: list[str] = found.tolist()
+    return phases
+
+
+def _is_autograd(name: str) -> bool:
+    return name.startswith("autograd::engine::") or _NODE.match(name) is not None
+
+
+def _is_optimizer(name: str) -> bool:
+    return name.startswith("Optimizer.")
 
 
 def _hosts(items: Items) -> Rows:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.layout.step_spans import recurring_annotations
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import plural
 
@@ -23,6 +23,9 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     end: NDArray[np.int64]
     whole: bool = False  # the trace has no steps: one window holds all of its work
     notes: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()  # what each is called; from 0 where nothing tells
+    places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
+    found: int = 0  # how many these are; 0 where all are used
 
     def __len__(self) -> int:
         return len(self.start)
@@ -32,7 +35,29 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
-        return Windows(self.start[keep], self.end[keep], self.whole, (*self.notes, note))
+        """Those kept, and why the others were not."""
+        numbers = tuple(self.number_of(n) for n in range(len(self)))
+        left = np.arange(len(self))[keep].tolist()
+        return Windows(
+            self.start[keep],
+            self.end[keep],
+            self.whole,
+            (*self.notes, note) if note else self.notes,
+            tuple(numbers[n] for n in left),
+            tuple(self.all_places[n] for n in left),
+            self.all_found,
+        )
+
+    @property
+    def all_places(self) -> tuple[int, ...]:
+        return self.places if self.found else tuple(range(len(self)))
+
+    @property
+    def all_found(self) -> int:
+        return self.found or len(self)
+
+    def number_of(self, index: int) -> int:
+        return self.numbers[index] if self.numbers else index
 
     def index_of(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
         """The window that each time lies in, -1 for none."""
@@ -47,13 +72,21 @@ def windows(trace: Trace, label: str) -> Windows:
     profiled = steps(trace)
     if profiled:
         start = np.array([step.start_ns for step in profiled], dtype=np.int64)
-        return Windows(start, start + np.array([step.dur_ns for step in profiled], dtype=np.int64))
+        end = start + np.array([step.dur_ns for step in profiled], dtype=np.int64)
+        return Windows(start, end, numbers=_numbers([step.name for step in profiled]))
     repeated = recurring_annotations(trace)
     if len(repeated):
         name = trace.name_of(int(repeated[0]))
         note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
         return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
     return _whole(trace, label)
+
+
+def _numbers(names: list[str]) -> tuple[int, ...]:
+    """The N of each ProfilerStep#N; none when one has no number."""
+    found = [name.removeprefix(STEP_PREFIX) for name in names]
+    plain = all(text.isascii() and text.isdigit() and len(text) < 10 for text in found)
+    return tuple(map(int, found)) if plain else ()
 
 
 def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows:

@@ -3,6 +3,7 @@ evidence."""
 
 __all__ = [
     "account",
+    "causes",
     "markdown",
     "model",
     "stretches",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.intervals import covered_until, union
+from fusetui.trace.model.intervals import covered_until, distinct, union
 
 Int64s = NDArray[np.int64]
 Places = NDArray[np.intp]
@@ -98,6 +98,6 @@ def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Places]:
     The intervals are sorted by (start, -duration). Innermost is the one that started last, the
     shortest of several that started together.
     """
-    times = np.unique(np.concatenate((start, end)))
+    times = distinct(np.concatenate((start, end)))
     last = np.searchsorted(start, times, side="right") - 1
     return times, Reach(end).last(last, times)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Accounts, Device
-from fusetui.trace.insights.cover import Cover, cover_of, innermost
+from fusetui.trace.insights.cover import Cover, cover_of, innermost, joined
 from fusetui.trace.insights.covering import inside_of
-from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host, Threads
+from fusetui.trace.insights.idle import (
+    CPU_BOUND,
+    LATE,
+    Idle,
+    bounds_on,
+    common,
+    on_line,
+    pieces,
+    sums,
+)
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -39,33 +47,6 @@ COMPILER = re.compile(
 )
 """Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
 that run only when something is compiled."""
-
-
-class Idle(msgspec.Struct, frozen=True, eq=False):
-    """The gaps of a device within the window, clipped to it; arrays of shape [gaps], ns."""
-
-    device: Device
-    begin: Int64s
-    end: Int64s
-    called: Int64s  # the end of the host part: when the launch call begins; `begin` without one
-    event: Rows  # the GPU event that ends the gap
-    before: Rows  # the GPU event that ended last before it, -1 for none
-    launch: Rows  # its launch call, -1 where it is not known
-    reasons: Int64s  # shape [IDLE, gaps]: how long for which reason (see gaps.IDLE)
-
-    def __len__(self) -> int:
-        return len(self.begin)
-
-    def track(self, trace: Trace) -> Rows:
-        """Of each gap the track of its launch call; any track where that is not known."""
-        found: Rows = trace.track[np.maximum(self.launch, 0)].astype(np.intp)
-        return found
-
-    def ns(self, *names: str) -> Int64s:
-        """How long each gap lasted for these reasons."""
-        rows = self.reasons[[IDLE.index(name) for name in names]]
-        found: Int64s = rows.sum(axis=0)
-        return found
 
 
 class Facts:
@@ -150,35 +131,58 @@ class Facts:
         rows = rows[self.launching[self.trace.track[rows]]]
         return cover_of(self.trace.start[rows], self.trace.end[rows])
 
-    def host_ns(
-        self, cover: Cover, kinds: Collection[Host], chosen: Sequence[Flags] | None = None
-    ) -> int:
-        """How long, within a cover, the host parts of gaps were of these kinds, on all devices.
+    def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
+        """Of each device what the launching threads did in the host parts of its gaps while a
+        cover (times of the file) lasted: ns, each of shape [Host, gaps]."""
+        return tuple(self._host_under(idle, cover) for idle in self.idle)
 
-        `chosen`: only these gaps, of each device the flags of shape [gaps].
-        """
-        total = 0
-        for number, idle in enumerate(self.idle):
-            parts, gap = pieces(Cover(idle.begin, idle.called), cover)
-            kept = idle.launch[gap] >= 0 if chosen is None else chosen[number][gap]
-            begin, end, track = (
-                parts.start[kept],
-                parts.end[kept],
-                idle.track(self.trace)[gap[kept]],
-            )
-            for line in self.accounts.threads:
-                own = line.tracks[track]
-                on = track[own]
-                split = line.split(line.on_line(on, begin[own]), line.on_line(on, end[own]))
-                total += int(split[list(kinds)].sum())
-        return total
+    def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
+        found = np.zeros((len(Host), len(idle)), dtype=np.int64)
+        parts, gap = pieces(Cover(idle.begin, idle.called), cover)
+        kept = idle.launch[gap] >= 0
+        gap, begin, end = gap[kept], parts.start[kept], parts.end[kept]
+        track = idle.track(self.trace)[gap]
+        for line in self.accounts.threads:
+            own = line.tracks[track]
+            on = track[own]
+            split = line.split(line.on_line(on, begin[own]), line.on_line(on, end[own]))
+            for kind in Host:
+                found[kind] += sums(gap[own], split[kind], len(idle))
+        return found
+
+    @cached_property
+    def explained(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps that data-loading and recompilation claim, see host_under."""
+        return self.host_under(joined(self.loading, self.compiling))
+
+    @cached_property
+    def late(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps but synchronisation and allocation, less what is explained, see
+        host_under."""
+        return tuple(
+            np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
+            - explained * LATE[:, None]
+            for idle, explained in zip(self.idle, self.explained, strict=True)
+        )
+
+    @cached_property
+    def is_late(self) -> bool:
+        """Does the GPU wait for launches for a good part of the span."""
+        late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
+        return late >= CPU_BOUND * self.span_ns > 0
+
+    @cached_property
+    def is_profiled(self) -> bool:
+        """Were stacks recorded while the GPU waited for launches: then the times of the CPU
+        include those of the profiler."""
+        return self.has_stacks and self.is_late
 
     def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
         """Of each gap the innermost slice of a kind in which the launching thread is when the gap
         begins, -1 for none."""
         found = np.full(len(idle), -1, dtype=np.intp)
         for line in self.accounts.threads:
-            places, begin, _ = _on_line(self.trace, line, idle)
+            places, begin, _ = on_line(self.trace, line, idle)
             found[places] = inside_of(self.trace, line, kind, begin)
         return found
 
@@ -210,14 +214,14 @@ class Facts:
         waits = np.zeros(len(rows), dtype=np.int64)
         for line in self.accounts.threads:
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            waits[own] = self._idle_cover(line).within(*_bounds(self.trace, line, rows[own]))
+            waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
         order = np.argsort(-waits, kind="stable")[:5]
         return tuple(rows[order[waits[order] > 0]].tolist())
 
     def on_line(self, line: Threads, rows: Rows) -> Cover:
         """What these rows cover of the threads of a line."""
         own = rows[line.tracks[self.trace.track[rows]]]
-        return cover_of(*_bounds(self.trace, line, own))
+        return cover_of(*bounds_on(self.trace, line, own))
 
     def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
         """What the launching threads did below these rows while a device was idle: the number of
@@ -225,8 +229,8 @@ class Facts:
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
             waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).columns
-            if not len(inner) or not len(waiting.start):
+            inner, start, end = line.slices(kind).touching(*waiting).columns
+            if not len(inner):
                 continue
             times, place = innermost(start, end)
             covered = waiting.within(times[:-1], times[1:])
@@ -237,7 +241,7 @@ class Facts:
 
     def _idle_cover(self, line: Threads) -> Cover:
         """The gaps that end with a launch from a thread of this line, as time of that thread."""
-        parts = [_on_line(self.trace, line, idle)[1:] for idle in self.idle]
+        parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
         return cover_of(
             np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
         )
@@ -260,35 +264,3 @@ class Facts:
             launch=launch,
             reasons=device.reasons_between(np.flatnonzero(inside), begin, end),
         )
-
-
-def _bounds(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
-    """Starts and ends on the line."""
-    start = line.on_line(trace.track[rows], trace.start[rows])
-    return start, start + trace.dur[rows]
-
-
-def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """What a cover leaves of some sorted, disjoint stretches, and the stretch of each piece."""
-    both = common(cover_of(*stretches), cover)
-    edges = np.unique(np.concatenate((*both, stretches.start)))
-    begin, end = edges[:-1], edges[1:]
-    kept = both.within(begin, end) > 0
-    start = begin[kept]
-    return Cover(start, end[kept]), np.searchsorted(stretches.start, start, side="right") - 1
-
-
-def common(a: Cover, b: Cover) -> Cover:
-    """What both cover."""
-    edges = np.unique(np.concatenate((*a, *b)))
-    begin, end = edges[:-1], edges[1:]
-    both = (a.within(begin, end) > 0) & (b.within(begin, end) > 0)
-    return Cover(begin[both], end[both])
-
-
-def _on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:
-    """The gaps whose launch is on this line: their places, begins and ends on the line."""
-    track = idle.track(trace)
-    places = np.flatnonzero((idle.launch >= 0) & line.tracks[track])
-    on = track[places]
-    return places, line.on_line(on, idle.begin[places]), line.on_line(on, idle.end[places])

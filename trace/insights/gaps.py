@@ -153,7 +153,9 @@ def reasons(
     for line in threads:
         own = line.tracks[track]
         here, on = waits[own], track[own]
-        split = line.split(line.on_line(on, begin[here]), line.on_line(on, called[here]))
+        first, last = line.on_line(on, begin[here]), line.on_line(on, called[here])
+        split = line.split(first, last)
+        split[Host.NOTHING] += called[here] - begin[here] - (last - first)  # outside of the trace
         found[HOST : HOST + len(Host), here] = split
     return found
 

@@ -136,8 +136,12 @@ class Threads:
         self._slices: dict[Host, Slices] = {}
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) of slices on these tracks lie on the line."""
-        placed: Int64s = times + self._offset[tracks]
+        """Where times (ns of the file) of the threads of these tracks lie on the line.
+
+        A time outside of the trace lies at its border: nothing of another thread is there.
+        """
+        inside = np.clip(times, self._trace.begin_ns, self._trace.end_ns)
+        placed: Int64s = inside + self._offset[tracks]
         return placed
 
     def slices(self, kind: Host) -> Slices:
@@ -150,7 +154,7 @@ class Threads:
         return self._slices[kind]
 
     def _sorted(self, rows: Rows) -> Slices:
-        start = self.on_line(self._trace.track[rows], self._trace.start[rows])
+        start = self._trace.start[rows] + self._offset[self._trace.track[rows]]
         end = start + self._trace.dur[rows]
         if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
             order = np.lexsort((start - end, start))

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.ceiling import Bounds, bounds
 from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.kernel_names import KernelName, decode
+from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
+from fusetui.trace.roofline.model import Amount
 from fusetui.trace.roofline.peaks import Peak
+from fusetui.trace.roofline.row import Job
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -92,8 +95,52 @@ class Kernels:
         return bounds(self.trace, self.jobs)
 
     @cached_property
+    def bounded(self) -> Bounds:
+        """The bounds of these rows; none is known of what is no kernel."""
+        found, place = self.bounds, np.full(len(self.trace), -1, dtype=np.intp)
+        place[found.rows] = np.arange(len(found.rows))
+        own = place[self.rows]
+        known = own >= 0
+        return Bounds(
+            rows=self.rows,
+            effective_ns=self.effective_ns,
+            bound_ns=np.where(known, np.append(found.bound_ns, -1)[own], -1),
+            at_stake_ns=np.where(known, np.append(found.at_stake_ns, 0)[own], 0),
+            assumed=known & np.append(found.assumed, False)[own],
+        )
+
+    @cached_property
+    def job_numbers(self) -> Int64s:
+        """The number of the job of each, -1 where it has none."""
+        found = np.full(len(self.trace), -1, dtype=np.int64)
+        found[self.jobs.rows] = self.jobs.number
+        own: Int64s = found[self.rows]
+        return own
+
+    def amount_of(self, row: int) -> Amount | None:
+        """What the kernel in this row computes."""
+        place = int(np.searchsorted(self.rows, row))
+        number = int(self.job_numbers[place])
+        return self.jobs.distinct[number].amount if number >= 0 else None
+
+    @cached_property
     def jobs(self) -> Jobs:
         return jobs(self.trace)
+
+    @cached_property
+    def inputs(self) -> Arguments:
+        """What the op of each row was given, for kernels alone (see many.INPUTS)."""
+        trace, found = self.trace, self.jobs.inputs
+        number = np.full(len(trace), -1, dtype=np.int32)
+        number[self.jobs.rows] = found.number
+        return Arguments(number[self.rows], found.distinct)
+
+    def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+        """A figure of each row by its job, nan where it has none."""
+        found = np.full(len(self.trace), np.nan)
+        found[self.jobs.rows] = self.jobs.of_each(value)
+        own: NDArray[np.float64] = found[self.rows]
+        return own
 
     @cached_property
     def peak(self) -> Peak | None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.model import Certainty
 
 
 class CannotTell(Exception):  # noqa: N818
@@ -29,8 +28,7 @@ class Claim(msgspec.Struct, frozen=True):
     at_stake_ns: int | None  # an upper bound by the formula of the rule; None: a note
     rows: tuple[int, ...] = ()  # evidence, the largest first
     remedy: str | None = None  # instead of the rule's own
-    certainty: Certainty = "certain"
-    why_likely: str | None = None
+    why_likely: str | None = None  # None: certain
     part_of: str | None = None  # the rule that claims the same time
 
 

@@ -16,7 +16,7 @@ from fusetui.trace.text.tables import Column, table
 
 REASON_ROWS = 4
 CUT_OFF = "waits-outside"
-"""With a finding of this rule work from before the window is missing."""
+"""With a likely finding of this rule work from before the window is missing."""
 
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
@@ -48,7 +48,7 @@ def headline(found: Why) -> tuple[str, Sums]:
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
-    if any(one.rule == CUT_OFF for one in found.findings):
+    if any(one.rule == CUT_OFF and one.why_likely for one in found.findings):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
     return f"{who} {percent(busy, sums['span'])} of it."
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.facts import Facts
+from fusetui.trace.program.regions import is_module
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
@@ -43,3 +44,24 @@ def share_of_span(facts: Facts, ns: int) -> str:
 def module_text(name: str) -> str:
     """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
     return frame_text(INDEX.sub("", name.removeprefix("nn.Module: ")))
+
+
+def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> str:
+    """The kind of module with the most time; blank where none is known. `rows`: of modules or
+    annotations, -1 for none."""
+    kinds: dict[str, int] = {}
+    names = facts.trace.name[rows]
+    for number in np.unique(names[rows >= 0]).tolist():
+        name = facts.trace.names[number]
+        if is_module(name):
+            kind = module_text(name)
+            kinds[kind] = kinds.get(kind, 0) + int(ns[(rows >= 0) & (names == number)].sum())
+    return max(kinds, key=lambda kind: kinds[kind], default="")
+
+
+STACKS = "Python stacks were recorded: these times include the profiler's own work."
+
+
+def why_likely(facts: Facts) -> str | None:
+    """Why times of the CPU are no more than likely; None where they are certain."""
+    return STACKS if facts.is_profiled else None

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -53,10 +53,10 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     args of the ops that launched the kernels, and of the kernels of matrix products.
     """
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs = inputs_of_ops(trace, trace.op[rows])
+    inputs, own = _args_of(trace, rows)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
-    own = _launches(trace, rows[places])
+    own = Arguments(own.number[places], own.distinct)
     first, same = _alike(trace, rows[places], inputs.number[places], own.number)
     peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
     distinct: list[Job] = []
@@ -113,17 +113,28 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     return Arguments(number[place], found.distinct)
 
 
-def _launches(trace: Trace, rows: Rows) -> Arguments:
-    """The launch configurations of kernels whose tiles can be counted; none of others."""
+def _args_of(trace: Trace, rows: Rows) -> tuple[Arguments, Arguments]:
+    """What the op of each kernel was given (INPUTS); and how it was launched (LAUNCH), where its
+    tiles can be counted."""
+    ops, place = np.unique(trace.op[rows], return_inverse=True)
+    known = ops >= 0
+    tiled = np.flatnonzero(_has_tiles(trace, rows) & (trace.op[rows] >= 0))
+    asked = ((trace.order[ops[known]], INPUTS), (trace.order[rows[tiled]], LAUNCH))
+    inputs, launches = arguments_of(trace.elements, asked)
+    number = np.full(len(ops), -1, dtype=np.int32)
+    number[known] = inputs.number
+    own = np.full(len(rows), -1, dtype=np.int32)
+    own[tiled] = launches.number
+    return Arguments(number[place], inputs.distinct), Arguments(own, launches.distinct)
+
+
+def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     counted = np.zeros(len(trace.names), dtype=np.bool_)
-    for name in np.unique(trace.name[rows]).tolist():
+    for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
         counted[name] = kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
-    places = np.flatnonzero(counted[trace.name[rows]]) if len(rows) else rows
-    found = arguments(trace.elements, trace.order[rows[places]], LAUNCH)
-    number = np.full(len(rows), -1, dtype=np.int32)
-    number[places] = found.number
-    return Arguments(number, found.distinct)
+    found: NDArray[np.bool_] = counted[trace.name[rows]]
+    return found
 
 
 def _alike(

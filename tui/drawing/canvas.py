@@ -45,20 +45,27 @@ class Canvas(Widget, inherit_bindings=False):
         self._picture: Picture | None = None
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
         self._late = False
+        self._stale = True  # the picture, or the size, is another one than that of the lines drawn
 
     def show(self, picture: Picture) -> None:
         """Draw another picture in the next frame; many in between are one."""
         self._picture = picture
+        self._stale = True
         self.refresh(NO_LINE)
 
     def render_line(self, y: int) -> Strip:
-        self._renew(range(y, y + 1))
+        if self._stale or y not in self._drawn:
+            self._renew(range(y, y + 1))
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Asked by Textual, also where it paints for reasons of its own."""
-        self._renew(range(crop.y, crop.bottom))
+        """Called by Textual, also where it paints for reasons of its own."""
+        if self._stale:
+            self._renew_all()
         return super().render_lines(crop)
+
+    def on_resize(self) -> None:
+        self._stale = True
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(Pointed(event.x, event.y))
@@ -74,11 +81,17 @@ class Canvas(Widget, inherit_bindings=False):
         super()._exchange_repaint_regions()
         if not writer_is_behind(self.app):
             width = self.outer_size.width
-            return [Region(0, y, width, 1) for y in self._renew(range(self.size.height))]
+            return [Region(0, y, width, 1) for y in self._renew_all()]
         if not self._late:
             self._late = True
             self.set_timer(LATER, self._try_again)
         return ()
+
+    def _renew_all(self) -> list[int]:
+        """Make all lines anew of which the key changed; returns those that look different now."""
+        changed = self._renew(range(self.size.height))
+        self._stale = False
+        return changed
 
     def _renew(self, lines: range) -> list[int]:
         """Make the lines of which the key changed; returns those that look different now."""

@@ -1,1 +1,1 @@
-"""What each command of the command line does. Every one returns its exit code."""
+"""One module per command of the command line; each `run` returns the exit code."""

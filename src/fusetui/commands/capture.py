@@ -9,11 +9,11 @@ from fusetui.capture.options import Options, declared
 from fusetui.capture.outcome import Outcome
 from fusetui.commands.errors import DONE, NO, CommandError, say
 
-MOST_NAMED = 5  # variants in a sentence
+MOST_NAMED = 5  # variants listed in a message
 
 
 def run(args: Namespace) -> int:
-    """1 when a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
+    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
     from fusetui.commands.open import browse, has_terminal
 
     if args.open and not has_terminal():
@@ -28,15 +28,15 @@ def run(args: Namespace) -> int:
 
 
 def _options(args: Namespace) -> Options:
-    """What was given; the rest has its defaults."""
+    """The options that were given; the others have their defaults."""
     given = {name: value for name, value in vars(args).items() if name in declared()}
     repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
     return Options(**(given | repeated), shapes=args.rest)
 
 
 def _failures(outcome: Outcome) -> str:
-    """Which variants failed; why, the table has told."""
+    """Names the variants that failed; the table has already said why."""
     named = ", ".join(outcome.failed[:MOST_NAMED])
     more = len(outcome.failed) - MOST_NAMED
     others = f" and {more} more" if more > 0 else ""
-    return f"Failed: {named}{others}. What was measured is kept in {outcome.folder}."
+    return f"Failed: {named}{others}. The other results are in {outcome.folder}."

@@ -1,4 +1,4 @@
-"""`check`: a guess about the kernels of a trace, compared with what is there."""
+"""`check`: compares a guess about the kernels of a trace with the trace."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping, Sequence
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json
+from fusetui.render.note import emit_json_of, emit_of
 from fusetui.trace.questions.tally import Tallies, tallies
 from fusetui.trace.text.figures import plural
 
 
 def run(args: Namespace) -> int:
-    """1 when any guess is wrong."""
+    """Returns 1 if any guess is wrong."""
     expected = parse(args.expect)
     loaded = load(args.trace)
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
     if args.json:
-        emit_json(_record(counted, guesses))
+        emit_json_of(loaded.trace, _record(counted, guesses))
     else:
-        emit("\n".join(_lines(counted, guesses)))
+        emit_of(loaded.trace, "\n".join(_lines(counted, guesses)))
     return max(loaded.code, DONE if all(guess.right for guess in guesses) else NO)
 
 
 def _lines(counted: Tallies, guesses: Sequence[Guess]) -> list[str]:
-    """A line per term; `=` is right, `!` is wrong."""
-    what = "kernels" if counted.on_gpu else "CPU ops that compute (there is no GPU)"
+    """A line per term; `=` marks a right guess, `!` a wrong one."""
+    what = "kernels" if counted.on_gpu else "CPU ops that compute (the trace has no GPU events)"
     steps = plural(len(counted.steps), "step")
     where = f"in each of {steps}" if counted.steps else "in the whole trace, which has no steps"
     wide = max(len(guess.kind) for guess in guesses)

@@ -1,4 +1,4 @@
-"""A bug of ours: its traceback goes into a file that only the user can read. Nothing here fails."""
+"""Internal errors: the traceback goes into a file that only the user can read. Never raises."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fusetui import __version__
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.printable import printable_lines
 
-LONGEST = 200  # characters of the error that the sentence repeats
+LONGEST = 200  # characters of the error that the message repeats
 
 
 def crash_sentence(error: BaseException) -> str:
-    """What failed, and in which file the traceback is."""
-    return f"fusetui failed, which it should not: {_what(error)}; {_where(error)}."
+    """The message for the user: what failed, and where the traceback is."""
+    return f"fusetui failed with an internal error: {_what(error)}; {_where(error)}."
 
 
 def _what(error: BaseException) -> str:
@@ -35,19 +35,19 @@ def _where(error: BaseException) -> str:
     except Exception:
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "?"
-        return f"the traceback cannot be written anywhere, it ends in {place}"
+        return f"the traceback could not be written to a file; it ends in {place}"
     return f"the traceback is in {path}"
 
 
 def written(text: str) -> str:
-    """The path of a new file with this text: among the user's logs, else a temporary one.
+    """Writes `text` to a new file among the user's logs, or else a temporary one. Returns its path.
 
-    Raises OSError when there is no place at all.
+    Raises OSError if neither can be written.
     """
     content = printable_lines(text).encode()
     try:
         return _written(_among_logs(), content)
-    except (OSError, RuntimeError):  # also where there is no home
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
         return _filled(handle, name, content)
 
@@ -78,7 +78,7 @@ def _report(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Its message; exceptions of others may fail to say it."""
+    """The message of the error, or "" if its own `__str__` raises."""
     try:
         return str(error)
     except Exception:

@@ -1,4 +1,4 @@
-"""`decode`: what the parts of kernel names say."""
+"""`decode`: what the parts of kernel names mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASCII_UNDERLINE = ("\\", "_", "/", "|")
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when there is no name at all."""
+    """Raises CommandError if there is no name."""
     wanted = list(_expand(args.names))
     if not wanted:
         raise CommandError("There is no name to decode on standard input.")
@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
 
 
 def _expand(names: Sequence[str]) -> Iterator[str]:
-    """`-` stands for the lines of standard input."""
+    """Replaces `-` by the lines of standard input."""
     for name in names:
         if name == "-":
             yield from _names_on_stdin()
@@ -55,7 +55,7 @@ def _record(name: str) -> dict[str, Any]:
 def _text(name: str) -> str:
     found = decode(name)
     parts = found.parts if found else ()
-    title = f"{found.short}   ({found.family})" if found else "no family that fusetui knows"
+    title = f"{found.short}   ({found.family})" if found else "not of a family that fusetui knows"
     shown = annotate(name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE)
     lines = [line for pair in shown.lines for line in pair if line]
     legend = [line for text in shown.legend for line in _folded(text)]

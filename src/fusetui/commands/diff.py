@@ -1,4 +1,4 @@
-"""`diff`: what one trace does differently from another, one run folder from another."""
+"""`diff`: what one trace, or run folder, does differently from another."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Pair = tuple[str, str]
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when it is not clear what is to be compared."""
+    """Raises CommandError if it is unclear what to compare."""
     if args.json and args.markdown:
-        raise CommandError("Give one of --json and --markdown, not both.")
+        raise CommandError("Use either --json or --markdown, not both.")
     loaded: dict[str, Loaded] = {}
     found: list[Diff] = []
     for pair in _pairs(args.a, args.b, args.baseline):
@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
 
 
 def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
-    """One pair is one document; of several, JSON has a list."""
+    """Prints one document for a single pair, or in JSON a list for several."""
     if as_json:
         documents = [one.to_json() for one in found]
         emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
@@ -44,12 +44,12 @@ def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
-    """Two traces; folders by the names of their files; of one run folder every variant with the
-    baseline, which is the first unless it is named."""
+    """The pairs to compare: two traces; the files of equal names in two folders; or in one run
+    folder, the baseline (by default the first variant) with every other variant."""
     if b is None:
         return _variants(a, baseline)
     if baseline is not None:
-        raise CommandError("--baseline names a variant of one run folder: give no second trace.")
+        raise CommandError("--baseline is for a single run folder: leave out the second trace.")
     if os.path.isdir(a) and os.path.isdir(b):
         return _by_name(a, b)
     return [(a, b)]
@@ -58,11 +58,11 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
 def _variants(folder: str, baseline: str | None) -> list[Pair]:
     found = traces(folder) if is_run(folder) else []
     if len(found) < 2:
-        raise CommandError(f"Name a second trace to compare {folder} with.")
+        raise CommandError(f"Give a second trace to compare {folder} with.")
     named = {_variant(path): path for path in found}
     first = found[0] if baseline is None else named.get(baseline)
     if first is None:
-        raise CommandError(f"{folder} has no variant {baseline}: there are {', '.join(named)}.")
+        raise CommandError(f"{folder} has no variant {baseline}, only {', '.join(named)}.")
     return [(first, path) for path in found if path != first]
 
 
@@ -80,7 +80,7 @@ def _variant(path: str) -> str:
 
 
 def _judged(found: Diff, percent: float) -> int:
-    """Slower beyond noise: even the low bound of the ratio is over the threshold."""
+    """The exit code of --fail-over: NO if even the lower bound of the ratio exceeds it."""
     verdict, step = found.verdict, found.step
     pair = f"{found.a} -> {found.b}"
     if verdict.answer is Answer.CANNOT_TELL:
@@ -94,6 +94,5 @@ def _judged(found: Diff, percent: float) -> int:
 
 
 def _worst(codes: Sequence[int]) -> int:
-    """A file that was not read in full first; that a pair is slower weighs more than that another
-    cannot be told."""
+    """The most serious code: a file not fully read, then a slower pair, then an unclear one."""
     return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)

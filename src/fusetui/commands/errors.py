@@ -1,4 +1,4 @@
-"""From exceptions to one plain sentence on stderr and an exit code."""
+"""Turns exceptions into one plain sentence on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NO = 1
 UNUSABLE = 2
 CANNOT_TELL = 3
 CRASHED = 70  # EX_SOFTWARE of sysexits.h
-PIPE_CLOSED = signals.ENDED + 13  # as a program that dies of SIGPIPE
-NOWHERE = "Standard output is closed: there is nowhere to write the result."
+PIPE_CLOSED = signals.ENDED + 13  # as for a program killed by SIGPIPE
+NOWHERE = "Standard output is closed: the result cannot be written anywhere."
 
 
 class CommandError(Exception):
@@ -26,8 +26,8 @@ OUR_SENTENCES = WrongUse | CommandError | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command: what a user can mend ends in a sentence, and so does a bug, whose
-    traceback goes into a file."""
+    """Runs a command and returns its exit code. An error is reported as one sentence; for an
+    internal error the traceback goes into a file."""
     is_open = streams.prepare()
     try:
         with signals.ending():
@@ -40,15 +40,15 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def say(sentence: str) -> None:
-    """Talk goes to stderr, on one line; it is no failure when nobody can hear it."""
-    from fusetui.trace.text.printable import printable  # only after a failure, for its imports
+    """Writes a message to stderr, on one line. It is not an error if stderr cannot be written."""
+    from fusetui.trace.text.printable import printable  # its imports are needed only for messages
 
     with suppress(OSError):
         print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def is_for_user(error: Exception) -> bool:
-    """Is the message a sentence for the user; asked only after a failure, for its imports."""
+    """Whether the message of this error is a sentence for the user."""
     from fusetui.capture.errors import CaptureError
     from fusetui.trace.model.errors import TraceError
 
@@ -67,7 +67,7 @@ def _code_of(command: Callable[[], int]) -> int:
 
 
 def _ended(command: Callable[[], int]) -> int:
-    """The parser of the command line exits once it has shown its help."""
+    """The exit code of a command, also if it ends with SystemExit (as --help does)."""
     try:
         return command()
     except SystemExit as ended:
@@ -75,7 +75,7 @@ def _ended(command: Callable[[], int]) -> int:
 
 
 def _told(error: Exception) -> int:
-    """Says what went wrong."""
+    """Reports an error and returns its exit code."""
     try:
         if is_for_user(error):
             say(str(error))
@@ -83,7 +83,7 @@ def _told(error: Exception) -> int:
         from fusetui.commands.crash import crash_sentence
 
         say(crash_sentence(error))
-    except ImportError as missing:  # of what even these sentences need
+    except ImportError as missing:  # a dependency of the messages themselves
         with suppress(OSError):
-            print(f"fusetui is not installed whole: {str(missing)!a}", file=sys.stderr)
+            print(f"fusetui is not completely installed: {str(missing)!a}", file=sys.stderr)
     return CRASHED

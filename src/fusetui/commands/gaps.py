@@ -1,4 +1,4 @@
-"""`gaps`: the longest stretches in which a GPU was idle."""
+"""`gaps`: the longest gaps in which a GPU was idle."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from argparse import Namespace
 
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace.insights.why import accounted
 
 MOST = 20
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when what is asked for is not in the trace."""
+    """Raises CommandError if the selected part is not in the trace."""
     loaded = load(args.trace)
     found = found_in(loaded.trace, args, accounted)
     if args.json:
         from fusetui.render.why_json import gaps_document
 
-        emit_json({"base_ns": str(found.base_ns), **gaps_document(found)})
+        emit_json_of(loaded.trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
     else:
         from fusetui.render.gaps import gaps_text
 
-        emit(gaps_text(found, None if args.all else MOST, width()))
+        emit_of(loaded.trace, gaps_text(found, None if args.all else MOST, width()))
     return loaded.code

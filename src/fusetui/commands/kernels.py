@@ -1,11 +1,12 @@
-"""`kernels`: the kernels of a trace by name, or by what else they have in common."""
+"""`kernels`: the kernels of a trace, grouped by name, op, shape and so on."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 
 
 def run(args: Namespace) -> int:
@@ -19,8 +20,10 @@ def run(args: Namespace) -> int:
     known = jobs(loaded.trace, given=given)
     groups = kernel_groups(loaded.trace, known, args.by)
     if args.json:
-        emit_json(kernels_json(groups, args.by, peaks_of_devices(loaded.trace, given)))
+        emit_json_of(
+            loaded.trace, kernels_json(groups, args.by, peaks_of_devices(loaded.trace, given))
+        )
     else:
         said = notices(loaded.trace, known, given)
-        emit(kernels_text(groups, args.by, args.top, width(), said))
+        emit_of(loaded.trace, kernels_text(groups, args.by, args.top, width(), said))
     return loaded.code

@@ -1,4 +1,4 @@
-"""`launches`: what launching GPU work cost the CPU, and what waited in the queue."""
+"""`launches`: what launching GPU work cost the CPU, and how long the launch queue was."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from argparse import Namespace
 
 from fusetui.commands.loading import load
 from fusetui.render.launches import launches_json, launches_text
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace.questions.launches import replays, thread_launches
 from fusetui.trace.questions.queue import length_of, queues
 
@@ -17,7 +18,7 @@ def run(args: Namespace) -> int:
     threads, graphs = thread_launches(trace), replays(trace)
     lengths = [length_of(queue) for queue in queues(trace)]
     if args.json:
-        emit_json(launches_json(trace, threads, graphs, lengths))
+        emit_json_of(trace, launches_json(trace, threads, graphs, lengths))
     else:
-        emit(launches_text(trace, threads, graphs, lengths, width()))
+        emit_of(trace, launches_text(trace, threads, graphs, lengths, width()))
     return loaded.code

@@ -8,21 +8,24 @@ import msgspec
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace.text.printable import printable
 
 
 def run(args: Namespace) -> int:
     from fusetui.render.program import functions_text
+    from fusetui.trace.insights.causes import idle_causes
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
     loaded = load(args.trace)
-    times = function_times(origins(loaded.trace), args.file)
+    idle = idle_causes(loaded.trace)
+    times = function_times(origins(loaded.trace), args.file, idle)
     if args.file is not None and not times.functions:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
     if args.json:
-        emit_json(msgspec.to_builtins(times))
+        emit_json_of(loaded.trace, msgspec.to_builtins(times))
     else:
-        emit(functions_text(times, args.top, width()))
+        emit_of(loaded.trace, functions_text(times, args.top, width()))
     return loaded.code

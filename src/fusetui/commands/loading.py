@@ -1,4 +1,4 @@
-"""Opens the trace that a user names, with a progress bar, and says what could not be read."""
+"""Opens a trace with a progress bar, and reports what could not be read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from fusetui.trace.text.printable import printable
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):
-    """A trace and the exit code that reading it earned."""
+    """A trace and the exit code for reading it: UNUSABLE if the figures are in doubt."""
 
     trace: Trace
     code: int
 
 
 def load(name: str) -> Loaded:
-    """Raises TraceError or CommandError; what is missing from the trace is told on stderr."""
+    """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError."""
     with Bar(f"reading {name}", sys.stderr) as bar:
         trace = open_trace(one_trace(name), bar.update)
     for sentence in notices(trace.report):
@@ -37,7 +37,7 @@ def load(name: str) -> Loaded:
 
 
 def notices(report: Report) -> Iterator[str]:
-    """A sentence for each way in which the file is not whole."""
+    """A sentence for each way in which the file is incomplete."""
     skipped, unreadable = list(report.skipped), report.unreadable
     is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
@@ -45,16 +45,18 @@ def notices(report: Report) -> Iterator[str]:
     if report.prefix:
         yield f"{report.path}: {report.missing}."
     elif report.cut:
-        yield f"{report.path}: {report.cut}, so it cannot be verified; shown is what was unpacked."
+        yield (
+            f"{report.path}: {report.cut}, so it cannot be verified; what was unpacked is shown."
+        )
     elif report.too_damaged >= 0:
         yield (
-            f"{report.path} is too damaged to be read from byte {report.too_damaged} on: "
+            f"{report.path} is too damaged to be read beyond byte {report.too_damaged}: "
             f"{_read(report)} could be read."
         )
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
         yield f"{report.path} ends early{where}: {_read(report)} could be read."
-    if is_cut:  # that one was told already
+    if is_cut:  # already reported
         del skipped[-1:]
         unreadable -= 1
     if skipped:
@@ -66,12 +68,12 @@ def notices(report: Report) -> Iterator[str]:
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
-    """A sentence when the trace holds what looks like a secret; its value is not in it."""
+    """A sentence if the trace holds what looks like a secret; it does not contain its value."""
     if secrets_of(trace):
         named = printable(several(secrets_of(trace), 4))
         yield (
-            f"{trace.report.path} holds what looks like a secret ({named}): before you share it, "
-            "fusetui scrub takes it out."
+            f"{trace.report.path} contains what looks like a secret ({named}): remove it with "
+            "fusetui scrub before you share the trace."
         )
 
 

@@ -7,7 +7,8 @@ from argparse import Namespace
 import msgspec
 
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 
 
 def run(args: Namespace) -> int:
@@ -20,7 +21,9 @@ def run(args: Namespace) -> int:
     found = origins(loaded.trace)
     times, by_phase = module_times(found, args.expand), phases(found)
     if args.json:
-        emit_json({**msgspec.to_builtins(times), "phases": msgspec.to_builtins(by_phase)})
+        emit_json_of(
+            loaded.trace, {**msgspec.to_builtins(times), "phases": msgspec.to_builtins(by_phase)}
+        )
     else:
-        emit(modules_text(times, by_phase, args.top, width()))
+        emit_of(loaded.trace, modules_text(times, by_phase, args.top, width()))
     return loaded.code

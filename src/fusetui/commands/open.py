@@ -1,4 +1,4 @@
-"""`open`: from what the user names to the app."""
+"""`open`: shows the traces that the user names in the app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ def run(args: Namespace) -> int:
 
 
 def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
-    """Raises CommandError without a terminal, or when a name leads to no trace."""
+    """Runs the app and returns its exit code.
+
+    Raises CommandError if there is no terminal, or if there is no trace behind a name.
+    """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
     paths = [path for name in names for path in _found(name, len(names) == 1)]
@@ -31,15 +34,18 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
 
 
 def has_terminal() -> bool:
-    """The app reads keys from standard input and draws on standard error."""
+    """Whether all standard streams are terminals.
+
+    The app reads keys from standard input and draws on standard error.
+    """
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _found(name: str, alone: bool) -> list[str]:
-    """All traces of a folder when it stands alone; beside another trace, the first of them."""
+    """All traces of a folder if it is opened alone; next to another trace, only the first."""
     found = traces(name)
     if alone:
         return found
     if len(found) > 1:
-        say(f"{name} holds {len(found)} traces; open is {found[0]}.")
+        say(f"{name} contains {len(found)} traces; opening {found[0]}.")
     return found[:1]

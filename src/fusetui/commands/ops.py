@@ -1,11 +1,12 @@
-"""`ops`: the CPU ops of a trace by name or shapes."""
+"""`ops`: the CPU ops of a trace by name or shape."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 
 from fusetui.commands.loading import load
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 
 
 def run(args: Namespace) -> int:
@@ -15,7 +16,7 @@ def run(args: Namespace) -> int:
     loaded = load(args.trace)
     groups = op_groups(loaded.trace, args.by)
     if args.json:
-        emit_json(ops_json(groups, args.by))
+        emit_json_of(loaded.trace, ops_json(groups, args.by))
     else:
-        emit(ops_text(groups, args.by, args.top, width()))
+        emit_of(loaded.trace, ops_text(groups, args.by, args.top, width()))
     return loaded.code

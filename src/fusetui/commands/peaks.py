@@ -1,4 +1,4 @@
-"""`--peak KIND=FIGURE`: what a device can do, by the word of the user."""
+"""`--peak KIND=FIGURE`: the peaks of a device, as given by the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS
 from fusetui.trace.text.figures import several
 
 LEAST = 1e9
-"""Per second. Less is a figure in TFLOP/s or TB/s, without its exponent."""
+"""Per second. A smaller figure is taken for TFLOP/s or TB/s without the exponent, and rejected."""
 
 
 def given_peaks(texts: Iterable[str]) -> dict[str, float]:
@@ -23,7 +23,9 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
 def _given(text: str) -> tuple[str, float]:
     kind, _, figure = text.partition("=")
     if kind not in (*KINDS, BANDWIDTH):
-        raise CommandError(f"--peak {text}: it is none of {', '.join(KINDS)} and {BANDWIDTH}.")
+        raise CommandError(
+            f"--peak {text}: the kind must be one of {', '.join(KINDS)} and {BANDWIDTH}."
+        )
     try:
         value = float(figure)
     except ValueError:
@@ -38,14 +40,14 @@ def _given(text: str) -> tuple[str, float]:
 
 
 def notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator[str]:
-    """What stands in the way of figures about the work of the kernels."""
+    """Sentences about why FLOP, bytes or shares of peak are missing."""
     if not known.inputs.distinct:
-        yield "No shapes were recorded (record_shapes=True): nothing can be said of FLOP and bytes."
+        yield "No shapes were recorded (record_shapes=True), so FLOP and bytes are not known."
         return
     devices = peaks_of_devices(trace, given)
     unknown = [str(d.name or d.device) for d in devices if d.peak is None]
     if unknown:
         yield (
-            f"The peaks of {several(list(dict.fromkeys(unknown)), 3)} are not known: --peak gives "
-            "them, as in --peak bf16=989e12 --peak bandwidth=3.35e12."
+            f"The peaks of {several(list(dict.fromkeys(unknown)), 3)} are not known: give them "
+            "with --peak, as in --peak bf16=989e12 --peak bandwidth=3.35e12."
         )

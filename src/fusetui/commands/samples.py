@@ -1,27 +1,35 @@
-"""`samples`: the traces that ship with fusetui."""
+"""`samples`: the traces that ship with fusetui, recorded ones and lessons."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from textwrap import wrap
 
 from fusetui.commands.errors import DONE
-from fusetui.commands.sources import SAMPLE
+from fusetui.commands.sources import LESSON, SAMPLE
 from fusetui.render.output import emit, emit_json, width
 
 
 def run(args: Namespace) -> int:
     from fusetui import sample_traces
+    from fusetui.sample_traces import lessons
 
-    found = [(name, sample_traces.describe(name)) for name in sample_traces.names()]
+    samples = [(name, sample_traces.describe(name)) for name in sample_traces.names()]
+    taught = [(name, lessons.describe(name)) for name in lessons.names()]
     if args.json:
-        emit_json({"samples": [{"name": name, "shows": shows} for name, shows in found]})
+        emit_json({"samples": _named(samples), "lessons": _named(taught)})
     else:
-        emit("\n".join(line for name, shows in found for line in _sample_lines(name, shows)))
+        lines = [line for name, shows in samples for line in _lines(SAMPLE + name, shows)]
+        lines += [line for name, shows in taught for line in _lines(LESSON + name, shows)]
+        emit("\n".join(lines))
     return DONE
 
 
-def _sample_lines(name: str, shows: str) -> list[str]:
+def _named(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": name, "shows": shows} for name, shows in found]
+
+
+def _lines(name: str, shows: str) -> list[str]:
     indent = "    "
-    lines = wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)
-    return [f"{SAMPLE}{name}", *lines]
+    return [name, *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)]

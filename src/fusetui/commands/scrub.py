@@ -1,4 +1,4 @@
-"""`scrub`: a trace that can be shared."""
+"""`scrub`: writes a copy of a trace that can be shared."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ KINDS = (
 
 
 def run(args: Namespace) -> int:
-    """Raises TraceError or CommandError, and then `out` was not written."""
+    """Raises TraceError or CommandError; `out` is not written then."""
     name, out = args.trace, args.out
     with Bar(f"scrubbing {name}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(name), out, bar.update)
     for sentence in notices(scrubbed):
         say(sentence)
-    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; taken out: {taken_out(scrubbed)}.")
+    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; removed: {taken_out(scrubbed)}.")
     return UNUSABLE if scrubbed.cut else DONE
 
 
@@ -45,9 +45,9 @@ def notices(scrubbed: Scrubbed) -> Iterator[str]:
     """A sentence for each way in which the result is less than the trace."""
     path = printable(scrubbed.path)
     if scrubbed.cut:
-        yield f"{path}: {scrubbed.cut}, so it cannot be verified; written is what was unpacked."
+        yield f"{path}: {scrubbed.cut}, so it cannot be verified; what was unpacked is written."
     elif scrubbed.ends_early:
-        yield f"{path} ends early: written is what could be read."
+        yield f"{path} ends early: what could be read is written."
     if scrubbed.lost:
         byte, reason = scrubbed.lost[0]
         yield (

@@ -16,9 +16,9 @@ NS = re.compile(r"[0-9]{1,18}")
 
 
 def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why] = why) -> Why:
-    """`ask`: why, or accounted for the account and the gaps alone.
+    """Answers for the selected part; `ask` is `why`, or `accounted` for account and gaps only.
 
-    Raises CommandError when what is asked for is not in the trace.
+    Raises CommandError if the selected part is not in the trace.
     """
     selection = Selection(
         step=args.step,
@@ -35,10 +35,10 @@ def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Wh
 
 
 def _time(option: str, text: str | None) -> int | None:
-    """With its unit, or as --json writes it."""
+    """Nanoseconds from a time with its unit, or from an integer as in --json."""
     if text is None or NS.fullmatch(text):
         return None if text is None else int(text)
     ns = parse_time(text)
     if ns is None:
-        raise CommandError(f"{option} takes a time with its unit, such as 12.5ms, not {text}.")
+        raise CommandError(f"{option} takes a time with a unit, such as 12.5ms, not {text}.")
     return ns

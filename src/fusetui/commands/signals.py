@@ -1,4 +1,4 @@
-"""What ends the process from outside ends it as Ctrl+C does: files and helpers are tidied up."""
+"""Signals that end the process do so as Ctrl+C does: files and helper processes are cleaned up."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from types import FrameType
 
 Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
-ENDED = 128  # and the number of a signal: the exit code of what it ended
-ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # as far as the system has them
+ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # those that the system has
 
 
 class Ended(KeyboardInterrupt):
@@ -21,10 +21,10 @@ class Ended(KeyboardInterrupt):
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within the block the first of these signals raises Ended, unless it was ignored (nohup); the
-    others then do not disturb the tidying up.
+    """Within the block the first of these signals raises Ended, unless it was ignored (nohup).
+    Further ones are then ignored, so that they do not interrupt the clean-up.
 
-    A process that was forked meanwhile dies of them, as it would without.
+    In a process that was forked within the block they have their default effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -53,6 +53,6 @@ def _handle(numbers: Sequence[int], handler: Handler) -> None:
 
 
 def code_of(interrupt: KeyboardInterrupt) -> int:
-    """The exit code that tells of it."""
+    """The exit code for this signal: 128 and its number."""
     number = interrupt.args[0] if isinstance(interrupt, Ended) else signal.SIGINT
     return ENDED + int(number)

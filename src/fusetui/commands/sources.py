@@ -1,4 +1,4 @@
-"""What a user names -> files: paths, sample:NAME, run folders, folders with traces."""
+"""Finds the files behind what a user names: paths, samples, lessons, run folders, other folders."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
 
-SAMPLE = "sample:"
+SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
 ENDINGS = (".json", ".json.gz", ".json.zst")
 
 
 def one_trace(name: str) -> str:
-    """The file of a single trace. Raises CommandError when a folder leaves it open which."""
+    """The file of a single trace. Raises CommandError for a folder with several."""
     found = traces(name)
     if len(found) > 1:
         listed = ", ".join(os.path.basename(path) for path in found[:6])
         more = ", ..." if len(found) > 6 else ""
         raise CommandError(
-            f"{name} is a folder with {len(found)} traces: name one ({listed}{more})."
+            f"{name} is a folder with {len(found)} traces: choose one ({listed}{more})."
         )
     return found[0]
 
 
 def traces(name: str) -> list[str]:
-    """The trace files behind a name, variants of a run in their order; at least one.
+    """The trace files behind a name, at least one; variants of a run in their order.
 
-    A file is not looked at: whether it can be read, reading it tells.
+    Files are not checked here: reading reports those that cannot be read.
     """
-    if name.startswith(SAMPLE):
-        return [_sample(name.removeprefix(SAMPLE))]
+    if name.startswith((SAMPLE, LESSON)):
+        return [_shipped(name)]
     if not os.path.isdir(name):
         return [name]
     found = _variants(Path(name)) or _inside(Path(name))
@@ -41,17 +41,21 @@ def traces(name: str) -> list[str]:
 
 
 def is_run(name: str) -> bool:
-    """Is it a folder that `fusetui capture` wrote."""
+    """Whether it is a folder that `fusetui capture` wrote."""
     return os.path.isfile(os.path.join(name, RECORD))
 
 
-def _sample(name: str) -> str:
+def _shipped(name: str) -> str:
+    """The file of a sample or a lesson."""
     from fusetui import sample_traces
+    from fusetui.sample_traces import lessons
 
-    known = sample_traces.names()
-    if name not in known:
-        raise CommandError(f"There is no sample {name!r}: there are {', '.join(known)}.")
-    return str(sample_traces.path(name))
+    kind, _, own_name = name.partition(":")
+    shelf = lessons if name.startswith(LESSON) else sample_traces
+    known = shelf.names()
+    if own_name not in known:
+        raise CommandError(f"There is no {kind} {own_name!r}, only {', '.join(known)}.")
+    return str(shelf.path(own_name))
 
 
 def _variants(folder: Path) -> list[Path]:
@@ -64,7 +68,7 @@ def _variants(folder: Path) -> list[Path]:
     try:
         listed = trace_files(folder)
     except CaptureError as error:
-        say(f"{error} The traces beside it are taken by their names.")
+        say(f"{error} The traces next to it are listed by name.")
         return []
     if listed.ignored:
         more = len(listed.ignored) - 1
@@ -82,7 +86,8 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def _own(folder: Path, files: list[Path]) -> list[Path]:
-    """Those files of a run that no link leads out of its folder to: a run may be anybody's."""
+    """The files of a run that lie inside its folder. A link could lead anywhere: a run folder may
+    come from somebody else."""
     from fusetui.capture.saved import why_not
 
     return [path for path in files if why_not(folder, path.name) is None]

@@ -1,4 +1,4 @@
-"""Standard input, output and error, also where the shell has closed some or a disk is full."""
+"""Standard input, output and error, even if some are closed or a disk is full."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class OutputError(Exception):
 
 
 def write(text: str) -> None:
-    """To standard output, at once.
+    """Writes to standard output, unbuffered.
 
-    Raises BrokenPipeError when nobody reads it any more, OutputError when it cannot be written.
+    Raises BrokenPipeError if the reader of a pipe left, OutputError if it cannot be written.
     """
     try:
-        if text:  # else even nothing would be written to a terminal
+        if text:  # writing "" would still cause a write to a terminal
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -27,14 +27,14 @@ def write(text: str) -> None:
 
 
 def prepare() -> bool:
-    """Open the null device in place of what is closed, so that no other file gets its number;
-    reading or writing it fails or leads nowhere. False when standard output was closed.
+    """Opens the null device in place of closed streams, so that no other file gets their numbers.
+    Returns False if standard output was closed.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_WRONLY)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_WRONLY)  # gets the lowest free number
     there = sys.stdout is not None
     if sys.stdin is None:
         sys.stdin = open(0)  # noqa: SIM115  (open until the end)
@@ -43,18 +43,18 @@ def prepare() -> bool:
     if sys.stderr is None:
         sys.stderr = open(2, "w")  # noqa: SIM115
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # what is no text in its encoding is shown escaped
+        if hasattr(stream, "reconfigure"):  # escape what the encoding cannot represent
             stream.reconfigure(errors="backslashreplace")
     return there
 
 
 def finish() -> None:
-    """Write what standard output still holds; raises as `write` does."""
+    """Flushes standard output; raises as `write` does."""
     write("")
 
 
 def settle() -> None:
-    """Nothing is left that the interpreter would try to write at its end, and fail."""
+    """Leaves nothing in the buffer that the interpreter would fail to write at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -62,7 +62,7 @@ def settle() -> None:
 
 
 def forget() -> None:
-    """What standard output still holds goes nowhere."""
+    """Discards what is still in the buffer of standard output."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`summary`: the figures of a whole trace."""
+"""`summary`: key figures of the whole trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from argparse import Namespace
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace import Trace, summary
 from fusetui.trace.questions.summary import Summary
 from fusetui.trace.questions.totals import kernel_totals, op_totals
@@ -18,14 +19,14 @@ def run(args: Namespace) -> int:
         say(sentence)
     figures = summary(loaded.trace)
     if args.json:
-        emit_json(figures)
+        emit_json_of(loaded.trace, figures)
     else:
-        emit(_summary_text(loaded.trace, figures))
+        emit_of(loaded.trace, _summary_text(loaded.trace, figures))
     return loaded.code
 
 
 def _summary_text(trace: Trace, figures: Summary) -> str:
-    """Its imports explain kernel names: those who want JSON do not wait for them."""
+    """The text; imports the decoders of kernel names, which --json does not need."""
     from fusetui.render.summary import summary_text
 
     return summary_text(figures, kernel_totals(trace), op_totals(trace), width())

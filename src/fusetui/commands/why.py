@@ -1,4 +1,4 @@
-"""`why`: what the time went to, and why the GPU was idle."""
+"""`why`: where the time went, and why the GPU was idle."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from argparse import Namespace
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
-from fusetui.render.output import emit, emit_json, width
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
 from fusetui.trace import Trace
 from fusetui.trace.insights.model import Why
 
 
 def run(args: Namespace) -> int:
-    """Raises CommandError when what is asked for is not in the trace."""
+    """Raises CommandError if the selected part is not in the trace."""
     if args.json and args.markdown:
-        raise CommandError("Give one of --json and --markdown, not both.")
+        raise CommandError("Use either --json or --markdown, not both.")
     loaded = load(args.trace)
     found = found_in(loaded.trace, args)
     if args.other is None:
@@ -30,15 +31,15 @@ def _show(trace: Trace, found: Why, args: Namespace) -> None:
     if args.json:
         from fusetui.render.why_json import why_document
 
-        emit_json(why_document(found, trace))
+        emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
         from fusetui.trace.insights.markdown import why_markdown
 
-        emit(why_markdown(found))
+        emit_of(trace, why_markdown(found))
     else:
         from fusetui.render.why import why_text
 
-        emit(why_text(found, width()))
+        emit_of(trace, why_text(found, width()))
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:
@@ -48,12 +49,12 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
     if args.json:
         from fusetui.render.why_json import versus_document
 
-        emit_json(versus_document(both, traces))
+        emit_json_of(traces[0], versus_document(both, traces), traces[1])
     elif args.markdown:
         from fusetui.trace.insights.markdown import versus_markdown
 
-        emit(versus_markdown(both))
+        emit_of(traces[0], versus_markdown(both), traces[1])
     else:
         from fusetui.render.versus import versus_text
 
-        emit(versus_text(both, width()))
+        emit_of(traces[0], versus_text(both, width()), traces[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -112,7 +112,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     A piece is a tuple of the fields of Piece; (op, [pieces]) puts several inside one op.
 
     `factors` are how much slower than written each step is, one for each step; `named`: with
-    ProfilerSteps around them. Other keywords become keys of the file.
+    ProfilerSteps around them; `odd`: what single steps do instead. Other keywords become keys of
+    the file.
     """
     folder = tmp_path_factory.mktemp("built")
     numbers = count()
@@ -125,15 +126,39 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         shift: int = 0,
         tid: int = 1,
         first_id: int = 1,
+        odd: Mapping[int, Sequence[Any]] | None = None,
         **keys: Any,
     ) -> Trace:
         builder = Builder(shift, tid, first_id)
         for number, slower in enumerate(factors):
-            found = [_piece(fields) for fields in pieces]
+            found = [_piece(fields) for fields in (odd or {}).get(number, pieces)]
             builder.step(number, found, slower, named)
         path = Path(folder, f"built{next(numbers)}.json")
         path.write_text(json.dumps({**keys, "traceEvents": builder.events}))
         return open_trace(str(path))
+
+    return made
+
+
+@pytest.fixture
+def trace_of_op(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> Callable[..., Trace]:
+    """One op that launches these kernels, each (name, us), in each of five steps."""
+
+    def made(op: str, kernels: Sequence[tuple[str, float]]) -> Trace:
+        events: list[dict[str, Any]] = []
+        for step in range(5):
+            begin, clock = 10_000 * step, 10_000 * step + 200
+            plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin}
+            name = f"ProfilerStep#{step}"
+            events.append({**plain, "cat": "user_annotation", "name": name, "dur": 9_000})
+            events.append({**plain, "cat": "cpu_op", "name": op, "dur": 100})
+            for n, (kernel, us) in enumerate(kernels):
+                number = 1 + 100 * step + n
+                events += launched(number, begin + 2 + 5 * n, clock, us, kernel)
+                clock += int(us) + 1
+        return trace_of(events)
 
     return made
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import diff
+from fusetui.trace.diff import Accounting, diff
 
 Build = Callable[..., Trace]
 
@@ -55,7 +55,7 @@ def test_the_sum_closes_exactly(build: Build, one: Any, other: Any) -> None:
     sums = found.accounting
     rows = sum(row.b_ns - row.a_ns for row in found.rows if row.counts)
     assert sums.rows_ns == rows
-    assert sums.step_ns == rows + sums.idle_ns + sums.not_explained_ns
+    assert sums.step_ns == whole(sums)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -74,9 +74,43 @@ def test_one_stream_without_overlap_is_explained_in_full(build: Build) -> None:
     assert sums.not_explained_ns == 0
 
 
-def test_pieces_that_overlap_are_left_to_what_is_not_explained(build: Build) -> None:
+def test_work_that_runs_beside_other_work_makes_the_step_no_longer(build: Build) -> None:
     alone = [("aten::mm", "gemm", 40.0, 7)]
     beside = [*alone, ("aten::copy_", "copy_kernel", 20.0, 13)]
-    sums = diff(build(alone), build(beside)).accounting
-    assert sums.rows_ns == 20_000
-    assert sums.not_explained_ns < 0
+    found = diff(build(alone), build(beside))
+    assert found.accounting.rows_ns == 20_000
+    assert found.accounting.overlap_ns == -found.side_b.overlap_ns < 0
+    assert found.accounting.not_explained_ns == 0
+
+
+def test_work_that_leaves_its_step_is_told_from_idle_time(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    def late(by: int) -> Trace:
+        events = []
+        for step in range(5):
+            begin = 1000 * step
+            plain = {"ph": "X", "pid": 1, "tid": 1, "cat": "user_annotation"}
+            events.append({**plain, "name": f"ProfilerStep#{step}", "ts": begin, "dur": 1000})
+            events += launched(step + 1, begin + 100, begin + by, 200)
+        return trace_of(events)
+
+    a, b = late(200), late(900)
+    found = diff(a, b)
+    sums = found.accounting
+    assert (found.side_a.later_ns, found.side_b.later_ns) == (0, 100_000)
+    assert (sums.step_ns, sums.rows_ns, sums.later_ns) == (0, 0, -100_000)
+    assert sums.earlier_ns + sums.idle_ns == 100_000
+
+
+def test_the_mean_of_the_usual_steps_is_the_median_step(build: Build) -> None:
+    pieces = [("aten::mm", "gemm", 100.0), ("aten::gelu", "gelu_kernel", 60.0)]
+    a = build(pieces, factors=(1.0, 1.3, 1.1, 1.4, 2.5, 1.2))
+    b = build(pieces, factors=(2.1, 1.9, 1.5, 3.0, 2.0, 1.8))
+    found = diff(a, b)
+    assert abs(found.accounting.not_explained_ns) <= found.accounting.step_ns // 100
+
+
+def whole(sums: Accounting) -> int:
+    beside = sums.overlap_ns + sums.later_ns + sums.earlier_ns + sums.odd_ns
+    return sums.rows_ns + sums.idle_ns + beside + sums.not_explained_ns

@@ -44,7 +44,17 @@ def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     assert "cut: the file was cut short" in notes
 
 
-def test_a_large_rest_is_explained(build: Build) -> None:
-    a = build([("aten::mm", "gemm", 40.0, 7)])
-    b = build([("aten::mm", "gemm", 40.0, 7), ("aten::copy_", "copy", 30.0, 13)])
-    assert any("not explained: pieces of work overlap" in note for note in diff(a, b).notes)
+def test_a_run_that_drifts(build: Build) -> None:
+    factors = [1 + 0.04 * n for n in range(8)]
+    notes = diff(build(mm(), factors), build(mm(), (1.0,) * 8)).notes
+    assert any(
+        "became" in note and "slower from its first step to its last" in note for note in notes
+    )
+
+
+def test_two_ranks_of_one_job(build: Build) -> None:
+    def rank(number: int) -> Trace:
+        return build(mm(), distributedInfo={"rank": number, "world_size": 4})
+
+    assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
+    assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Verdict, diff
-from fusetui.trace.diff.statistics import beyond_noise, median, ratio_interval, resolution
+from fusetui.trace.diff.interval import Interval, drift, ratio_interval
+from fusetui.trace.diff.statistics import beyond_noise, median, resolution
 
 Build = Callable[..., Trace]
 ADD = [("aten::add", "add_kernel", 100.0)]
@@ -18,13 +20,54 @@ def test_the_median_of_an_even_count_is_a_whole_number() -> None:
     assert median(np.array([3, 1, 2, 8])) == 2
 
 
-def test_the_interval_is_the_same_every_time() -> None:
-    a, b = np.array([100, 103, 98, 101, 99]), np.array([90, 91, 89, 92, 88])
-    assert ratio_interval(a, b) == ratio_interval(a, b)
+def interval(a: Sequence[int], b: Sequence[int]) -> Interval:
+    found = ratio_interval(np.array(a), np.array(b))
+    assert found is not None
+    return found
 
 
-def test_one_step_gives_no_interval() -> None:
-    assert ratio_interval(np.array([5]), np.array([5, 6])) is None
+def test_the_interval_of_five_steps_a_side_leaves_out_two_of_25_ratios_at_each_end() -> None:
+    a, b = [100, 100, 100, 100, 100], [101, 110, 104, 107, 103]
+    found = interval(a, b)
+    assert (round(found.low, 4), round(found.high, 4)) == (1.01, 1.1)
+    a, b = [100, 101, 100, 102, 100], [110, 111, 113, 110, 112]
+    ratios = sorted(y / x for x in a for y in b)
+    assert (interval(a, b).low, interval(a, b).high) == (ratios[2], ratios[-3])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_of_three_steps_there_is_no_interval(steps: int) -> None:
+    assert ratio_interval(np.arange(5, 5 + steps), np.arange(9, 9 + steps)) is None
+
+
+def test_every_other_step_of_one_run_is_not_called_different() -> None:
+    """Of 400 runs of equal steps at most 5 % are, which is what the interval promises."""
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for _ in range(400):
+        steps = (1e6 * np.exp(0.2 * rng.standard_normal(14))).astype(np.int64)
+        found = interval(steps[::2].tolist(), steps[1::2].tolist())
+        alarms += not found.low <= 1 <= found.high
+    assert alarms <= 20
+
+
+def test_a_tenth_more_is_found_in_nine_of_ten_pairs() -> None:
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(200):
+        a, b = (1e6 * np.exp(0.03 * rng.standard_normal((2, 7)))).astype(np.int64)
+        found += interval(a.tolist(), (b * 11 // 10).tolist()).low > 1
+    assert found >= 180
+
+
+def test_a_run_that_drifts_widens_the_interval() -> None:
+    steady, rising = [100, 102, 99, 101, 100, 98, 101], [100, 103, 106, 110, 112, 115, 118]
+    assert drift(np.array(steady)) == 0
+    assert 0.15 < drift(np.array(rising)) < 0.2
+    plain = interval(steady, [108, 111, 109, 110, 112, 109, 110])
+    wide = interval(rising, [118, 121, 119, 120, 122, 119, 120])
+    assert plain.low > 1
+    assert wide.low < 1
 
 
 def test_a_change_below_five_percent_is_noise() -> None:
@@ -61,3 +104,17 @@ def test_an_interval_around_one_shows_no_difference(build: Build) -> None:
 def test_few_steps_are_warned_of(build: Build) -> None:
     found = diff(build(ADD, factors=(1.0,) * 3), build(ADD))
     assert any(note.startswith("few steps (3 steps of A, 5 of B)") for note in found.notes)
+
+
+def test_steps_that_follow_each_other_tell_less() -> None:
+    """Of 200 pairs whose slow steps come in rows, one in four is called different without that."""
+    rng = np.random.default_rng(0)
+
+    def run() -> list[int]:
+        noise = rng.standard_normal(30)
+        for n in range(1, 30):
+            noise[n] = 0.6 * noise[n - 1] + 0.8 * noise[n]
+        return [int(1e6 * np.exp(0.1 * x)) for x in noise]
+
+    found = [interval(run(), run()) for _ in range(200)]
+    assert sum(not one.low <= 1 <= one.high for one in found) <= 20

@@ -81,11 +81,12 @@ class Slow:
         self.doing: dict[tuple[object, object], list[Segment]] = {}
 
     def launch(self, event: Slice) -> Slice | None:
-        """Its launch call: the one with its correlation that starts last, but not after it."""
+        """Its launch call: the one with its correlation that starts last, but not after it; the
+        inner one of two that start together."""
         if event.correlation in (0, -1):
             return None
         before = [c for c in self.calls[event.correlation] if c.start <= event.start]
-        return max(before, key=lambda call: call.start) if before else None
+        return max(before, key=lambda call: (call.start, call.row)) if before else None
 
     def kind_of_call(self, call: Slice) -> str:
         name = call.name

@@ -226,6 +226,14 @@ def test_before_the_first_event_and_after_the_last(trace_of: Make, event: Make) 
     assert [one.compute_ns for one in (before, all_, after)] == [0, 10_000, 0]
 
 
+def test_a_window_that_begins_before_the_trace(trace_of: Make, event: Make) -> None:
+    """Nothing was recorded then; what another thread did later is none of it."""
+    other = [event("aten::a", 20, 10, tid=3), event("aten::b", 25, 5, tid=4)]
+    launch = [call("cudaLaunchKernel", 30, 1, 1), kernel(31, 1, 1)]
+    (account,) = over(trace_of([*other, *launch]), (5, 32))
+    assert account.idle == {"host_nothing": 25_000, "launch_call": 1_000}
+
+
 def test_devices_apart(trace_of: Make) -> None:
     """A call that launches on two devices is in no graph."""
     trace = trace_of(

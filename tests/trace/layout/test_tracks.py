@@ -125,3 +125,14 @@ def test_devices(trace_of: Make, event: Make) -> None:
     two = [{"id": 2, "name": "A"}, {"id": 3, "name": "B"}]
     assert device_names(trace_of([kernel], deviceProperties=two)) == ["A"]
     assert device_names(trace_of([kernel])) == []
+
+
+def test_ops_of_one_time_nest_by_their_ids_wherever_the_file_puts_them(
+    trace_of: Make, event: Make
+) -> None:
+    outer = event("aten::linear", 5, 10, args={"External id": 3})
+    inner = event("aten::addmm", 5, 10, args={"External id": 4})
+    for events in ([outer, inner], [inner, outer]):
+        trace = trace_of(events)
+        assert [trace.name_of(row) for row in range(2)] == ["aten::linear", "aten::addmm"]
+        assert trace.parent.tolist() == [-1, 0]

@@ -59,7 +59,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
     return Finding(
         rule=rule.id,
         text=claim.text,
-        certainty=claim.certainty,
+        certainty="likely" if claim.why_likely else "certain",
         at_stake_ns=claim.at_stake_ns,
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,

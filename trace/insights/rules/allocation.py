@@ -24,7 +24,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
     rows = _recurring(facts, rows[inside])
     cover = facts.while_launching(rows)
-    at_stake = facts.host_ns(cover, (Host.ALLOC,))
+    at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)

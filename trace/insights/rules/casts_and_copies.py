@@ -9,7 +9,7 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts, Flags
 from fusetui.trace.insights.kernels import heaviest
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import module_text, share_of_span
+from fusetui.trace.insights.wording import most_module, share_of_span
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
@@ -22,8 +22,8 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def is_copy(kernel: KernelName) -> bool:
-    """PyTorch's own copies, casts and concatenations; a library's conversions are part of its "
-    "op."""
+    """PyTorch's own copies, casts and concatenations; a library's conversions are part of its
+    op."""
     return kernel.op == "copy" and kernel.family.startswith("aten")
 
 
@@ -57,15 +57,8 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
         return ""
     by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
     text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
-    if not facts.has_stacks:
-        return text
-    module = kernels.module[copies]
-    kinds: dict[str, int] = {}
-    for row, time in zip(module.tolist(), ns.tolist(), strict=True):
-        if row >= 0:
-            kind = module_text(trace.name_of(row))
-            kinds[kind] = kinds.get(kind, 0) + time
-    return f"{text}, and in {max(kinds, key=lambda kind: kinds[kind])}" if kinds else text
+    module = most_module(facts, kernels.module[copies], ns)
+    return f"{text}, and in {module}" if module else text
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:

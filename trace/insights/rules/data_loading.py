@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fusetui.trace.insights.facts import LOADER, Facts, Rows
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import frame_text, share_of_span
+from fusetui.trace.insights.wording import frame_text, share_of_span, why_likely
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration
+
+ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
+"""Frames and ops that are the loader: to name them tells nothing."""
 
 MOST_OF_IT = 0.5  # of the time, from which on one frame is named
 
@@ -28,16 +32,17 @@ def find(facts: Facts) -> Iterator[Claim]:
             text=f"{text} loader{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
+            why_likely=why_likely(facts),
         )
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     """What the loader does most of that time: the frame, else the op, where one stands out."""
     for kind in (Host.PYTHON, Host.OP):
-        for name, ns in facts.innermost_under(rows, kind).items():
-            if ns >= MOST_OF_IT * waited:
-                return f", {duration(ns)} of it in {frame_text(facts.trace.names[name])}"
-            break
+        for number, ns in facts.innermost_under(rows, kind).items():
+            name = facts.trace.names[number]
+            if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
+                return f", {duration(ns)} of it in {frame_text(name)}"
     return ""
 
 

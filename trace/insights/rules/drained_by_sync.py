@@ -4,62 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
-from fusetui.trace.insights.cover import Cover, joined
-from fusetui.trace.insights.facts import Facts, Flags, Idle, Int64s, Rows
+from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, bounds_on, on_line, sums
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.trace.insights.rules.host_bound import KINDS
-from fusetui.trace.insights.wording import frame_text, share_of_span, the_most
+from fusetui.trace.insights.wording import frame_text, share_of_span, the_most, why_likely
+from fusetui.trace.model.intervals import distinct
 from fusetui.trace.text.figures import duration, plural
 from fusetui.trace.text.printable import printable
 
 LEAD = 3  # launches in the queue, from which on the CPU is ahead again
 
 
+class Drained(msgspec.Struct, frozen=True, eq=False):
+    """The times that the queue of a device ran dry behind a wait; arrays of shape [times], ns."""
+
+    call: Rows  # in which the launching thread waited
+    lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
+    waited: Int64s  # by the CPU, since its launch before
+
+    @property
+    def at_stake(self) -> Int64s:
+        found: Int64s = np.minimum(self.lost, self.waited)
+        return found
+
+
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    syncs = [facts.running_at_begin(idle, Host.SYNC) for idle in facts.idle]
-    lost = [_lost(facts, idle, sync >= 0) for idle, sync in zip(facts.idle, syncs, strict=True)]
-    whole = Cover(np.array([facts.begin_ns]), np.array([facts.end_ns]))
-    explained = joined(facts.loading, facts.compiling)
-    at_stake = facts.host_ns(whole, KINDS, lost) - facts.host_ns(explained, KINDS, lost)
+    found = [_drained(facts, n) for n in range(len(facts.idle))]
+    call = np.concatenate([drained.call for drained in found])
+    each = np.concatenate([drained.at_stake for drained in found])
+    at_stake = int(each.sum())
     if at_stake <= 0:
         return
-    calls = np.concatenate(syncs)
-    waited = np.concatenate([idle.called - idle.begin for idle in facts.idle])
-    drained = (calls >= 0) & (waited > 0)
-    rows = the_most(calls[drained], waited[drained])
+    lost = sum(int(drained.lost.sum()) for drained in found)
     yield Claim(
-        text=f"The queue runs dry {plural(int(np.count_nonzero(drained)), 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, calls[drained], waited[drained])}: until launches "
-        f"are queued again the GPU stands still for {duration(at_stake)} "
-        f"({share_of_span(facts, at_stake)}).",
+        text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
+        f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
+        f"{duration(lost)} for launches. Launching instead of waiting would save "
+        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) at most.",
         at_stake_ns=at_stake,
-        rows=rows,
+        rows=the_most(call, each),
         part_of="host-bound",
+        why_likely=why_likely(facts),
     )
 
 
-def _called(facts: Facts, calls: Rows, waited: Int64s) -> str:
+def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     """The name of the call, and the op around it, with the most time."""
     trace = facts.trace
-    by_name = np.bincount(trace.name[calls], waited, len(trace.names))
+    by_name = np.bincount(trace.name[calls], ns, len(trace.names))
     name = int(by_name.argmax())
-    own = calls[trace.name[calls] == name]
-    ops = np.bincount(trace.op[own] + 1, waited[trace.name[calls] == name])
-    op = int(ops.argmax()) - 1
+    own = trace.name[calls] == name
+    op = int(np.bincount(trace.op[calls[own]] + 1, ns[own]).argmax()) - 1
     called = printable(trace.names[name][:200])
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _lost(facts: Facts, idle: Idle, drained: Flags) -> Flags:
-    """The gaps that begin inside a call that waits, and those after them until the CPU is ahead."""
-    marks = np.where(drained, 2, np.where(_ahead_before(facts, idle), 1, 0))
+def _drained(facts: Facts, number: int) -> Drained:
+    idle, late = facts.idle[number], facts.late[number].sum(axis=0)
+    call = facts.running_at_begin(idle, Host.SYNC)
+    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts, idle), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    found: Flags = (last >= 0) & (marks[last] == 2) & (idle.called > idle.begin)
+    behind = (last >= 0) & (marks[last] == 2)
+    begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
+    time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
+    return Drained(
+        call=call[begins],
+        lost=sums(time, late[behind], len(begins)),
+        waited=_waited(facts, idle)[begins],
+    )
+
+
+def _waited(facts: Facts, idle: Idle) -> Int64s:
+    """Of each gap how long the launching thread waited for the device between its launch before
+    (inside that too: a copy may block) and the launch that ends the gap."""
+    trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
+    calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
+    calls = calls[calls >= 0]
+    for line in facts.accounts.threads:
+        own = calls[line.tracks[trace.track[calls]]]
+        starts = np.sort(bounds_on(trace, line, own)[0])
+        places, _, _ = on_line(trace, line, idle)
+        track = idle.track(trace)[places]
+        until = line.on_line(track, idle.called[places])
+        since = line.on_line(track, np.full(len(places), facts.begin_ns))
+        before = np.searchsorted(starts, until) - 1
+        since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
+        found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
     return found
 
 
@@ -88,12 +124,15 @@ RULE = Rule(
     title="The queue runs dry behind a synchronisation",
     question="Does the program wait for the GPU and so lose its lead?",
     needs="Launch calls.",
-    formula="The host part, but synchronisation and allocation, of the gaps that begin while the "
-    "launching thread is inside a call that waits for the device, and of those after them until "
-    "three launches are queued, less what data-loading and recompilation claim.",
+    formula="Each time that a gap begins while the launching thread is inside a call that waits "
+    "for the device, the lesser of two: how long the thread waited since its last launch; and the "
+    "host part (but synchronisation and allocation) of this gap and of those after it until three "
+    "launches are queued or the next wait, less what data-loading and recompilation claim.",
     remedy="Keep .item(), .tolist(), nonzero(), torch.cuda.synchronize() and copies from pageable "
     "memory out of the loop; read results a step later, from pinned memory with non_blocking=True "
     "and an event.",
     thresholds={"lead": LEAD},
     find=find,
+    silent="A program that launches too slowly anyway gains no more than the time that it waited: "
+    "the rest is host-bound.",
 )

@@ -14,10 +14,14 @@ from fusetui.trace.insights.wording import share_of_span, the_most
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.roofline.many import distinct_rows
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
 
-ARGS = ("Collective name", "In msg nelems", "dtype", "Process Group Name", "Group size")
+SIZE = "In msg nelems"
+ARGS = ("Collective name", SIZE, "dtype", "Process Group Name", "Group size")
+LOOKED_AT = 8  # transfers, to see whether their sizes were recorded
 FEWEST = 3  # transfers that are alike, of which the fastest bounds the others
 TOLD = 3  # kinds
 
@@ -92,19 +96,26 @@ def _kind(name: str) -> str:
 def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
     """How much longer than the fastest equal transfer the others took, added up."""
     trace = kernels.trace
+    if not _has_sizes(trace, exposed.rows):
+        return 0
     found = arguments(trace.elements, trace.order[exposed.rows], ARGS)
-    told = [any(parsed(text) is not None for text in texts[1:2]) for texts in found.distinct]
+    told = [parsed(texts[ARGS.index(SIZE)]) is not None for texts in found.distinct]
     known = np.array([*told, False])[found.number]
-    dur, name = trace.dur[exposed.rows], trace.name[exposed.rows]
-    device = trace.process_of_track[trace.track[exposed.rows]]
-    waits = 0
-    keys = np.stack((found.number, name, device))[:, known]
-    _, same = np.unique(keys, axis=1, return_inverse=True)
-    for group in range(int(same.max()) + 1 if same.size else 0):
-        equal = dur[known][same.reshape(-1) == group]
-        if len(equal) >= FEWEST:
-            waits += int((equal - equal.min()).sum())
-    return waits
+    rows = exposed.rows[known]
+    if not len(rows):
+        return 0
+    device = trace.process_of_track[trace.track[rows]]
+    _, group = distinct_rows((found.number[known], trace.name[rows], device))
+    fastest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest, group, trace.dur[rows])
+    several = np.bincount(group)[group] >= FEWEST
+    return int((trace.dur[rows] - fastest[group])[several].sum())
+
+
+def _has_sizes(trace: Trace, rows: Rows) -> bool:
+    """Do a few of the transfers, from the first to the last one, say how much they moved."""
+    few = np.linspace(0, len(rows) - 1, LOOKED_AT).astype(np.intp)
+    return any(SIZE in trace.args_of(row) for row in rows[np.unique(few)].tolist())
 
 
 RULE = Rule(

@@ -8,31 +8,38 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.facts import Facts, Flags, Int64s, Rows
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Flags, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
 from fusetui.trace.insights.wording import module_text, share_of_span
 from fusetui.trace.kernel_names import KernelName
-from fusetui.trace.model.arguments import Arguments, parsed
+from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.trace.model.arguments import parsed
 from fusetui.trace.roofline.attainable import attainable
 from fusetui.trace.roofline.inputs import inputs_of
-from fusetui.trace.roofline.many import INPUTS, inputs_of_ops
+from fusetui.trace.roofline.many import INPUTS
 from fusetui.trace.text.figures import count, duration, plural
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 LEAST_SHARE = 0.02  # of the span, where it is not known what fusing gives
 SHORTEST_NS = 2_000
 NS = 1_000_000_000
+INTO = "aten::copy_"  # writes its first input
+UNKNOWN = -1
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False):
-    """Runs of at least two kernels; arrays of shape [runs]."""
+    """Runs of at least two kernels, places in Kernels.in_order; arrays of shape [runs]."""
 
-    first: Rows  # rows of the trace
-    last: Rows
-    length: Rows
+    begin: Rows
+    end: Rows
     ns: Int64s  # effective
     module: Rows
+
+    @property
+    def kernels(self) -> int:
+        return int((self.end - self.begin).sum())
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -46,33 +53,29 @@ def find(facts: Facts) -> Iterator[Claim]:
     if not len(runs.ns):
         return
     least = _least_ns(kernels, runs)
-    known = least >= 0
-    saved = np.where(known, np.maximum(runs.ns - least, 0), 0)
-    at_stake = int(saved.sum())
-    taken = int(runs.ns.sum())
+    saved = np.where(least >= 0, np.maximum(runs.ns - least, 0), 0)
+    at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
-        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(int(runs.length.sum()))} in "
-        f"all, "
-        f"take {duration(taken)} ({share_of_span(facts, taken)})"
+        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
+        f"take {duration(taken)} ({share_of_span(facts, taken)}), most of it in "
+        f"{_most(facts, runs)}"
     )
-    if not known.any():
-        if taken < LEAST_SHARE * facts.span_ns:
-            return
+    if (least >= 0).any():
         yield Claim(
-            text=f"{text}: one kernel could do each run.",
-            at_stake_ns=None,
-            rows=_evidence(runs, runs.ns),
+            text=f"{text}: one kernel for each run would read its first inputs and write its last "
+            f"output once, and save {duration(at_stake)} at most.",
+            at_stake_ns=at_stake,
+            rows=_evidence(kernels, runs, saved),
+            why_likely="Other inputs of a run, and what is used again later, must be read and "
+            "written too.",
         )
-        return
-    yield Claim(
-        text=f"{text}, most of it in {_most(facts, runs)}: one kernel for each run would read its "
-        f"first inputs and write its last output once, and save {duration(at_stake)} at most.",
-        at_stake_ns=at_stake,
-        rows=_evidence(runs, saved),
-        certainty="likely",
-        why_likely="Other inputs of a run, and what is used again later, must be read and written "
-        "too.",
-    )
+    elif taken >= LEAST_SHARE * facts.span_ns:
+        yield Claim(
+            text=f"{text}. One kernel could do each run; without {_lacking(kernels)} it cannot be "
+            "told how much that saves.",
+            at_stake_ns=None,
+            rows=_evidence(kernels, runs, runs.ns),
+        )
 
 
 def is_pointwise(kernel: KernelName) -> bool:
@@ -81,62 +84,94 @@ def is_pointwise(kernel: KernelName) -> bool:
 
 
 def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
-    """Neighbours on a stream under one module or annotation."""
+    """Neighbours on a stream under one module or annotation, at least two of which read something.
+
+    Those of an optimizer work on many tensors that have nothing to do with each other.
+    """
     order = kernels.in_order
-    rows, ns = kernels.rows[order], kernels.effective_ns[order]
-    wanted, module = wanted[order] & (kernels.module[order] >= 0), kernels.module[order]
+    ns, module = kernels.effective_ns[order], kernels.module[order]
+    wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
     stream = kernels.stream[order]
     joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
-    begins = np.flatnonzero(np.concatenate(([True], ~joined)))
-    ends = np.append(begins[1:], len(rows)) - 1
-    several = ends > begins
-    begins, ends = begins[several], ends[several]
-    total = np.concatenate(([0], np.cumsum(ns)))
-    return Runs(
-        rows[begins], rows[ends], ends - begins + 1, total[ends + 1] - total[begins], module[begins]
-    )
+    begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
+    end = np.flatnonzero(np.concatenate((wanted[:-1] & ~joined, wanted[-1:]))) + 1
+    reads = _before(kernels.flags(lambda kernel: kernel.op != "fill")[order])
+    several = reads[end] - reads[begin] >= 2
+    begin, end = begin[several], end[several]
+    total = _before(ns)
+    return Runs(begin, end, total[end] - total[begin], module[begin])
 
 
-def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
-    """How long one kernel for each run would take at least (ns), -1 where that is not known."""
-    trace, peak = kernels.trace, kernels.peak
-    rate = attainable(peak).bytes_per_s if peak else None
-    if not rate:
-        return np.full(len(runs.ns), -1, dtype=np.int64)
-    first = inputs_of_ops(trace, trace.op[runs.first])
-    last = inputs_of_ops(trace, trace.op[runs.last])
-    read = _bytes(first, largest=False)
-    written = np.where(_reduces(kernels, runs.last), 0, _bytes(last, largest=True))
-    known = (read >= 0) & (written >= 0)
-    least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
-    return np.where(known, np.rint(least), -1).astype(np.int64)
-
-
-def _bytes(found: Arguments, largest: bool) -> NDArray[np.int64]:
-    """Bytes of all tensors that an op was given, or of the largest one; -1 where not known."""
-    table = [_of_inputs(texts, largest) for texts in found.distinct]
-    return np.array([*table, -1], dtype=np.int64)[found.number]
-
-
-def _of_inputs(texts: tuple[bytes, ...], largest: bool) -> int:
-    given = inputs_of("", {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)})
-    if given is None:
-        return -1
-    tensors = [given.tensor(place) for place in range(len(given.dims))]
-    sizes = [tensor.bytes for tensor in tensors if tensor is not None]
-    if not sizes or None in sizes:
-        return -1
-    known = [size for size in sizes if size is not None]
-    return max(known) if largest else sum(known)
-
-
-def _reduces(kernels: Kernels, rows: Rows) -> Flags:
-    found: Flags = Kernels(kernels.trace, rows).flags(lambda kernel: kernel.op == "reduction")
+def _before(amounts: NDArray[np.generic]) -> Int64s:
+    """The sum before each place, and that of all; shape [n + 1]."""
+    found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
     return found
 
 
+def _is_optimizer(kernels: Kernels) -> Flags:
+    """Per row of the trace."""
+    names = kernels.trace.names
+    return np.array([OPTIMIZER.match(name) is not None for name in names])[kernels.trace.name]
+
+
+def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
+    """How long one kernel for each run would take at least (ns), UNKNOWN where that is.
+
+    It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
+    and it writes the output of the last one, whose size is taken for that of its largest input.
+    """
+    rate = attainable(kernels.peak).bytes_per_s if kernels.peak else None
+    if not rate or not len(runs.ns):
+        return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
+    every, largest, written = _bytes(kernels)
+    read = np.maximum(every[runs.begin], _largest(largest, runs))
+    written = np.where(_reduces(kernels)[runs.end - 1], 0, written[runs.end - 1])
+    known = (every[runs.begin] >= 0) & (written >= 0)
+    least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
+    return np.where(known, np.rint(least), UNKNOWN).astype(np.int64)
+
+
+def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
+    edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
+    found: Int64s = np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
+    return found
+
+
+def _bytes(kernels: Kernels) -> tuple[Int64s, Int64s, Int64s]:
+    """Of each kernel in order what its op reads: all of it, the largest tensor; and what it
+    writes. UNKNOWN where shapes are."""
+    trace, found = kernels.trace, kernels.inputs
+    table = np.array(
+        [*(_of_inputs(texts) for texts in found.distinct), (UNKNOWN,) * 4], dtype=np.int64
+    )
+    every, largest, first, second = table[found.number[kernels.in_order]].T
+    op = trace.op[kernels.rows[kernels.in_order]]
+    copies = np.array([name == INTO for name in trace.names] or [False])[trace.name[op]] & (op >= 0)
+    every, largest = np.where(copies, second, every), np.where(copies, second, largest)
+    return every, largest, np.where(copies, first, largest)
+
+
+def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, int, int, int]:
+    """Bytes of all tensors, of the largest, of the first and of the second one."""
+    given = inputs_of("", {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)})
+    tensors = [given.tensor(place) for place in range(len(given.dims))] if given else []
+    sizes = [tensor.bytes for tensor in tensors if tensor is not None]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) < len(sizes):
+        return (UNKNOWN,) * 4
+    return sum(known), max(known), known[0], known[1] if len(known) > 1 else 0
+
+
+def _reduces(kernels: Kernels) -> Flags:
+    return kernels.flags(lambda kernel: kernel.op == "reduction")[kernels.in_order]
+
+
+def _lacking(kernels: Kernels) -> str:
+    return "shapes" if kernels.peak else "a device whose bandwidth is known"
+
+
 def _most(facts: Facts, runs: Runs) -> str:
-    """The kind of module with the most time."""
+    """The kind of module or annotation with the most time."""
     names = facts.trace.name[runs.module]
     by_kind: dict[str, int] = {}
     for name in np.unique(names).tolist():
@@ -145,8 +180,9 @@ def _most(facts: Facts, runs: Runs) -> str:
     return max(by_kind, key=lambda kind: by_kind[kind])
 
 
-def _evidence(runs: Runs, ns: Int64s) -> tuple[int, ...]:
-    return tuple(runs.first[np.argsort(-ns, kind="stable")[:5]].tolist())
+def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
+    longest = runs.begin[np.argsort(-ns, kind="stable")[:5]]
+    return tuple(kernels.rows[kernels.in_order[longest]].tolist())
 
 
 RULE = Rule(
@@ -157,9 +193,12 @@ RULE = Rule(
     needs="Ops, modules or annotations; shapes for the figure.",
     formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
     "next to each other on a stream under one module, less that of reading the inputs of the first "
-    "and writing the output of the last one once, and at least 2 us a run.",
-    remedy="torch.compile fuses such runs; a fused norm, activation or optimizer does the same by "
-    "hand.",
+    "one (or the largest tensor that a later one reads, if that is more) and writing the output of "
+    "the last one once, and at least 2 us a run.",
+    remedy="torch.compile fuses such runs; a fused norm, activation or rotary embedding does the "
+    "same by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
+    silent="The kernels of an optimizer work on tensors that have nothing to do with each other: "
+    "see optimizer-launches.",
 )

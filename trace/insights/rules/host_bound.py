@@ -6,61 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.trace.insights.cover import cover_of, joined
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.idle import CPU_BOUND
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.insights.wording import share_of_span, the_most, why_likely
 from fusetui.trace.text.figures import duration
-
-LEAST = 0.10  # of the span
-LATE = ("host_call", "host_op", "host_python", "host_annotation", "host_nothing")
-KINDS = (Host.CALL, Host.OP, Host.PYTHON, Host.ANNOTATION, Host.NOTHING)
-
-
-def find(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
-    late = facts.idle_ns(*LATE)
-    if late < LEAST * facts.span_ns:
-        return
-    explained = joined(facts.loading, facts.compiling)
-    at_stake = late - facts.host_ns(explained, KINDS)
-    if at_stake <= 0:
-        return
-    rest = "" if at_stake == late else f" beside {_beside(facts)}"
-    text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
-    yield Claim(
-        text=f"{text} to launch the next kernel{rest}: {_where(facts)}.",
-        at_stake_ns=at_stake,
-        rows=_longest(facts),
-        certainty="likely" if facts.has_stacks else "certain",
-        why_likely="Python stacks were recorded: these times include the profiler's own work."
-        if facts.has_stacks
-        else None,
-    )
-
-
-def _beside(facts: Facts) -> str:
-    """What other rules claim."""
-    names = {"the data loader": facts.loading, "compilation": facts.compiling}
-    return " and ".join(name for name, cover in names.items() if len(cover.start))
-
-
-def _where(facts: Facts) -> str:
-    """The kinds of the host part, and the ops or frames that it was in most."""
-    whole = cover_of(
-        np.concatenate([idle.begin for idle in facts.idle]),
-        np.concatenate([idle.end for idle in facts.idle]),
-    )
-    explained = joined(facts.loading, facts.compiling)
-    shown = {
-        words: facts.host_ns(whole, (kind,)) - facts.host_ns(explained, (kind,))
-        for kind, words in WORDS.items()
-    }
-    longest = sorted(shown.items(), key=lambda item: -item[1])
-    return ", ".join(f"{duration(ns)} {words}" for words, ns in longest[:3] if ns)
-
 
 WORDS = {
     Host.CALL: "in runtime calls",
@@ -69,12 +20,41 @@ WORDS = {
     Host.ANNOTATION: "in annotations without ops",
     Host.NOTHING: "in nothing that was recorded",
 }
+SHOWN = 3  # of these
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    if not facts.is_late:
+        return
+    by_kind = sum(ns.sum(axis=1) for ns in facts.late)
+    at_stake = int(np.sum(by_kind))
+    if at_stake <= 0:
+        return
+    shown = {words: int(by_kind[kind]) for kind, words in WORDS.items()}
+    longest = sorted(shown.items(), key=lambda item: -item[1])[:SHOWN]
+    where = ", ".join(f"{duration(ns)} {words}" for words, ns in longest if ns)
+    text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
+    yield Claim(
+        text=f"{text} to launch the next kernel{_without(facts)}: {where}.",
+        at_stake_ns=at_stake,
+        rows=_longest(facts),
+        why_likely=why_likely(facts),
+    )
+
+
+def _without(facts: Facts) -> str:
+    """What other rules claim."""
+    names = {"the data loader": facts.loading, "compilation": facts.compiling}
+    claimed = [name for name, cover in names.items() if len(cover.start)]
+    return f", {' and '.join(claimed)} not counted" if claimed else ""
 
 
 def _longest(facts: Facts) -> tuple[int, ...]:
     return the_most(
         np.concatenate([idle.launch for idle in facts.idle]),
-        np.concatenate([idle.ns(*LATE) for idle in facts.idle]),
+        np.concatenate([ns.sum(axis=0) for ns in facts.late]),
     )
 
 
@@ -84,9 +64,9 @@ RULE = Rule(
     question="Does the GPU wait because the CPU launches too late?",
     needs="Launch calls.",
     formula="The host part of all gaps but synchronisation and allocation, less what data-loading "
-    "and recompilation claim.",
+    "and recompilation claim, where the host part is at least a tenth of the span.",
     remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '
     "larger batches and fused optimizers need fewer of them.",
-    thresholds={"least_share": LEAST},
+    thresholds={"least_share": CPU_BOUND},
     find=find,
 )

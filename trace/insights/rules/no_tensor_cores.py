@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.kernels import heaviest
+from fusetui.trace.insights.kernels import Flags, Int64s, Kernels, heaviest
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import KernelName
@@ -31,17 +31,25 @@ def find(facts: Facts) -> Iterator[Claim]:
     if faster is None:
         return
     kind, ratio = faster
-    ns = int(kernels.effective_ns[plain].sum())
-    at_stake = int(ns * (1 - ratio))
+    each = kernels.effective_ns[plain]
+    ns, at_stake = int(each.sum()), int((each - _least_ns(kernels, plain, ratio)).sum())
     yield Claim(
         text=f"{count(int(np.count_nonzero(plain)))} float32 products take {duration(ns)} "
         f"({share_of_span(facts, ns)}) on the plain cores; this device multiplies {kind} "
         f"{1 / ratio:.0f} times as fast.",
         at_stake_ns=at_stake,
         rows=heaviest(kernels, plain),
-        certainty="likely",
-        why_likely="Small or memory-bound products gain less.",
+        why_likely="Small products gain less.",
     )
+
+
+def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
+    """The same work at the faster rate, and no faster than its bytes can be moved."""
+    each = kernels.effective_ns[plain]
+    memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
+    least = np.maximum(each * ratio, np.nan_to_num(memory))
+    found: Int64s = np.minimum(np.ceil(least).astype(np.int64), each)
+    return found
 
 
 def is_plain(kernel: KernelName) -> bool:
@@ -69,7 +77,8 @@ RULE = Rule(
     "them?",
     needs="Kernel names, and a device whose rates are known.",
     formula="The time of float32 GEMMs and convolutions on plain cores, less the same work at the "
-    "device's TF32 (else bfloat16) rate by the data sheet.",
+    "device's TF32 (else bfloat16) rate by the data sheet, or at its bandwidth where shapes tell "
+    "that this takes longer.",
     remedy='torch.set_float32_matmul_precision("high") uses TF32: inputs are rounded to 10 bits of '
     "mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},

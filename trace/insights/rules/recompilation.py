@@ -1,14 +1,26 @@
-"""Compilation inside what was recorded."""
+"""Compilation inside what was recorded, and code that torch.compile runs in several pieces."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from fusetui.trace.insights.facts import COMPILER, Facts
+from fusetui.trace.insights.idle import Rows
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_span, why_likely
+from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import count, duration
+from fusetui.trace.text.printable import printable
+
+REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
+RESUMES = re.compile(r"torch_dynamo_resume_in_")
+"""How Dynamo calls the function that goes on behind a graph break."""
+SEVERAL = 3  # compiled regions a step; two may be two functions, as a model and its loss
+SHOWN = 3
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -20,17 +32,59 @@ def find(facts: Facts) -> Iterator[Claim]:
             "torch.compile compiles inside the recorded steps.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
+            why_likely=why_likely(facts),
         )
+    yield from _graph_breaks(facts)
+
+
+def _graph_breaks(facts: Facts) -> Iterator[Claim]:
+    """Several regions that were compiled apart, in one step."""
+    rows = facts.named(REGION.match, Role.ANNOTATION, Role.OP)
+    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
+    rows = rows[inside]
+    resumed = len(facts.named(RESUMES.search, Role.PYTHON)) > 0
+    first, several = _of_a_step(facts, rows)
+    if several < (2 if resumed else SEVERAL):
+        return
+    names = ", ".join(printable(facts.trace.name_of(row)) for row in first[:SHOWN].tolist())
+    yield Claim(
+        text=f"A step runs {count(several)} compiled regions ({names}"
+        f"{', ...' if several > SHOWN else ''}): graph breaks divide the program, and nothing is "
+        "fused across them.",
+        at_stake_ns=None,
+        rows=tuple(first.tolist()),
+        remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
+        "torch.compile(fullgraph=True) makes it an error.",
+        why_likely=None if resumed else "Functions that were compiled one by one look the same.",
+    )
+
+
+def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
+    """One row of each region of the first step that has the usual number of them, and that number:
+    the median over the steps that run any; without steps all count as one."""
+    found = steps(facts.trace)
+    starts = np.array([step.start_ns for step in found], dtype=np.int64)
+    step = np.searchsorted(starts, facts.trace.start[rows], side="right")
+    each = [rows[step == number] for number in np.unique(step).tolist()]
+    regions = [own[np.unique(facts.trace.name[own], return_index=True)[1]] for own in each]
+    if not regions:
+        return rows, 0
+    ordered = sorted(regions, key=len)
+    usual = ordered[(len(ordered) - 1) // 2]
+    return usual[np.argsort(facts.trace.start[usual], kind="stable")], len(usual)
 
 
 RULE = Rule(
     id="recompilation",
-    title="Compiling while recorded",
-    question="Does compilation fall into the recorded steps?",
-    needs="Annotations of torch.compile (dynamo_timed) or Python frames.",
-    formula="The idle time of the device during which a thread that launches is compiling.",
+    title="Compiling while recorded, and graph breaks",
+    question="Does compilation fall into the recorded steps, and is what was compiled in pieces?",
+    needs="Annotations of torch.compile (dynamo_timed, Torch-Compiled Region) or Python frames.",
+    formula="The idle time of the device during which a thread that launches is compiling. None "
+    "for graph breaks: what they cost is launches and what could have been fused.",
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompiling for sizes.",
-    thresholds={},
+    thresholds={"several": SEVERAL},
     find=find,
+    silent="Two regions a step are no graph break unless a frame torch_dynamo_resume_in_... says "
+    "so: a model and its loss may have been compiled apart.",
 )

@@ -8,7 +8,6 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.rules.host_bound import LATE, LEAST
 from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
@@ -18,14 +17,19 @@ UNLINKED = 0.05  # of the GPU time
 
 
 def find(facts: Facts) -> Iterator[Claim]:
-    yield from _stacks(facts)
-    yield from _unlinked(facts)
-    yield from _first_step(facts, steps(facts.trace))
+    """One note of all."""
+    notes = [*_unlinked(facts), *_first_step(facts, steps(facts.trace)), *_stacks(facts)]
+    if notes:
+        yield Claim(
+            text=" ".join(note.text for note in notes),
+            at_stake_ns=None,
+            rows=tuple(row for note in notes for row in note.rows),
+            remedy=" ".join(note.remedy for note in notes if note.remedy),
+        )
 
 
 def _stacks(facts: Facts) -> Iterator[Claim]:
-    late = facts.idle_ns(*LATE) if facts.idle else 0
-    if facts.has_stacks and facts.span_ns and late >= LEAST * facts.span_ns:
+    if facts.is_profiled:
         yield Claim(
             text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
             "CPU include the work of the profiler, and the program without it may be faster.",

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Flags, Idle
 from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.rules.slow_launches import SLOW_NS
 from fusetui.trace.insights.wording import share_of_span, the_most
 from fusetui.trace.text.figures import duration, percent, plural
 
@@ -24,10 +26,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     short = np.flatnonzero(is_short)
     if len(kernels) < FEWEST or len(short) < LEAST_COUNT * len(kernels):
         return
-    between = sum(
-        int((idle.end - idle.begin)[is_short[idle.event] & is_short[idle.before]].sum())
-        for idle in facts.idle
-    )
+    between = sum(_between_ns(facts, idle, is_short) for idle in facts.idle)
     together = int(trace.dur[short].sum()) + between
     if together >= LEAST_TIME * facts.span_ns:
         yield Claim(
@@ -37,6 +36,13 @@ def find(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
         )
+
+
+def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
+    """How long the gaps between two short kernels last, but for those of slow launch calls."""
+    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    both = is_short[idle.event] & is_short[idle.before]
+    return int((idle.end - idle.begin)[both & ~slow].sum())
 
 
 RULE = Rule(
@@ -49,4 +55,5 @@ RULE = Rule(
     "many launches.",
     thresholds={"short_ns": SHORT_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=find,
+    silent="Gaps that a launch call of more than 100 us ends are not counted: see slow-launches.",
 )

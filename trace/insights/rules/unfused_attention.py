@@ -9,7 +9,7 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts, Flags, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import module_text, share_of_span
+from fusetui.trace.insights.wording import most_module, share_of_span
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import duration, plural
 
@@ -29,9 +29,10 @@ def find(facts: Facts) -> Iterator[Claim]:
     if not len(heads):
         return
     at_stake = int(kernels.effective_ns[between].sum())
-    module = _most(facts, heads)
+    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
     yield Claim(
-        text=f"Attention runs as separate kernels {plural(len(heads), 'time')}{module}: between "
+        text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
+        f"{f' in {module}' if module else ''}: between "
         f"the two products, softmax and the kernels around it take {duration(at_stake)} "
         f"({share_of_span(facts, at_stake)}), which a fused kernel does not write to memory.",
         at_stake_ns=at_stake,
@@ -39,8 +40,9 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def is_product(kernel: KernelName) -> bool:
-    return kernel.op in ("gemm", "gemv")
+def is_no_product(kernel: KernelName) -> bool:
+    """A kernel of another kind; one whose name tells nothing is taken for what its op does."""
+    return kernel.op not in ("gemm", "gemv")
 
 
 def is_softmax(kernel: KernelName) -> bool:
@@ -50,7 +52,7 @@ def is_softmax(kernel: KernelName) -> bool:
 def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
     """The places of the kernels between the products, and those of the softmaxes."""
     order = kernels.in_order
-    product = (kernels.flags(is_product) & kernels.under(PRODUCTS))[order]
+    product = (kernels.under(PRODUCTS) & ~kernels.flags(is_no_product))[order]
     simple = kernels.flags(lambda kernel: kernel.op in SIMPLE)[order]
     stream, module = kernels.stream[order], kernels.module[order]
     between: list[int] = []
@@ -76,12 +78,6 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
         if not simple[at]:
             return -1
     return -1
-
-
-def _most(facts: Facts, heads: Rows) -> str:
-    rows = facts.kernels.module[heads]
-    names = [module_text(facts.trace.name_of(row)) for row in rows.tolist() if row >= 0]
-    return f" in {max(dict.fromkeys(names), key=names.count)}" if names else ""
 
 
 RULE = Rule(

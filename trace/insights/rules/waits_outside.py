@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.trace.insights.facts import Facts, Flags, Idle, Rows
+from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
+from fusetui.trace.insights.idle import Flags, Idle, Rows
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.rules.slow_launches import SLOW_NS
 from fusetui.trace.insights.wording import share_of_span, the_most
 from fusetui.trace.text.figures import duration, plural
 
@@ -36,7 +38,6 @@ def _claim(facts: Facts, events: Rows, waited: Rows, at_stake: int, early: bool)
             at_stake_ns=at_stake,
             rows=the_most(events, waited),
             remedy="Call torch.cuda.synchronize() before the recording starts.",
-            certainty="likely",
             why_likely="Work that ran before the recording is not in the trace.",
         )
     return Claim(
@@ -52,7 +53,8 @@ def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
     events, waited, early = [], [], []
     for idle in facts.idle:
         ns = idle.ns("queued")
-        long = np.flatnonzero(ns > LEAST_NS)
+        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
         events.append(idle.event[long])
         waited.append(ns[long])
         early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
@@ -84,7 +86,8 @@ RULE = Rule(
     question="Does launched work wait although the device is idle?",
     needs="Launch calls.",
     formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
-    "for longer than a launch usually takes.",
+    "for longer than a launch usually takes, but behind launch calls of more than 100 us: what "
+    "made the call slow goes on.",
     remedy="Look at the other devices of the job, and at cudaStreamWaitEvent and host functions on "
     "the stream.",
     thresholds={"least_ns": LEAST_NS},

@@ -29,6 +29,27 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
+def test_the_loader_itself_is_not_named(found: Ask, event: Make, launched: Make) -> None:
+    frame = "torch/utils/data/dataloader.py(700): __next__"
+    events = [
+        *launched(1, 0, 5),
+        event(NEXT, 16, 74, cat="cpu_op"),
+        event(frame, 20, 60, cat="python_function"),
+        *launched(2, 91, 95),
+    ]
+    (finding,) = found("data-loading", events)
+    assert finding.text.endswith("for the data loader.")
+
+
+def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> None:
+    """Recording stacks takes time of the CPU, too."""
+    batch = event(NEXT, 16, 74, cat="user_annotation")
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    plain = found("data-loading", [*launched(1, 0, 5), batch, *launched(2, 91, 95)])
+    deep = found("data-loading", [*launched(1, 0, 5), batch, frame, *launched(2, 91, 95)])
+    assert [one.certainty for one in (*plain, *deep)] == ["certain", "likely"]
+
+
 def test_a_loader_beside_a_busy_gpu_is_silent(found: Ask, event: Make, launched: Make) -> None:
     events = [
         *launched(1, 0, 5, dur=100),

@@ -26,30 +26,42 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     assert finding.part_of == "host-bound"
 
 
+def test_no_more_is_lost_than_was_waited(found: Ask, event: Make, launched: Make) -> None:
+    """The gap 105-205 us begins in a wait of 20 us; a program as slow would lose 80 us anyway."""
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event("cudaStreamSynchronize", 87, 20, cat="cuda_runtime"),
+        *launched(2, 200, 205),
+    ]
+    (finding,) = found("drained-by-sync", events)
+    assert finding.at_stake_ns == 20_000
+    assert "the GPU then waits 93 us for launches" in finding.text
+
+
 def test_the_lost_lead_counts_until_three_launches_are_queued(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    """Gaps 5-100 us after a wait, then 110-195 us: nothing was queued meanwhile."""
+    """Gaps 105-125 us after a wait, then 135-155 us: nothing was queued meanwhile."""
     events = [
-        *launched(1, 0, 2, dur=3),
-        event("cudaDeviceSynchronize", 3, 5, cat="cuda_runtime"),
-        *launched(2, 95, 100),
-        *launched(3, 190, 195),
+        *launched(1, 0, 5, dur=100),
+        event("cudaDeviceSynchronize", 8, 99, cat="cuda_runtime"),
+        *launched(2, 120, 125),
+        *launched(3, 150, 155),
     ]
     (finding,) = found("drained-by-sync", events)
-    assert finding.at_stake_ns == (95 - 8) * 1_000 + (190 - 110) * 1_000
+    assert finding.at_stake_ns == (120 - 107) * 1_000 + (150 - 135) * 1_000
 
 
 def test_a_lead_that_is_there_again_ends_it(found: Ask, event: Make, launched: Make) -> None:
-    """Four launches at 95 us and on: three of them wait in the queue when the first one starts."""
+    """Four launches at 120 us and on: three wait in the queue when the first of them starts."""
     events = [
-        *launched(1, 0, 2, dur=3),
-        event("cudaDeviceSynchronize", 3, 5, cat="cuda_runtime"),
-        *(part for n in range(4) for part in launched(2 + n, 95 + n, 100 + 10 * n)),
+        *launched(1, 0, 5, dur=100),
+        event("cudaDeviceSynchronize", 8, 99, cat="cuda_runtime"),
+        *(part for n in range(4) for part in launched(2 + n, 120 + n, 125 + 10 * n)),
         *launched(9, 290, 295),
     ]
     (finding,) = found("drained-by-sync", events)
-    assert finding.at_stake_ns == (95 - 8) * 1_000
+    assert finding.at_stake_ns == (120 - 107) * 1_000
 
 
 def test_a_gap_without_a_wait_is_silent(found: Ask, launched: Make) -> None:

@@ -32,7 +32,7 @@ def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: M
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
     (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])
     assert finding.at_stake_ns == 15_000
-    assert "beside the data loader" in finding.text
+    assert "the next kernel, the data loader not counted: 15 us" in finding.text
 
 
 def test_short_waits_are_silent(found: Ask, launched: Make) -> None:

@@ -19,3 +19,35 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
 def test_running_compiled_code_is_silent(found: Ask, event: Make, launched: Make) -> None:
     running = event("Torch-Compiled Region: 0/0", 20, 60)
     assert found("recompilation", [*launched(1, 0, 5), running, *launched(2, 90, 95)]) == []
+
+
+def regions(event: Make, *names: str) -> list[dict[str, Any]]:
+    return [event(f"Torch-Compiled Region: {name}", 20 + n, 1) for n, name in enumerate(names)]
+
+
+def test_several_regions_are_graph_breaks(found: Ask, event: Make, launched: Make) -> None:
+    events = [*launched(1, 0, 5), *regions(event, "0/0", "1/0", "2/1"), *launched(2, 90, 95)]
+    (finding,) = found("recompilation", events)
+    assert finding.at_stake_ns is None
+    assert finding.certainty == "likely"
+    assert finding.text.startswith("A step runs 3 compiled regions (Torch-Compiled Region: 0/0, ")
+
+
+def test_a_function_that_goes_on_behind_a_break_is_certain(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    resumed = event("m.py(9): torch_dynamo_resume_in_forward_at_9", 20, 5, cat="python_function")
+    events = [*launched(1, 0, 5), *regions(event, "0/0", "1/0"), resumed, *launched(2, 90, 95)]
+    (finding,) = found("recompilation", events)
+    assert finding.certainty == "certain"
+
+
+def test_one_region_again_and_again_is_silent(found: Ask, event: Make, launched: Make) -> None:
+    events = [*launched(1, 0, 5), *regions(event, *["0/0"] * 4), *launched(2, 90, 95)]
+    assert found("recompilation", events) == []
+
+
+def test_regions_of_different_steps_are_silent(found: Ask, event: Make, launched: Make) -> None:
+    steps = [event(f"ProfilerStep#{n}", 20 + n, 1, cat="user_annotation") for n in range(3)]
+    parts = regions(event, "0/0", "1/0", "2/0")
+    assert found("recompilation", [*launched(1, 0, 5), *steps, *parts]) == []

@@ -45,3 +45,11 @@ def test_events_without_a_launch_beside_others(found: Ask, event: Make, launched
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
     (finding,) = found("recording", [*launched(1, 0, 5), lost])
     assert finding.text.startswith("The launch calls of 1 GPU event (50 % of the GPU time)")
+
+
+def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:
+    frame = event("/a.py(1): f", 20, 60, cat="python_function")
+    lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
+    (finding,) = found("recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)])
+    assert finding.text.startswith("The launch calls of 1 GPU event")
+    assert "Python stacks were recorded" in finding.text

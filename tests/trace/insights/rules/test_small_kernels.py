@@ -30,3 +30,11 @@ def test_long_kernels_are_silent(found: Ask, launched: Make) -> None:
 
 def test_a_few_kernels_are_silent(found: Ask, launched: Make) -> None:
     assert found("small-kernels", kernels(launched, 4, count=5)) == []
+
+
+def test_gaps_of_slow_launch_calls_are_not_counted(found: Ask, launched: Make) -> None:
+    """30 kernels of 4 us in 6,000 us; all but the gaps around them is slow calls."""
+    slow = [event for n in range(30) for event in launched(n, n * 200, n * 200 + 180, dur=4)]
+    for call in slow[::2]:
+        call["dur"] = 150
+    assert found("small-kernels", slow) == []

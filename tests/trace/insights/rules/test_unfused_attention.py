@@ -19,6 +19,12 @@ def test_it_speaks(found: Ask) -> None:
     assert "1 time in Attention" in finding.text
 
 
+def test_a_kernel_whose_name_tells_nothing_is_what_its_op_does(found: Ask) -> None:
+    product = ("aten::bmm", "mystery_kernel", 20)
+    (finding,) = found("unfused-attention", work(product, ATTENTION[2], product))
+    assert finding.at_stake_ns == 40_000
+
+
 def test_a_softmax_behind_a_linear_layer_is_silent(found: Ask) -> None:
     kernels = (("aten::addmm", SGEMM, 20), ("aten::softmax", SOFTMAX, 40), ATTENTION[3])
     assert found("unfused-attention", [*work(*kernels), module("Head_0", 0, 50)]) == []

@@ -14,6 +14,11 @@ COPY = (
     "at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::"
     "{lambda(float)#1}, at::detail::Array<char*, 2> >(int)"
 )
+FILL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
+    "at::detail::Array<char*, 1> >(int, at::native::FillFunctor<float>, "
+    "at::detail::Array<char*, 1>)"
+)
 SOFTMAX = (
     "void (anonymous namespace)::softmax_warp_forward<float, float, float, 7, false, false>("
     "float*, float const*, int, int, int, bool const*, int, bool)"

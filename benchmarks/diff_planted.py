@@ -1,0 +1,89 @@
+"""Plants changes into traces and says what the diff finds, as a Markdown table.
+
+    python -P benchmarks/diff_planted.py a.json.gz b.json.gz [--targets 2] [--into docs/diff.md]
+
+Each change is planted alone: into one step, into all steps, and into all steps at the kernel that
+lies deepest in the program. Right is a diff that has the row of this change with its figure, and no
+other row. `tests/trace/diff/plants.py` has the changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.trace.diff.planting import PLACES, Answer, Planted, Subject, judge
+from tests.trace.diff.plants import PLANTS
+
+BEGIN, END = "<!-- table: planted -->", "<!-- end -->"
+
+
+def main() -> int:
+    options = _options()
+    results: defaultdict[tuple[str, str], list[Answer]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for path in options.traces:
+            _try(Path(path), Path(folder, "planted.json"), options.targets, results)
+    text = table(results)
+    sys.stdout.write(text)
+    if options.into:
+        put(Path(options.into), text)
+    return 0 if all(answer.right for found in results.values() for answer in found) else 1
+
+
+def _try(
+    path: Path, into: Path, targets: int, results: dict[tuple[str, str], list[Answer]]
+) -> None:
+    subject = Subject.read(path)
+    if subject is None:
+        sys.stderr.write(f"{path.name}: no kernel has a launch in the file\n")
+        return
+    for name, plant in PLANTS.items():
+        for place in PLACES:
+            for number in range(targets):
+                planted: Planted | None = plant(subject, place, number)
+                if planted is None:
+                    continue
+                answer = judge(subject, planted, into)
+                results[name, place].append(answer)
+                if not answer.right:
+                    said = f"{path.name}: {name}, {place}, {number}: {answer.said}\n"
+                    sys.stderr.write(said)
+
+
+def table(results: dict[tuple[str, str], list[Answer]]) -> str:
+    lines = [f"| planted | {' | '.join(PLACES)} |", "|---|" + "---:|" * len(PLACES)]
+    for name in PLANTS:
+        cells = []
+        for place in PLACES:
+            found = results.get((name, place), [])
+            right = sum(answer.right for answer in found)
+            cells.append(f"{right} of {len(found)}" if found else "")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def put(path: Path, text: str) -> None:
+    """Writes the table between the marks that the page has for it."""
+    page = path.read_text()
+    pattern = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
+    path.write_text(pattern.sub(lambda _: f"{BEGIN}\n{text}{END}", page, count=1))
+
+
+def _options(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("traces", nargs="+", metavar="TRACE")
+    parser.add_argument("--targets", type=int, default=1, help="kernels tried for each change")
+    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    return parser.parse_args(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

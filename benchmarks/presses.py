@@ -1,0 +1,165 @@
+"""How long a key takes in the real program, from the press to the last byte of the new frame.
+
+    python -P benchmarks/presses.py trace.json.gz [--beside SOURCE --pairs 20]
+
+The program runs in a pseudo-terminal of 200x50 cells; a frame has ended when nothing was written
+for QUIET seconds. `--beside` names the source folder (src) of another version: both run in turn, so
+that a change of the machine meets both, and the ratio of their medians has a 95 % confidence
+interval over the pairs (Student's t of the logarithms).
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import math
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+OURS = Path(__file__).parents[1] / "src"
+SIZE = (200, 50)
+QUIET = 0.12  # seconds
+PATIENCE = 60.0  # seconds
+KEYS = {
+    "zoom": ("", "wwwwssss"),
+    "pan": ("www", "ddddaaaa"),
+    "next slice": ("ssskkkk", "....,,,,"),
+    "next line": ("", "jjjjkkkk"),
+}
+"""What is pressed first, and what is measured."""
+START = "from fusetui.cli import script; script()"
+T95 = {5: 2.776, 10: 2.262, 20: 2.093}
+"""Student's t, two-sided, by the number of pairs."""
+
+
+class Press(NamedTuple):
+    """From the key to the last byte of what it caused."""
+
+    ms: float
+    bytes: int
+
+
+class Program:
+    """fusetui open in a terminal of its own."""
+
+    def __init__(self, source: Path, trace: str) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(source)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", START, "open", trace],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._until_quiet(2.0)
+
+    def press(self, key: str) -> Press:
+        start = time.perf_counter()
+        os.write(self._master, key.encode())
+        last, written = self._until_quiet(QUIET)
+        return Press(max(0.0, last - start) * 1000, written)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+    def _until_quiet(self, seconds: float) -> tuple[float, int]:
+        """When the last byte came, and how many came."""
+        last = start = time.perf_counter()
+        written = 0
+        while time.perf_counter() - start < PATIENCE:
+            ready, _, _ = select.select([self._master], [], [], seconds)
+            if not ready:
+                break
+            written += len(os.read(self._master, 1 << 16))
+            last = time.perf_counter()
+        return last, written
+
+
+def walk(source: Path, trace: str) -> dict[str, list[Press]]:
+    """All kinds of keys in one run of the program."""
+    program = Program(source, trace)
+    try:
+        for key in "jj" + "..":  # a selection, and the first frames
+            program.press(key)
+        found = {}
+        for kind, (first, keys) in KEYS.items():
+            for key in first:
+                program.press(key)
+            found[kind] = [program.press(key) for key in keys]
+        return found
+    finally:
+        program.close()
+
+
+def median_ms(presses: Sequence[Press]) -> float:
+    """Of the presses that changed anything."""
+    changed = [press.ms for press in presses if press.bytes]
+    return statistics.median(changed) if changed else math.nan
+
+
+def row(kind: str, presses: Sequence[Press]) -> str:
+    changed = sorted(press.ms for press in presses if press.bytes)
+    late = changed[min(len(changed) - 1, int(0.95 * len(changed)))]
+    size = statistics.median(press.bytes for press in presses if press.bytes)
+    return f"| {kind} | {median_ms(presses):.1f} | {late:.1f} | {size:,.0f} |"
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """The geometric mean of ratios with its 95 % confidence interval."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    half = T95[len(logs)] * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
+
+
+def compare(trace: str, other: Path, pairs: int) -> None:
+    """Both versions in turn."""
+    ratios: dict[str, list[float]] = {kind: [] for kind in KEYS}
+    for number in range(pairs):
+        order = (OURS, other) if number % 2 else (other, OURS)
+        found = {source: walk(source, trace) for source in order}
+        for kind in KEYS:
+            ratio = median_ms(found[OURS][kind]) / median_ms(found[other][kind])
+            if not math.isnan(ratio):
+                ratios[kind].append(ratio)
+    print("| key | ratio of medians | 95 % CI |\n|---|---:|---:|")
+    for kind, own in ratios.items():
+        if len(own) == pairs:
+            mean, low, high = interval(own)
+            print(f"| {kind} | {mean:.2f} | {low:.2f} to {high:.2f} |")
+        else:
+            print(f"| {kind} | changed nothing in {pairs - len(own)} of {pairs} pairs | |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace")
+    parser.add_argument("--beside", type=Path, help="the src folder of another version")
+    parser.add_argument("--pairs", type=int, choices=T95, default=20)
+    args = parser.parse_args()
+    if args.beside:
+        compare(args.trace, args.beside, args.pairs)
+        return
+    print("| key | median ms | 95 % | bytes |\n|---|---:|---:|---:|")
+    for kind, presses in walk(OURS, args.trace).items():
+        print(row(kind, presses))
+
+
+if __name__ == "__main__":
+    main()

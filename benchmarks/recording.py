@@ -1,0 +1,85 @@
+"""What each option of torch.profiler costs: writes the table of docs/recording.md.
+
+python -P benchmarks/recording.py
+
+CPU time, not wall time, of the thread that runs the steps: other programs disturb it little.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import thread_time_ns
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from fusetui import kernels
+from fusetui.trace.text.figures import duration, size
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "recording.md"
+BEGIN, END = "<!-- costs: begin -->\n", "<!-- costs: end -->"
+WARM_UP, STEPS = 10, 60
+OPTIONS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("record_shapes",),
+    ("profile_memory",),
+    ("with_flops",),
+    ("with_modules",),
+    ("with_stack",),
+    ("record_shapes", "profile_memory", "with_stack"),
+)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    workload = kernels.get("mlp")
+    shapes = {"batch": 1, "seq": 8, "dim": 16, "hidden": 32}  # so small that only overhead is left
+    model, inputs = workload.model(shapes), workload.inputs(shapes)
+    plain = _median([_timed(model, inputs) for _ in range(WARM_UP + STEPS)])
+    rows = [f"| not profiled | {duration(plain)} | |"]
+    for options in OPTIONS:
+        cost, nbytes = _profiled(model, inputs, dict.fromkeys(options, True))
+        name = ", ".join(f"`{option}`" for option in options) or "profiled, no option"
+        rows.append(f"| {name} | {duration(cost)} | {size(nbytes)} |")
+    head = "| recorded with | CPU time of a step | trace of a step |\n|---|---|---|\n"
+    text = PAGE.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    table = head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
+    PAGE.write_text(f"{before}{BEGIN}{table}{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, int]:
+    """CPU time of a step in ns, and how much JSON it adds to the trace."""
+    times, sizes = [], []
+    plan = schedule(wait=0, warmup=WARM_UP, active=STEPS, repeat=1)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+
+        def save(profiler: Any) -> None:
+            profiler.export_chrome_trace(str(path))
+            sizes.append(path.stat().st_size)
+
+        cpu = [ProfilerActivity.CPU]
+        with profile(activities=cpu, schedule=plan, on_trace_ready=save, **options) as profiler:
+            for _ in range(WARM_UP + STEPS):
+                times.append(_timed(model, inputs))
+                profiler.step()
+    return _median(times), sizes[0] // STEPS
+
+
+def _timed(model: Any, inputs: Any) -> int:
+    start = thread_time_ns()
+    with torch.no_grad():
+        model(*inputs)
+    return thread_time_ns() - start
+
+
+def _median(times: list[int]) -> int:
+    return int(median(times[WARM_UP:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Lessons have the structure of recorded traces: the same keys for each kind of event."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+from fusetui import sample_traces
+from fusetui.sample_traces import lessons
+from fusetui.sample_traces.lessons.device import Launch, Occupancy
+
+Keys = dict[tuple[str, ...], set[str]]
+OF_KERNELS_SINCE_2026 = {"occupancy", "graph id", "graph node id", "channel", "channel_type"}
+OF_SOME_FRAMES = {"Python module id"}
+OF_ONE_RECORDING = {
+    *("metadata", "with_flops", "distributedInfo"),
+    *("mast_job_name", "PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION"),
+}
+
+
+@cache
+def document(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return found
+
+
+def kind(event: Mapping[str, Any]) -> tuple[str, ...]:
+    named = event["name"] if event["ph"] in "Mi" else ""
+    return event["ph"], event.get("cat", ""), named
+
+
+def keys(path: Path) -> tuple[Keys, Keys]:
+    """By the kind of event: its keys, and those of its args; of ops with shapes."""
+    own: Keys = defaultdict(set)
+    args: Keys = defaultdict(set)
+    for event in document(path)["traceEvents"]:
+        if event.get("cat") != "cpu_op" or "Input Dims" in event["args"]:
+            own[kind(event)] |= event.keys()
+            args[kind(event)] |= event.get("args", {}).keys()
+    return own, args
+
+
+@pytest.fixture
+def recorded() -> Path:
+    """A trace of an H100 with shapes, memory, stacks and modules."""
+    path = TRACES / "h100_bert-small.json.gz"
+    if not path.exists():
+        pytest.skip(f"there is no {path}")
+    return path
+
+
+@pytest.mark.parametrize("name", lessons.names())
+def test_events_have_the_keys_of_recorded_ones(name: str, recorded: Path) -> None:
+    found, real = keys(lessons.path(name))[0], keys(recorded)[0]
+    assert found.keys() <= real.keys()
+    assert {of: found[of] for of in found} == {of: real[of] for of in found}
+
+
+@pytest.mark.parametrize("name", ["mlp-eager", "linear-eager"])
+def test_args_have_the_keys_of_recorded_ones(name: str, recorded: Path) -> None:
+    found, real = keys(lessons.path(name))[1], keys(recorded)[1]
+    for of, names in found.items():
+        newer = {
+            "kernel": OF_KERNELS_SINCE_2026,
+            "cpu_instant_event": {"finished"},
+            "python_function": OF_SOME_FRAMES,
+        }.get(of[1], set())
+        assert names - newer == real[of] - newer, of
+
+
+def test_keys_of_the_file_are_those_of_recorded_ones(recorded: Path) -> None:
+    found, real = document(lessons.path("mlp-eager")), document(recorded)
+    assert found.keys() - real.keys() == {"reconstructed", "host_name"}
+    assert real.keys() - found.keys() <= OF_ONE_RECORDING
+    devices = (found["deviceProperties"][0], real["deviceProperties"][0])
+    assert devices[0].keys() == devices[1].keys()
+
+
+@pytest.mark.parametrize("cat", ["user_annotation", "cpu_op", "Trace"])
+def test_ops_are_written_as_torch_writes_them_here(cat: str) -> None:
+    """Key after key as in the samples, which this version of torch recorded."""
+    ours = _first(document(lessons.path("mlp-eager")), cat)
+    real = _first(document(sample_traces.path("mlp-eager")), cat)
+    assert list(ours) == list(real)
+    assert list(ours["args"]) == list(real["args"])
+
+
+def _first(trace: dict[str, Any], cat: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(e for e in trace["traceEvents"] if e.get("cat") == cat)
+    return found
+
+
+def test_the_ops_of_a_step_are_those_that_torch_records() -> None:
+    """Apart from `resolve_conj`, which only a CPU's product calls."""
+    ours, real = (_ops(document(shelf.path("mlp-eager"))) for shelf in (lessons, sample_traces))
+    assert ours == [op for op in real if op != "aten::resolve_conj"]
+
+
+def _ops(trace: dict[str, Any]) -> list[str]:
+    """Of the first step, in the order of their starts."""
+    events = trace["traceEvents"]
+    step = next(e for e in events if e["name"].startswith("ProfilerStep"))
+    ops = [e for e in events if e.get("cat") == "cpu_op" and e["ts"] < step["ts"] + step["dur"]]
+    return [e["name"] for e in sorted(ops, key=lambda e: (e["ts"], -e["dur"]))]
+
+
+@pytest.mark.parametrize(
+    ("launch", "blocks", "warps", "percent"),
+    [
+        (Launch((8192, 1, 1), (128, 1, 1), 28), 75.851852, 303.40741, 100),
+        (Launch((5936, 1, 1), (128, 1, 1), 40), 54.962963, 219.85185, 75),
+        (Launch((512, 1, 1), (128, 1, 1), 40), 4.740741, 18.962963, 30),
+        (Launch((63, 1, 1), (128, 1, 1), 22), 0.583333, 2.333333, 4),
+    ],
+    ids=lambda value: str(value.grid[0]) if isinstance(value, Launch) else "",
+)
+def test_occupancy_is_what_kineto_wrote_of_the_same_launch_on_an_a100(
+    launch: Launch, blocks: float, warps: float, percent: int
+) -> None:
+    assert launch.blocks_per_sm == pytest.approx(blocks, abs=1e-6)
+    assert launch.warps_per_sm == pytest.approx(warps, rel=1e-6)
+    assert Occupancy(launch).percent == percent
+
+
+def test_more_shared_memory_than_the_default_counts_as_no_occupancy() -> None:
+    """As Kineto writes it of such kernels; the GPU runs two of these blocks on an SM."""
+    found = Occupancy(Launch((24, 64, 1), (128, 1, 1), 230, 81920))
+    assert found.percent == 0
+    assert found.as_args()["limitingFactors"] == "SMEM"

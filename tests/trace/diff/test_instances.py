@@ -1,0 +1,97 @@
+"""The kernels of one op: which is paired with which, and what becomes one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import Diff, Kind, Row, diff
+
+Build = Callable[..., Trace]
+Work = Callable[[Diff], list[Row]]
+
+OFFSETS = "cask_cudnn::computeOffsetsKernel(cask_cudnn::ComputeOffsetsParams)"
+IMPLICIT = "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false>(int, int)"
+NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, true, false, 2>(int)"
+BACK = NHWC.replace("nchwToNhwc", "nhwcToNchw")
+TENSOR = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64x32_stage4"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+SPLIT = "ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn"
+REDUCE = "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)"
+SDPA = "aten::scaled_dot_product_attention"
+FLASH = (
+    f"{SDPA} / aten::_scaled_dot_product_flash_attention / aten::_flash_attention_forward",
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(int)",
+    30.0,
+)
+MATH = (
+    SDPA,
+    [
+        ("aten::matmul / aten::bmm", GEMM, 20.0),
+        ("aten::softmax / aten::_softmax", "void softmax_warp_forward<float>(int)", 15.0),
+        ("aten::matmul / aten::bmm", GEMM, 20.0),
+    ],
+)
+
+
+def pairs(rows: list[Row]) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return [(row.a, row.b) for row in rows]
+
+
+def test_the_kernels_of_one_convolution_are_one_group(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::cudnn_convolution", [(OFFSETS, 2.0), (IMPLICIT, 755.0)])
+    b = trace_of_op("aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)])
+    rows = work(diff(a, b))
+    assert ((IMPLICIT,), (TENSOR,)) in pairs(rows)
+    assert ((OFFSETS,), (NHWC, BACK)) in pairs(rows)
+    assert len(rows) == 2
+
+
+def test_offsets_are_not_taken_for_the_convolution(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::cudnn_convolution", [(OFFSETS, 2.0), (TENSOR, 90.0)])
+    b = trace_of_op("aten::cudnn_convolution", [(IMPLICIT, 755.0)])
+    (row,) = work(diff(a, b))
+    assert (row.kind, row.a, row.b) == (Kind.FUSED, (OFFSETS, TENSOR), (IMPLICIT,))
+
+
+def test_a_product_with_split_k_and_its_reduction(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::mm", [(GEMM, 20.0)])
+    b = trace_of_op("aten::mm", [(SPLIT, 12.0), (REDUCE, 3.0)])
+    (row,) = work(diff(a, b))
+    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (GEMM,), (SPLIT, REDUCE))
+    assert row.why == "all of aten::mm"
+    (back,) = work(diff(b, a))
+    assert (back.kind, back.change_ns) == (Kind.FUSED, -row.change_ns)
+
+
+def test_one_more_kernel_beside_the_same_one_is_added(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::mm", [(GEMM, 20.0)])
+    b = trace_of_op("aten::mm", [(GEMM, 20.0), (REDUCE, 3.0)])
+    rows = work(diff(a, b))
+    assert [(row.kind, row.b) for row in rows] == [(Kind.SAME, (GEMM,)), (Kind.ADDED, (REDUCE,))]
+
+
+def test_attention_in_one_kernel_and_in_three_under_one_op(build: Build, work: Work) -> None:
+    around = ("aten::linear / aten::mm", GEMM, 50.0)
+    rows = work(diff(build([around, FLASH, around]), build([around, MATH, around])))
+    assert [row.kind for row in rows] == [Kind.SAME, Kind.SPLIT, Kind.SAME]
+    assert (rows[1].a_count, rows[1].b_count) == (1, 3)
+    back = work(diff(build([around, MATH, around]), build([around, FLASH, around])))
+    assert [row.kind for row in back] == [Kind.SAME, Kind.FUSED, Kind.SAME]
+
+
+def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, work: Work) -> None:
+    add = ("aten::add", "add_kernel")
+    a = build([(*add, 10.0), (*add, 40.0), (*add, 20.0)])
+    b = build([(*add, 10.0), (*add, 10.0), (*add, 40.0), (*add, 20.0)])
+    rows = work(diff(a, b))
+    assert sorted(row.kind for row in rows) == [Kind.ADDED, Kind.SAME, Kind.SAME, Kind.SAME]
+    assert sum(row.change_ns for row in rows) == 10_000

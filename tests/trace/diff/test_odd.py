@@ -1,0 +1,80 @@
+"""What only one step does: told of by itself, and kept out of the usual step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import Diff, Kind, Row, diff
+
+Build = Callable[..., Trace]
+
+MM = ("aten::mm", "gemm_kernel", 200.0)
+ADD = ("aten::add", "add_kernel", 40.0)
+COPY = ("aten::copy_", "copy_kernel", 25.0)
+USUAL = [MM, ADD, ("aten::relu", "relu_kernel", 30.0)]
+FACTORS = (1.0, 1.02, 1.01, 1.03, 1.0, 1.04)
+
+
+def changed(found: Diff) -> list[Row]:
+    return [row for row in found.rows if row.kind is not Kind.SAME and not row.on_cpu]
+
+
+def planted(build: Build, *step: Any) -> Diff:
+    """The usual steps on both sides, but for the fourth one of B."""
+    return diff(build(USUAL, FACTORS), build(USUAL, FACTORS, odd={3: list(step)}))
+
+
+def test_a_copy_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
+    found = planted(build, *USUAL, COPY)
+    (row,) = changed(found)
+    assert (row.kind, row.op, row.why) == (Kind.ADDED, "aten::copy_", "only in step 3 of B")
+    assert (row.b_ns, row.counts) == (25_750, False)
+    assert found.accounting.rows_ns == 0
+
+
+def test_what_is_missing_in_one_step(build: Build) -> None:
+    (row,) = changed(planted(build, MM, USUAL[2]))
+    assert (row.kind, row.op) == (Kind.REMOVED, "aten::add")
+    assert row.why == "missing only in step 3 of B"
+
+
+def test_a_step_that_does_much_else_is_one_row(build: Build) -> None:
+    compiled = [(f"aten::op{n}", f"kernel_{n}", 5.0) for n in range(20)]
+    (row,) = changed(planted(build, *USUAL, *compiled))
+    assert (row.op, row.b_count) == ("20 pieces of work", 20)
+
+
+def test_a_kernel_that_took_long_in_one_step(build: Build) -> None:
+    (row,) = changed(planted(build, MM, (*ADD[:2], 52.0), USUAL[2]))
+    assert (row.kind, row.op) == (Kind.SLOWER, "aten::add")
+    assert row.why == "only in step 3: 30.0 % more time"
+
+
+def test_the_other_steps_are_the_same_ones_on_both_sides(build: Build) -> None:
+    found = planted(build, *USUAL, *[COPY] * 9)
+    assert found.side_a.usual == found.side_b.usual
+    assert 3 not in found.side_b.usual
+
+
+def test_odd_alike_on_both_sides_is_no_change(build: Build) -> None:
+    odd = {3: [*USUAL, COPY]}
+    a, b = build(USUAL, FACTORS, odd=odd), build(USUAL, FACTORS, odd=odd)
+    assert changed(diff(a, b)) == []
+
+
+def test_steps_of_other_numbers_are_compared_all_the_same(build: Build) -> None:
+    a = build(USUAL, FACTORS)
+    b = build(USUAL, FACTORS[:5], odd={1: [*USUAL, COPY]})
+    (row,) = changed(diff(a, b))
+    assert row.why == "only in step 1 of B"
+
+
+def test_dispatch_of_one_step(build: Build) -> None:
+    view = ("aten::view", None, 3.0)
+    found = diff(
+        build([*USUAL, MM], FACTORS), build([*USUAL, MM], FACTORS, odd={3: [*USUAL, view, MM]})
+    )
+    (row,) = [row for row in found.rows if row.kind is not Kind.SAME]
+    assert (row.kind, row.op, row.why) == (Kind.ADDED, "CPU: aten::view", "only in step 3")

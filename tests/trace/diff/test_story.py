@@ -1,0 +1,99 @@
+"""What a diff comes to: in a sentence, by sort of work, and by place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from fusetui.trace import Trace
+from fusetui.trace.diff import Diff, diff, to_markdown, to_text
+
+Build = Callable[..., Trace]
+
+TF32 = "cutlass_80_tensorop_s1688gemm_128x128_16x5_nt_align4"
+SIMT = "volta_sgemm_128x64_nt"
+REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+MM = ("aten::mm", TF32, 100.0)
+ADD = ("aten::add", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>(int)", 30.0)
+
+
+def slow() -> list[tuple[object, ...]]:
+    return [("aten::mm", SIMT, 300.0), ADD, ("aten::copy_", "Memcpy DtoD (Device -> Device)", 50.0)]
+
+
+def test_the_largest_term_comes_first_with_its_sign_and_unit(build: Build) -> None:
+    found = diff(build([MM, ADD]), build(slow()))
+    assert found.story == (
+        "a step takes 250 us more: +200 us GEMMs (without TF32), +50 us copies (mostly aten::copy_)"
+    )
+
+
+def test_turned_round_it_takes_as_much_less(build: Build) -> None:
+    found = diff(build(slow()), build([MM, ADD]))
+    assert found.story.startswith("a step takes 250 us less: -200 us GEMMs (in TF32)")
+
+
+def test_nothing_changed(build: Build) -> None:
+    trace = build([MM, ADD])
+    assert diff(trace, trace).story == "a step takes as long"
+
+
+def test_the_story_comes_before_the_table(build: Build) -> None:
+    found = diff(build([MM, ADD]), build(slow()))
+    assert to_text(found, 300).splitlines()[1] == found.story
+    assert to_markdown(found).splitlines()[2].startswith("A step takes 250 us more: +200 us GEMMs")
+
+
+def test_communication_behind_compute_makes_nothing_longer(build: Build) -> None:
+    def beside(us: float) -> Trace:
+        return build([("aten::mm", TF32, 900.0, 7), ("nccl:all_reduce", REDUCE, us, 13)])
+
+    found = diff(beside(100.0), beside(400.0))
+    (row,) = [row for row in found.rows if row.work == "communication"]
+    assert (row.change_ns, row.hidden_change_ns) == (300_000, 300_000)
+    assert found.story == "a step takes as long"
+
+
+def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> None:
+    found = diff(build([MM, ADD]), build(slow()))
+    for parts in (found.by_work, found.by_place):
+        assert sum(part.change_ns for part in parts) == found.accounting.rows_ns
+    assert [(part.name, part.change_ns) for part in found.by_work[:2]] == [
+        ("GEMM", 200_000),
+        ("copy", 50_000),
+    ]
+
+
+def test_the_json_tells_it_too(build: Build) -> None:
+    found = json.loads(json.dumps(diff(build([MM, ADD]), build(slow())).to_json()))
+    assert found["story"].startswith("a step takes 250 us more")
+    assert found["by_work"][0]["name"] == "GEMM"
+    assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found["accounting"].keys()
+
+
+def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
+    a = build([ADD], (1.0, 1.9, 1.0, 1.9, 1.5))
+    b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
+    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  noise  " in text]
+    assert len(rows) == 1
+    assert "within noise: 30 us to 57 us -> 42 us to 72 us" in rows[0]
+
+
+@pytest.fixture
+def region(build: Build) -> Diff:
+    eager = [(f"aten::{op}", ADD[1], 20.0) for op in ("add", "mul", "sub")]
+    return diff(build(eager), build([("CompiledFunction", ADD[1], 50.0)] * 2))
+
+
+def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(region: Diff) -> None:
+    (row,) = [row for row in region.rows if not row.on_cpu]
+    assert (row.a_count, row.b_count, row.a_ns, row.b_ns) == (3, 2, 60_000, 100_000)
+    assert (row.together, row.compiled, row.why) == (True, "b", "all pointwise left")
+    assert region.by_work[0].compiled == "b"
+
+
+def test_ops_known_on_both_sides_are_no_region(build: Build) -> None:
+    found = diff(build([MM]), build([("aten::bmm", SIMT, 90.0), ADD]))
+    assert not any(row.together for row in found.rows)

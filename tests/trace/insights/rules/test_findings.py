@@ -1,0 +1,60 @@
+"""All rules over all real traces: nothing fires but what was looked at (findings.tsv)."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.trace import open_trace
+from fusetui.trace.insights.account import accounts
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.rules import all_rules, findings_of
+
+from .table import NONE, UPDATE, Line, lines_of, read, rewrite
+
+INDEX = TRACES / "INDEX.tsv"
+pytestmark = pytest.mark.skipif(not INDEX.is_file(), reason=f"there are no traces in {TRACES}")
+
+
+def traces() -> list[str]:
+    if not INDEX.is_file():
+        return []
+    with INDEX.open(encoding="utf-8") as file:
+        return sorted(row["file"] for row in csv.DictReader(file, delimiter="\t"))
+
+
+def of(trace: str) -> list[Line]:
+    return [line for line in read() if line[0] == trace]
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
+    found, _ = findings_of(Facts(accounts(open_trace(str(TRACES / trace)))))
+    lines = lines_of(trace, found)
+    if UPDATE:
+        rewrite(trace, lines)
+    assert [line[:4] for line in lines] == [line[:4] for line in of(trace)]
+
+
+def test_each_line_was_looked_at() -> None:
+    assert [line for line in read() if not line[4].strip()] == []
+
+
+def test_the_table_names_rules_that_there_are() -> None:
+    known = {rule.id for rule in all_rules()} | {NONE}
+    assert {line[1] for line in read()} <= known
+
+
+def test_the_data_loader_comes_first_where_it_keeps_the_gpu_waiting() -> None:
+    for trace in ("h100_owlv2.json.gz", "v100_resnet50_2021.json.gz"):
+        assert of(trace)[0][1] == "data-loading"
+
+
+def test_pointwise_work_comes_first_where_the_gpu_is_busy() -> None:
+    assert of("h100_Qwen1.5-0.5B.json.gz")[0][1] == "fusable-run"
+
+
+def test_nothing_is_said_of_the_host_where_a_graph_is_replayed() -> None:
+    assert [line[1] for line in of("mi300_vllm_decode_graph.json.gz")] == [NONE]

@@ -1,0 +1,163 @@
+"""One op that ran on both sides: which kernel repeats another, and what else belongs to the op."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fusetui.trace.diff.groups import Board
+from fusetui.trace.diff.items import KERNEL_MASK, Items
+from fusetui.trace.diff.lcs import Pair, exact
+from fusetui.trace.model.op_names import is_compiler
+
+LONG_RUN = 200
+"""Of more repetitions of one kernel in a row, which is the additional one is left to chance."""
+
+MANY = 8
+"""An op that launches more than this (a graph, a foreach) is not taken as one piece of work."""
+
+
+def repeated(board: Board) -> None:
+    """Of one kernel several times in a row, those are pairs whose times are the most alike."""
+    items = board.items
+    for first, last in _runs(board):
+        pairs = [pair for pair in board.pairs[first:last] if pair is not None]
+        key = int(items[0].exact[pairs[0][0]])
+        open_items: list[list[int]] = [[], []]
+        for gap in board.gaps[first : last + 1]:
+            for side in (0, 1):
+                same = [item for item in gap[side] if int(items[side].exact[item]) == key]
+                open_items[side] += same
+        for side in (0, 1):
+            if open_items[side] and not open_items[1 - side]:
+                _choose(board, side, first, last, pairs, open_items[side])
+
+
+def rest_of_ops(board: Board, side: int) -> None:
+    """What is open of an op whose other kernels are paired, or that is the same op in a gap.
+
+    With open kernels on both sides they are one group; else they join the pair of the op, where
+    that is of two different kernels: one became two. Needs no second turn.
+    """
+    if side:
+        return
+    open_of = [_open_by_op(board, n) for n in (0, 1)]
+    if not any(open_of):
+        return
+    for number, a, b in _linked(board):
+        of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
+        if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
+            continue
+        name = board.items[0].trace.name_of(a)
+        if of_a and of_b:
+            board.claim_both(of_a, of_b, f"the rest of {name}")
+            continue
+        pair = board.pairs[number] if number is not None else None
+        if pair is not None and number is not None and _replaced(board, pair):
+            board.pairs[number] = None
+            board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
+
+
+def _runs(board: Board) -> Iterator[tuple[int, int]]:
+    """Ranges of pairs of one kernel under one op, with something open beside them."""
+    first = 0
+    keys = [
+        int(board.items[0].exact[p[0]]) if p is not None and _same(board, p) else None
+        for p in board.pairs
+    ]
+    for number in range(1, len(keys) + 1):
+        if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
+            beside = board.gaps[first : number + 1]
+            known = keys[first] is not None if keys else False
+            if known and number - first <= LONG_RUN and any(a or b for a, b in beside):
+                yield first, number
+            first = number
+
+
+def _same(board: Board, pair: Pair) -> bool:
+    return bool(board.items[0].exact[pair[0]] == board.items[1].exact[pair[1]])
+
+
+def _choose(
+    board: Board, side: int, first: int, last: int, pairs: list[Pair], more: list[int]
+) -> None:
+    """Pairs anew the one side of a run with the longer other one, in order, least apart in time."""
+    few = [pair[1 - side] for pair in pairs]
+    many = sorted([pair[side] for pair in pairs] + more)
+    if len(many) > LONG_RUN:
+        return
+    times = board.items[side].times, board.items[1 - side].times
+    chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
+    partners = [many[n] for n in chosen]
+    if partners == [pair[side] for pair in pairs]:
+        return
+    for number, one, other in zip(range(first, last), few, partners, strict=True):
+        board.pairs[number] = (other, one) if side == 0 else (one, other)
+    wanted = set(more)
+    for gap in board.gaps[first : last + 1]:
+        gap[side][:] = [item for item in gap[side] if item not in wanted]
+    bounds = [*partners, None]
+    for item in sorted(set(many) - set(partners)):
+        place = next(n for n, bound in enumerate(bounds) if bound is None or item < bound)
+        here = board.gaps[first + place][side]
+        here.append(item)
+        here.sort()
+
+
+def closest(few: list[int], many: list[int]) -> list[int]:
+    """For each of the few, in order, one of the many: so that the differences add up to least."""
+    spare = len(many) - len(few)
+    best: list[list[int]] = [[0] * (spare + 1)]
+    for n, time in enumerate(few):
+        row = [best[-1][skip] + abs(many[n + skip] - time) for skip in range(spare + 1)]
+        for skip in range(1, spare + 1):
+            row[skip] = min(row[skip], best[-1][skip] + abs(many[n + skip] - time))
+        best.append([min(row[: skip + 1]) for skip in range(spare + 1)])
+    chosen: list[int] = []
+    skip = spare
+    for n in range(len(few) - 1, -1, -1):
+        costs = [best[n][s] + abs(many[n + s] - few[n]) for s in range(skip + 1)]
+        skip = costs.index(min(costs))
+        chosen.append(n + skip)
+    return chosen[::-1]
+
+
+def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
+    """Open items by the row of their innermost op; what torch.compile put there is no op."""
+    items = board.items[side]
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for gap in board.gaps:
+        for item in gap[side]:
+            op = int(items.op[item])
+            if op >= 0 and items.work.gpu and not is_compiler(items.op_names[item]):
+                found[op].append(item)
+    return found
+
+
+def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
+    """The rows of ops that are one and the same: with a pair between them, or in order in a gap."""
+    a, b = board.items
+    for number, pair in enumerate(board.pairs):
+        if pair is not None and _known(a, pair[0]) and a.op_word(pair[0]) == b.op_word(pair[1]):
+            yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
+    for gap in board.gaps:
+        if gap[0] and gap[1]:
+            ops_a, words_a = _ops(a, gap[0])
+            ops_b, words_b = _ops(b, gap[1])
+            for i, j in exact(words_a, words_b):
+                yield None, ops_a[i], ops_b[j]
+
+
+def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
+    """The rows of the ops that items come from, each once, and the numbers of their names."""
+    rows = list(dict.fromkeys(int(items.op[item]) for item in members if _known(items, item)))
+    return rows, [items.word_of_op(row) for row in rows]
+
+
+def _known(items: Items, item: int) -> bool:
+    return items.op_word(item) > 0
+
+
+def _replaced(board: Board, pair: Pair) -> bool:
+    a, b = board.items
+    return int(a.exact[pair[0]]) & KERNEL_MASK != int(b.exact[pair[1]]) & KERNEL_MASK

@@ -1,0 +1,103 @@
+"""The gaps of a device as the rules see them, on the lines of time of the threads that launch."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.insights.account import Device
+from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.host import Host, Threads
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import distinct
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+CPU_BOUND = 0.10  # of the span, from which on a GPU waits for launches
+LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+"""What a thread does that launches too late: neither waiting nor allocating."""
+
+
+class Idle(msgspec.Struct, frozen=True, eq=False):
+    """The gaps of a device within the window, clipped to it; arrays of shape [gaps], ns."""
+
+    device: Device
+    begin: Int64s
+    end: Int64s
+    called: Int64s  # the end of the host part: when the launch call begins; `begin` without one
+    event: Rows  # the GPU event that ends the gap
+    before: Rows  # the GPU event that ended last before it, -1 for none
+    launch: Rows  # its launch call, -1 where it is not known
+    reasons: Int64s  # shape [IDLE, gaps]: how long for which reason (see gaps.IDLE)
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def track(self, trace: Trace) -> Rows:
+        """Of each gap the track of its launch call; any track where that is not known."""
+        found: Rows = trace.track[np.maximum(self.launch, 0)].astype(np.intp)
+        return found
+
+    def ns(self, *names: str) -> Int64s:
+        """How long each gap lasted for these reasons."""
+        rows = self.reasons[[IDLE.index(name) for name in names]]
+        found: Int64s = rows.sum(axis=0)
+        return found
+
+
+def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
+    """Starts and ends on the line."""
+    start = line.on_line(trace.track[rows], trace.start[rows])
+    return start, start + trace.dur[rows]
+
+
+def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
+    """What a cover leaves of some sorted, disjoint stretches, and the stretch of each piece."""
+    both = common(cover_of(*stretches), cover)
+    edges = distinct(np.concatenate((*both, stretches.start)))
+    begin, end = edges[:-1], edges[1:]
+    kept = both.within(begin, end) > 0
+    start = begin[kept]
+    return Cover(start, end[kept]), np.searchsorted(stretches.start, start, side="right") - 1
+
+
+def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
+    """The ns of each place added up, exactly; shape [length]."""
+    order = np.argsort(places, kind="stable")
+    total = np.concatenate(([0], np.cumsum(ns[order])))
+    ends = np.searchsorted(places[order], np.arange(length + 1))
+    found: Int64s = np.diff(total[ends])
+    return found
+
+
+def common(a: Cover, b: Cover) -> Cover:
+    """What both cover."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[inside], parts.end[inside])
+
+
+def without(a: Cover, b: Cover) -> Cover:
+    """What the first one covers and the second one does not."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[~inside], parts.end[~inside])
+
+
+def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
+    """The first one, cut wherever the second one begins or ends; and which parts lie in that."""
+    edges = distinct(np.concatenate((*a, *b)))
+    begin, end = edges[:-1], edges[1:]
+    own = a.within(begin, end) > 0
+    parts = Cover(begin[own], end[own])
+    return parts, b.within(*parts) > 0
+
+
+def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:
+    """The gaps whose launch is on this line: their places, begins and ends on the line."""
+    track = idle.track(trace)
+    places = np.flatnonzero((idle.launch >= 0) & line.tracks[track])
+    on = track[places]
+    return places, line.on_line(on, idle.begin[places]), line.on_line(on, idle.end[places])
