@@ -1,4 +1,4 @@
-"""A file -> a Trace: read, lay out, nest, link."""
+"""From a file to a Trace: read, lay out, nest, link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fusetui.trace.model.report import Report
 from fusetui.trace.read import Callbacks, Raw, read
 
 Preview = Callable[[Trace], None]
-"""Called with the trace that the beginning of a file gives."""
+"""Called with the trace that the first part of a file gives."""
 
 
 def open_trace(
@@ -30,12 +30,12 @@ def open_trace(
     preview: Preview | None = None,
     cached: bool = True,
 ) -> Trace:
-    """Read a trace of any supported form, or take it from the cache (see trace/cache).
+    """Reads a trace of any supported form, or takes it from the cache (see trace/cache).
 
-    `preview` is called with ever longer parts of a large trace while the rest is read. Once `stop`
-    says True, the result is the part that was read (see Report.prefix), which is not kept in the
-    cache. `cached` False: the cache is neither asked nor filled. Raises TraceError with one plain
-    sentence, or NothingRead when stopped too early.
+    `preview` is called with growing parts of a large trace while the rest is read. Once `stop`
+    returns True, the result is the part that was read (see Report.prefix), which is not written to
+    the cache. With `cached` False the cache is neither read nor written. Raises TraceError with one
+    plain sentence, or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
     trace = entry.load() if entry else None
@@ -49,7 +49,7 @@ def open_trace(
 
 
 def build(raw: Raw) -> Trace:
-    """Raw columns in file order -> the sorted, nested, linked Trace."""
+    """Builds the sorted, nested, linked Trace from raw columns in file order."""
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     bounds = np.searchsorted(layout.track, np.arange(len(layout.keys) + 1))

@@ -1,4 +1,4 @@
-"""The place of one trace in the cache: load what is there, store what was read."""
+"""The entry of one trace in the cache: loads what is there, stores what was read."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.kept import Filed
 from fusetui.trace.read.source import likely_size, open_stored
 
-SMALLEST = 8 << 20  # bytes of a document; smaller ones are read as fast
+SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Where the trace of a file is kept, and the state that the file is in."""
+    """Where the trace of a file is kept, and the current state of the file."""
 
     path: str  # of the trace, as the user gave it
     origin: Origin
     place: Path
 
     def load(self) -> Trace | None:
-        """The trace, when a whole entry of this state of the file is there."""
+        """The trace, if there is a valid entry for this state of the file."""
         try:
             with open_own(self.place) as file, Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
                 text = Filed(self.path, OpenFile(original.fileno()), state)
                 trace = pack.read(file, self.origin, self.path, text)
                 with suppress(OSError):
-                    os.utime(file.fileno())  # the least recently used goes first
+                    os.utime(file.fileno())  # the least recently used is removed first
         except Exception:  # whatever is wrong with an entry, the file itself can be read
             return None
         return trace
 
     def store(self, trace: Trace) -> None:
-        """Keep it, unless the file has changed since, or there is no room."""
+        """Stores the trace, unless the file has changed since, or there is no space."""
         try:
             if origin_of(self.path) != self.origin:
                 return
             replace_file(self.place, partial(pack.write, trace, self.origin))
             make_room(self.place.parent)
-        except Exception:  # no room, no right, no memory: the trace is there all the same
+        except Exception:  # no space, permission or memory: the trace is available anyway
             return
 
 
 def entry_for(path: str) -> Entry | None:
-    """None for what is not kept: small files, standard input, or with the cache switched off."""
+    """None for what is not cached: small files, standard input, or if the cache is off."""
     if path == "-":
         return None
     try:
@@ -63,12 +63,12 @@ def entry_for(path: str) -> Entry | None:
             return None
         origin = origin_of(path)
         return Entry(path, origin, folder / _name(origin.path))
-    except (OSError, ImportError, TraceError):  # reading it will say what is wrong
+    except (OSError, ImportError, TraceError):  # reading the file will report it
         return None
 
 
 def _name(path: str) -> str:
-    """A name of its own for each path and user, so that several users can share a folder."""
+    """A distinct name for each path and user, so that several users can share a folder."""
     from hashlib import blake2b
 
     user = str(os.geteuid()) if hasattr(os, "geteuid") else ""

@@ -1,4 +1,4 @@
-"""The folder of the cache: where it is, how large it may grow, and how files get into it."""
+"""The folder of the cache: where it is, how large it may grow, and how files are written to it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import IO
 from fusetui.trace.cache.own import SUFFIX, is_users, may_replace, opened, own_files, remove
 
 PLACE = "FUSETUI_CACHE"
-"""The environment variable with the folder, or `off`."""
+"""The environment variable that holds the folder, or `off`."""
 BOUND = "FUSETUI_CACHE_MB"
-"""The environment variable with the most that our files in it may take, in MB."""
+"""The environment variable that holds the most that our files may take, in MB."""
 LARGEST = 4000  # MB: some thirty traces of 1 GB
-STALE = 3600  # seconds after which nobody writes an unfinished file any more
+STALE = 3600  # seconds after which an unfinished file is considered abandoned
 
 
 def cache_folder() -> Path | None:
-    """Where entries are kept; None when the cache is switched off, or nobody says where it is."""
+    """Where entries are kept; None if the cache is off, or no folder is known."""
     named = os.environ.get(PLACE)
     if named is None:
         return _users_folder()
@@ -28,14 +28,14 @@ def cache_folder() -> Path | None:
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write under a temporary name, then rename: others see the old file or the whole new one.
+    """Writes to a temporary name, then renames: others see the old file or the complete new one.
 
-    What is at this place but no entry stays. Raises OSError; nothing unfinished is left then.
+    A file of this name that is not an entry is kept. Raises OSError, leaving nothing unfinished.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not may_replace(place):
         return
-    import tempfile  # with a trace from the cache, nobody needs it
+    import tempfile  # not needed when a trace comes from the cache
 
     handle, name = tempfile.mkstemp(SUFFIX, f"{place.name}.", place.parent)
     try:
@@ -51,7 +51,8 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Remove what was used longest ago until our files are within the bound. Raises OSError."""
+    """Removes the least recently used entries until our files are within the limit. Raises
+    OSError."""
     with opened(folder) as at:
         files = list(own_files(at))
         left = sum(own.state.st_size for own in files)
@@ -63,18 +64,18 @@ def make_room(folder: Path) -> None:
 
 
 def _users_folder() -> Path | None:
-    """The system's place for what a user's programs keep, under the user's home."""
+    """The system's folder for the caches of this user."""
     from platformdirs import user_cache_path
 
     try:
         folder = user_cache_path("fusetui", appauthor=False) / "traces"
-    except RuntimeError:  # a user without a home, as in many containers
+    except RuntimeError:  # a user without a home folder, as in many containers
         return None
     return folder if folder.is_absolute() else None
 
 
 def _bound() -> int:
-    """Bytes."""
+    """The limit in bytes."""
     try:
         return int(float(os.environ[BOUND]) * 1e6)
     except (KeyError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What a cache entry was made from: enough to notice that the file is another one now."""
+"""What a cache entry was made from: enough to notice that the file has changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def origin_of(path: str) -> Origin:
-    """Raises OSError."""
-    from hashlib import blake2b  # not needed with the cache switched off
+    """The current state of a file. Raises OSError."""
+    from hashlib import blake2b  # not needed if the cache is off
 
     with Path(path).open("rb") as file:
         state = os.fstat(file.fileno())

@@ -1,7 +1,7 @@
-"""Which files in the folder of the cache are ours: no other one is read, replaced or removed.
+"""Which files in the cache folder are ours: no others are read, replaced or removed.
 
-A file is ours when it is a regular one of this user, has a name that only we give, and begins as we
-begin every file. The name alone is not enough, since the folder may be one of the user's own.
+A file is ours if it is a regular file of this user, has a name that only fusetui uses, and begins
+with our signature. The name alone is not enough, since the folder may hold other files of the user.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import IO
 import msgspec
 
 MAGIC = b"fusetui\x1a"
-"""The first bytes of every entry, of any version, and of what is to become one."""
+"""The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
 _ENTRY = re.compile(r"[0-9a-f]{32}\.v\d{1,4}")
 _UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 _UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-"""What earlier versions called an unfinished file; other programs may use such names too."""
+"""Names of unfinished files in earlier versions; other programs may use such names too."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -37,9 +37,9 @@ class Own(msgspec.Struct, frozen=True):
 
 
 def open_own(place: Path) -> IO[bytes]:
-    """The file at an entry's place, if it is a regular one of this user. Raises OSError.
+    """Opens the file at an entry's place, if it is a regular file of this user. Raises OSError.
 
-    No link is followed, and nothing is opened that could make us wait.
+    Follows no link, and opens nothing that could block.
     """
     _regular(os.lstat(place))
     file = os.fdopen(os.open(place, _CAREFULLY), "rb")
@@ -52,7 +52,8 @@ def open_own(place: Path) -> IO[bytes]:
 
 
 def may_replace(place: Path) -> bool:
-    """Is an entry's place free, or is an entry there; also an empty one, as after a power cut."""
+    """Whether an entry may be written here: there is no file, an entry, or an empty file, as after
+    a power failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")
@@ -63,13 +64,13 @@ def may_replace(place: Path) -> bool:
 
 
 def is_users(state: os.stat_result) -> bool:
-    """Does a file belong to this user; true where the system does not tell."""
+    """Whether a file belongs to this user; True if the system does not say."""
     return not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[int]:
-    """A descriptor of a folder, so that all that follows happens in this very folder."""
+    """A descriptor of a folder, so that all further calls are about this very folder."""
     number = os.open(folder, _READ | getattr(os, "O_DIRECTORY", 0))
     try:
         yield number
@@ -83,20 +84,20 @@ def own_files(folder: int) -> Iterator[Own]:
         for item in found:
             finished = _ENTRY.fullmatch(item.name) is not None
             if finished or item.name.endswith(SUFFIX):
-                with suppress(OSError):  # it is gone, or not ours to read
+                with suppress(OSError):  # it is gone, or we may not read it
                     state = item.stat(follow_symlinks=False)
                     if _is_own(folder, item.name, state):
                         yield Own(item.name, state, finished)
 
 
 def remove(folder: int, own: Own) -> bool:
-    """Remove a file, unless there is another one of its name by now; is it gone?"""
+    """Removes a file, unless another file has its name by now. Returns whether it is gone."""
     try:
         now = os.stat(own.name, dir_fd=folder, follow_symlinks=False)
         if not os.path.samestat(now, own.state):
             return False
         os.unlink(own.name, dir_fd=folder)
-    except FileNotFoundError:  # somebody else made room
+    except FileNotFoundError:  # another process removed it
         return True
     except OSError:
         return False
@@ -104,7 +105,7 @@ def remove(folder: int, own: Own) -> bool:
 
 
 def _is_own(folder: int, name: str, state: os.stat_result) -> bool:
-    """Raises OSError."""
+    """Whether a file is ours. Raises OSError."""
     _regular(state)
     file = os.open(name, _CAREFULLY, dir_fd=folder)
     try:
@@ -119,6 +120,6 @@ def _is_own(folder: int, name: str, state: os.stat_result) -> bool:
 
 
 def _regular(state: os.stat_result) -> None:
-    """Raises OSError for what is no regular file of this user."""
+    """Raises OSError if it is not a regular file of this user."""
     if not stat.S_ISREG(state.st_mode) or not is_users(state):
         raise PermissionError("no file of ours")

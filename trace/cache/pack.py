@@ -1,4 +1,4 @@
-"""A Trace <-> one file: a header, then the columns, each aligned, to be mapped into memory.
+"""A Trace <-> one file: a header, then the columns, each aligned for memory mapping.
 
 bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, header, columns
 """
@@ -22,7 +22,7 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
 VERSION = 5
-"""Goes up with every change of what a Trace or this format means."""
+"""Incremented with every change of the meaning of a Trace or of this format."""
 
 ALIGNED = 64  # bytes
 
@@ -33,12 +33,12 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """All of an entry that is no column."""
+    """Everything in an entry except the columns."""
 
     version: int
     origin: Origin
-    rest: msgspec.Raw  # the fields of a Trace that are no columns
-    columns: dict[str, Column]  # in the order of the file
+    rest: msgspec.Raw  # the fields of a Trace that are not columns
+    columns: dict[str, Column]  # in file order
 
 
 def columns_of(record: type) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def columns_of(record: type) -> tuple[str, ...]:
 
 
 def rest_of(record: type, apart: str) -> type[msgspec.Struct]:
-    """A record of the fields that are neither arrays nor the one that is stored apart."""
+    """A record of the fields that are neither arrays nor the one that is stored separately."""
     left_out = {*columns_of(record), apart}
     rest = [(n, hint) for n, hint in get_type_hints(record).items() if n not in left_out]
     return msgspec.defstruct("Rest", rest, frozen=True)
@@ -59,11 +59,11 @@ Rest = rest_of(Trace, apart="elements")
 
 
 class Unusable(Exception):  # noqa: N818
-    """These bytes are no whole entry of this version."""
+    """These bytes are not a complete entry of this version."""
 
 
 def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
-    """Raises OSError, or ValueError for what cannot be kept."""
+    """Writes an entry. Raises OSError, or ValueError for a Trace that cannot be stored."""
     columns = {name: np.ascontiguousarray(getattr(trace, name)) for name in COLUMNS}
     columns |= _places(trace.elements.stretches)
     header = _header(trace, origin, columns)
@@ -81,7 +81,7 @@ def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
 def read(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
     """The Trace of the file at `path`, whose bytes are `text`; its columns are mapped.
 
-    Raises Unusable, also when the entry is of another state of the file, and OSError.
+    Raises Unusable, also if the entry is for another state of the file, and OSError.
     """
     try:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -105,7 +105,7 @@ def _header(trace: Trace, origin: Origin, columns: dict[str, NDArray[Any]]) -> b
 
 
 def _checked(data: memoryview) -> tuple[Header, int]:
-    """The header and where it ends."""
+    """The header, and where it ends."""
     if data[: len(MAGIC)] != MAGIC:
         raise Unusable("no entry")
     at = len(MAGIC)
@@ -143,7 +143,7 @@ def _trace(
 
 
 def _decoded(kind: Any, value: Any) -> Any:
-    """What msgspec does not know: the Counter of a report."""
+    """Decodes a type that msgspec does not know: the Counter of a report."""
     return kind(value)
 
 

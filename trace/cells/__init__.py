@@ -1,4 +1,4 @@
-"""What each cell of a line of the timeline shows, in a few binary searches."""
+"""What each cell of a line of the timeline shows, found with a few binary searches."""
 
 __all__ = [
     "counters",

@@ -12,11 +12,11 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 AT_ONCE = 1 << 14
-"""Samples that are looked at one by one: a few microseconds."""
+"""Number of samples that are searched linearly, which takes a few microseconds."""
 
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
-    """A counter, and the largest of every two, four, eight ... neighbouring values."""
+    """A counter, and the largest of every two, four, eight, ... neighboring values."""
 
     counter: Counter
     levels: tuple[Float64s, ...]  # shapes [n], [n // 2], [n // 4], ...
@@ -36,7 +36,7 @@ def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
     """The largest value in each cell, else the last one before it; nan before the first.
 
     `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has shape [W].
-    Samples are taken in halves of their number until no more than `at_once` are left.
+    The samples of a cell are halved until at most `at_once` are left.
     """
     time, value = curve.counter.time, curve.counter.value
     at = np.searchsorted(time, borders, side="left")
@@ -46,9 +46,9 @@ def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
 
 
 def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s, at_once: int) -> Float64s:
-    """The largest value in each [first, last); -inf where that is empty.
+    """The largest value in each [first, last); -inf if that is empty.
 
-    From the lower levels only what sticks out at both ends of a stretch is taken.
+    The lower levels are used only at both ends of a range.
     """
     found = np.full(len(first), -np.inf)
     for level in levels:

@@ -22,12 +22,12 @@ Rows = NDArray[np.int32]
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one track at one depth, in order of time; they do not overlap. Shape [n]."""
+    """The slices of one track at one depth, in time order; they do not overlap. Shape [n]."""
 
     rows: Rows
     start: Int64s
-    end: Int64s  # at least 1 ns after the start, so that an empty slice can be seen
-    rank: Rows  # place of each by duration
+    end: Int64s  # at least 1 ns after the start, so that empty slices are visible
+    rank: Rows  # position of each by duration
     by_rank: Rows  # index of the slice with each rank
 
     def __len__(self) -> int:
@@ -43,8 +43,8 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
 
 
 class Lines(Sequence[Line]):
-    """The lines of some tracks from top to bottom, one per depth; each is made when it is first
-    looked at, since a deep track has thousands."""
+    """The lines of some tracks from top to bottom, one per depth; each is built on first access,
+    because a deep track has thousands."""
 
     def __init__(self, trace: Trace, tracks: Sequence[Track]) -> None:
         self._trace = trace
@@ -74,7 +74,7 @@ class Lines(Sequence[Line]):
 
     @property
     def tops(self) -> Iterator[Line]:
-        """The line of each track that the others of it lie within."""
+        """The outermost line of each track."""
         return (self[first] for first in self._first.values())
 
     def index_of(self, row: int) -> int:
@@ -123,7 +123,7 @@ def _line(trace: Trace, rows: Rows) -> Line:
 
 
 def _highest(rank: Rows, first: Int64s, last: Int64s) -> Rows:
-    """The largest rank in each [first, last); stretches are in order and not empty."""
+    """The largest rank in each [first, last); ranges are ascending and not empty."""
     cuts = np.stack([first, last], axis=1).ravel()
     padded = np.append(rank, np.int32(-1))
     highest: Rows = np.maximum.reduceat(padded, cuts)[::2]

@@ -1,4 +1,4 @@
-"""`why --markdown`: for a pull request or an issue."""
+"""`why --markdown`: Markdown for a pull request or an issue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def why_markdown(found: Why) -> str:
 
 
 def versus_markdown(found: Versus) -> str:
-    """A table of the classes on both sides."""
+    """A table of the classes of both sides."""
     rows = [
         (
             markdown(named(one.name)),

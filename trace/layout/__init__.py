@@ -1,5 +1,4 @@
-"""From slices in the order of a file to rows on tracks: nesting, links to launches, steps,
-devices."""
+"""From slices in file order to rows on tracks: nesting, links to launches, steps, devices."""
 
 __all__ = [
     "devices",

@@ -1,4 +1,4 @@
-"""Which device a GPU lane ran on, as far as the file settles it."""
+"""Which device a GPU lane ran on, as far as the file determines it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from fusetui.trace.model.ids import Id
 
 
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
-    """Properties of each device that has events, {} when unknown.
+    """Properties of each device that has events, {} if unknown.
 
-    ROCm writes agent numbers as pid, not the ids of deviceProperties: an unknown id is settled only
-    when all devices listed are of one make.
+    ROCm writes agent numbers as pid instead of the ids of deviceProperties. An unknown id is
+    resolved only if all listed devices are of the same model.
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
     by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
@@ -23,13 +23,13 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
 
 
 def device_ids(trace: Trace) -> list[Id]:
-    """The pids of lanes with device work, in the order of the lanes."""
+    """The pids of lanes with device work, in lane order."""
     lanes = [t for t in trace.tracks if t.layer in GPU_LAYERS and t.layer is not Layer.SYNC]
     return list(dict.fromkeys(t.pid for t in lanes))
 
 
 def device_names(trace: Trace) -> list[str]:
-    """One name per device used, in order; those that the file does not name are left out."""
+    """One name per device used, in order; devices without a name in the file are left out."""
     found = (d.get("name") for d in device_properties(trace).values())
     return [name for name in found if isinstance(name, str) and name]
 

@@ -1,4 +1,4 @@
-"""Finds what is around a time on a track: how layers and sub-rows of one thread are connected."""
+"""Finds what encloses a time on a track: how layers and sub-rows of a thread are connected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def enclosing_rows(
 def adopt_overlapping(
     tracks: Sequence[Track], start: Int64s, end: Int64s, parent: Rows, op: Rows
 ) -> None:
-    """Fills in `op` for slices on a sub-row of an ops layer: the op around them by time."""
+    """Fills in `op` for slices on a sub-row of an ops layer: the op around them in time."""
     main = {(t.pid, t.tid): t for t in tracks if t.layer is Layer.OPS and t.subrow == 0}
     for track in tracks:
         if track.layer is not Layer.OPS or track.subrow == 0:

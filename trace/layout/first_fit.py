@@ -1,6 +1,6 @@
-"""Which sub-row a slice gets, for slices that overlap: the first one with room for it.
+"""Which sub-row each of several overlapping slices gets: the first one with room for it.
 
-However many sub-rows there are, finding the first takes logarithmic time.
+Finding it takes logarithmic time in the number of sub-rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Slice(NamedTuple):
 
 
 def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
-    """Sub-rows of slices sorted by (start, -duration). See nest.arrange for what fits.
+    """Sub-rows of slices sorted by (start, -duration). See nesting.arrange for what fits.
 
     The room of a sub-row is twice the end of its innermost slice, and one more, unless an equal
     call may not lie in it.
@@ -65,7 +65,7 @@ def _room(inner: list[Slice], now: int, flat: bool) -> int:
 
 
 class Rooms:
-    """Numbers, all EMPTY at first, of which the first that is large enough is found quickly.
+    """Numbers, all EMPTY at first, with a fast search for the first one that is large enough.
 
     A binary tree in a list: node n has the children 2n and 2n + 1 and holds the larger of them.
     """

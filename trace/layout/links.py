@@ -18,14 +18,14 @@ from fusetui.trace.model.categories import GPU_ROLES, Role
 Rows = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 TELLTALE = 0.9
-"""From this share of GPU events on with External id == correlation, External id links nothing."""
+"""If at least this share of GPU events has External id == correlation, External ids are ignored."""
 
 
 def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Rows:
     """The launch call of every GPU row, -1 for all others; arrays and result of shape [slices].
 
-    When several calls share a correlation (merged ranks, wrapped counters), the last one that
-    starts before the GPU event is taken, else the first.
+    If several calls share a correlation (merged ranks, wrapped counters), the last one that starts
+    before the GPU event is taken, or else the first.
     """
     launch = np.full(len(role), -1, dtype=np.int32)
     known = (correlation != 0) & (correlation != -1)  # it wraps at 32 bits: negative is possible
@@ -49,7 +49,7 @@ def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) ->
 def _last_before(
     begins: Int64s, low: NDArray[np.intp], high: NDArray[np.intp], until: Int64s
 ) -> NDArray[np.intp]:
-    """The last place in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
+    """The last index in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
     while (low < high).any():
         middle = (low + high + 1) // 2
         early = begins[middle] <= until
@@ -58,7 +58,7 @@ def _last_before(
 
 
 def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Rows) -> Rows:
-    """The innermost CPU op that is, or is around, each row on its own track; -1 for none."""
+    """The innermost CPU op that is, or contains, each row on its own track; -1 for none."""
     is_op = role == Role.OP
     op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
     has_ops = np.bincount(track[is_op], minlength=int(track[-1]) + 1 if len(track) else 0) > 0
@@ -74,7 +74,7 @@ def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Row
 def gpu_ops(
     role: NDArray[np.uint8], launch: Rows, op: Rows, correlation: Int64s, external_id: Int64s
 ) -> Rows:
-    """`op` with the GPU rows filled in: through the launch call, else through External id."""
+    """`op` with the GPU rows filled in: from the launch call, or else from External id."""
     filled = op.copy()
     events = np.flatnonzero(np.isin(role, GPU_ROLES))
     launched = events[launch[events] >= 0]

@@ -1,9 +1,9 @@
 """Which slice lies inside which, for slices of one track.
 
-A slice is inside another when it neither starts before nor ends after it. A slice that ends at the
-start of the next one does not contain it, whatever its length. Slices that overlap only partly
-get sub-rows (`arrange`); what is left on one sub-row nests perfectly, so that depths,
-parents and subtrees are plain numpy.
+A slice is inside another if it neither starts before nor ends after it. A slice that ends where the
+next one starts does not contain it, whatever its length. Slices that overlap without nesting get
+sub-rows (`arrange`); the slices of one sub-row nest perfectly, so depths, parents and subtrees are
+computed with plain numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_
 
 Int64s = NDArray[np.int64]
 Depths = NDArray[np.int32]
-DEEP = 1000  # levels; that many are not looked at one by one
+DEEP = 1000  # levels from which on they are not processed one by one
 
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
@@ -42,10 +42,10 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
 def nest_tracks(
     bounds: Int64s, start: Int64s, end: Int64s, known: Mapping[int, Nesting]
 ) -> Nesting:
-    """The trees of all tracks, whose rows count from the first row of all.
+    """The trees of all tracks; rows count from the first row of the trace.
 
     Track n has the rows [bounds[n], bounds[n + 1]), sorted by (start, -duration), which nest
-    perfectly; the trees of some tracks may be known.
+    perfectly; the trees of some tracks may be given.
     """
     parent = np.full(len(start), -1, dtype=np.int32)
     end_row = np.arange(1, len(start) + 1, dtype=np.int32)
@@ -71,8 +71,8 @@ def nest_tracks(
 
 
 def rows_by_depth(depth: Depths | Int64s) -> tuple[NDArray[np.intp], list[int]]:
-    """Rows sorted by depth, those of one depth in their order, and where each depth begins: that of
-    depth d are [bounds[d], bounds[d + 1])."""
+    """Rows sorted by depth, stable within a depth, and the bounds: the rows of depth d are
+    [bounds[d], bounds[d + 1])."""
     deepest = int(depth.max(initial=-1))
     small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
     order = np.argsort(small, kind="stable")
@@ -83,11 +83,11 @@ def rows_by_depth(depth: Depths | Int64s) -> tuple[NDArray[np.intp], list[int]]:
 def arrange(
     start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool
 ) -> tuple[NDArray[np.int32], Nesting | None]:
-    """The sub-row of each row, 0 where nothing overlaps partly; rows sorted by (start, -duration).
-    And the tree of the rows, where it is known already because all of them nest.
+    """The sub-row of each row, 0 where nothing overlaps without nesting; rows are sorted by (start,
+    -duration). Also the tree of the rows, if it is known because all of them nest.
 
-    `flat`: nothing may lie inside another slice either (kernels of one stream). `call` marks
-    runtime calls: two with equal times are neighbours, not parent and child.
+    `flat`: slices may not lie inside each other either (kernels of one stream). `call` marks
+    runtime calls: two with equal times are neighbors, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     tree = None if flat else nest(start, end)
@@ -119,7 +119,7 @@ def _parents(depth: Int64s) -> NDArray[np.int32]:
 def _deep_parents(
     depth: Int64s, by_depth: NDArray[np.int32], parent: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """The same for all levels at once: slower where there are few."""
+    """The same for all levels at once, which is slower if there are few."""
     inner = np.flatnonzero(depth > 0)
     keys = depth[by_depth] * len(depth) + by_depth
     found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
@@ -136,7 +136,7 @@ def _overlapping(start: Int64s, end: Int64s) -> Int64s:
 def _crossing(
     start: Int64s, end: Int64s, call: NDArray[np.bool_], parent: NDArray[np.int32]
 ) -> Int64s:
-    """Rows that are not inside their parent; empty when the whole track nests perfectly."""
+    """Rows that are not inside their parent; empty if the whole track nests perfectly."""
     inside = np.flatnonzero(parent >= 0)
     over = parent[inside]
     tie = call[inside] & call[over] & (start[inside] == start[over]) & (end[inside] == end[over])
@@ -145,7 +145,7 @@ def _crossing(
 
 
 def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, int]]:
-    """Stretches of rows [first, last) that overlap each other and hold a crossing row."""
+    """Ranges of rows [first, last) that overlap each other and contain a crossing row."""
     latest = np.maximum.accumulate(end)
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
     hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))

@@ -1,4 +1,4 @@
-"""Which of many intervals, in order of their starts, reaches a place: the last of them counts."""
+"""Which of many intervals, sorted by start, contains a time: the last one that does."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Places = NDArray[np.intp]
 
 
 class Reach:
-    """Answers which of some intervals, at a time, started last; `end` is in order of starts.
+    """Finds the last of some intervals that contains a time; `end` is sorted by the starts.
 
-    A tree of maxima: level n holds the latest end of each 2**n neighbours. So an answer costs
-    log n, whatever the intervals are: they need not nest.
+    A tree of maxima: level n holds the latest end of each 2**n neighbors. So each answer takes
+    O(log n), even if the intervals do not nest.
     """
 
     def __init__(self, end: Int64s) -> None:
@@ -25,7 +25,7 @@ class Reach:
             self._levels.append(np.concatenate((pairs, below[even:])))
 
     def last(self, until: Places, times: Int64s) -> Places:
-        """The last place that is not after `until` and whose interval ends after the time; -1 for
+        """The last index that is not after `until` and whose interval ends after the time; -1 for
         none. All three have the same shape; `until` may be -1."""
         node, level = self._climbed(until, times)
         for number in range(int(level.max(initial=0)), 0, -1):
@@ -35,10 +35,10 @@ class Reach:
         return node
 
     def _climbed(self, until: Places, times: Int64s) -> tuple[Places, Places]:
-        """The last node that holds no interval after `until` but one that ends after the time, as
-        its place in its level, -1 for none; and that level."""
+        """The last node that contains no interval after `until` but one that ends after the time:
+        its index in its level, -1 for none, and that level."""
         node, level = np.full(len(until), -1, dtype=np.intp), np.zeros(len(until), dtype=np.intp)
-        before = until.astype(np.intp) + 1  # nodes of the level that hold none after `until`
+        before = until.astype(np.intp) + 1  # nodes of the level that contain none after `until`
         active = np.flatnonzero(before > 0)
         for number, ends in enumerate(self._levels):
             last = before[active] - 1

@@ -1,4 +1,4 @@
-"""What a trace has for steps: ProfilerSteps, else annotations that recur around the work."""
+"""The steps of a trace: ProfilerSteps, or else annotations that recur around the work."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
 
 MOST = 0.8
-"""Annotations that recur are steps when they hold at least this share of the work."""
+"""Recurring annotations are steps if they contain at least this share of the work."""
 
 SERVING = re.compile(r"execute_|step\[")
-"""How vLLM and SGLang name a step of theirs: even a single one is a step."""
+"""The names of steps in vLLM and SGLang: even a single one is a step."""
 
 OPTIMIZER = re.compile(r"Optimizer\.step#")
-"""What torch puts around the step of an optimizer, with which a training step ends."""
+"""The annotation of torch around an optimizer step, which ends a training step."""
 
-MANY = 50  # kinds of annotations that are looked at, those with the most time
+MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 
 
 class Spans(msgspec.Struct, frozen=True, eq=False):
-    """Steps in order of time; arrays of shape [steps], ns of the file."""
+    """Steps in time order; arrays of shape [steps], in ns of the file."""
 
     names: tuple[str, ...]
     start: Int64s
     end: Int64s
-    by: str  # what they are, for people; blank when there are none
+    by: str  # what they are, for users; "" if there are none
 
     def __len__(self) -> int:
         return len(self.start)
 
     def only(self, places: Rows) -> Spans:
-        """Some of them, by their places."""
+        """Some of the steps, by index."""
         names = tuple(self.names[place] for place in places.tolist())
         return Spans(names, self.start[places], self.end[places], self.by)
 
 
 def step_spans(trace: Trace, pattern: str | None = None) -> Spans:
-    """The steps of a trace. `pattern`, a regular expression or plain text, names the annotations
-    that are steps."""
+    """The steps of a trace. `pattern`, a regular expression or plain text, matches the names of the
+    annotations that are steps."""
     if pattern is not None:
         return _of_rows(
             trace, _matching(trace, _expression(pattern)), f"annotations like {pattern}"
@@ -63,8 +63,8 @@ def step_spans(trace: Trace, pattern: str | None = None) -> Spans:
 
 
 def recurring_annotations(trace: Trace, alone: re.Pattern[str] | None = None) -> Rows:
-    """The annotations of one name, numbers aside, on one thread that hold the most work, in order
-    of time; none if that is less than MOST. `alone`: names of which a single one is enough."""
+    """Those annotations on one thread, with equal names except for numbers, that contain the most
+    work, in time order; none if that is less than MOST. `alone`: names of which one is enough."""
     rows = trace.rows_of(Role.ANNOTATION)
     rows = rows[trace.parent[rows] < 0]
     stem, enough = _stems(trace, rows, alone)
@@ -87,8 +87,8 @@ def recurring_annotations(trace: Trace, alone: re.Pattern[str] | None = None) ->
 def _stems(
     trace: Trace, rows: Rows, alone: re.Pattern[str] | None
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Of each row a number for its name without digits, -1 for the compiler's own; and per name:
-    is one annotation of it enough."""
+    """For each row the number of its name without digits, -1 for the compiler's own; and for each
+    name, whether a single annotation is enough."""
     numbers: dict[str, int] = {}
     of_name = np.full(len(trace.names), -1)
     enough = np.zeros(len(trace.names), dtype=np.bool_)
@@ -102,7 +102,7 @@ def _stems(
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
-    """What is no regular expression stands for itself: `step[`."""
+    """An invalid regular expression is taken literally: `step[`."""
     try:
         return re.compile(pattern)
     except re.error:
@@ -110,8 +110,8 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 
 def _matching(trace: Trace, expression: re.Pattern[str]) -> Rows:
-    """Annotations with such a name on the thread that has most of them; what lies inside another
-    one is left out."""
+    """Annotations with a matching name on the thread that has most of them, except those inside
+    another one."""
     rows = trace.rows_of(Role.ANNOTATION)
     found = np.zeros(len(trace.names), dtype=np.bool_)
     for number in np.unique(trace.name[rows]).tolist():
@@ -127,8 +127,8 @@ def _matching(trace: Trace, expression: re.Pattern[str]) -> Rows:
 
 
 def _by_optimizer(trace: Trace) -> Spans:
-    """From the end of one Optimizer.step to that of the next; the first from the begin of what was
-    recorded of that thread."""
+    """From the end of one Optimizer.step to the end of the next; the first one from where the
+    recording of that thread begins."""
     rows = _matching(trace, OPTIMIZER)
     if len(rows) < 2:
         return _of_rows(trace, rows[:0], "")
@@ -150,7 +150,7 @@ def _of_rows(trace: Trace, rows: Rows, by: str) -> Spans:
 
 
 def _work(trace: Trace) -> tuple[Int64s, Int64s]:
-    """When each piece of work was asked for, and how much time it took (ns)."""
+    """When each piece of work was requested, and how much time it took (ns)."""
     gpu = trace.gpu_rows
     if len(gpu):
         gpu = gpu[trace.launch[gpu] >= 0]
@@ -161,7 +161,7 @@ def _work(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> float:
-    """The share of the amounts whose times lie in these slices; 0 when these overlap."""
+    """The share of the amounts whose times lie in these slices; 0 if the slices overlap."""
     start, end = trace.start[group], trace.end[group]
     total = int(amount.sum())
     if not total or (start[1:] < end[:-1]).any():

@@ -21,7 +21,7 @@ class Step(msgspec.Struct, frozen=True, eq=False):
 
 
 def steps(trace: Trace) -> tuple[Step, ...]:
-    """Steps in order of time, from the thread that has most of them; () when there are none."""
+    """Steps in time order, from the thread that has most of them; () if there are none."""
     named = np.array([name.startswith(STEP_PREFIX) for name in trace.names] or [False])
     rows = trace.rows_of(Role.ANNOTATION)
     rows = rows[named[trace.name[rows]]]
@@ -50,7 +50,7 @@ def by_launch_time(trace: Trace) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
 
 
 def main_thread(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Those of the rows, at least one, that lie on the thread with most of them; sub-rows of one
+    """The rows that lie on the thread with most of them (there is at least one row); sub-rows of a
     thread count as that thread."""
     thread = trace.thread_of_track[trace.track[rows]]
     counts = np.bincount(thread)[thread]

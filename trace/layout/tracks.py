@@ -1,9 +1,9 @@
-"""Slices in file order -> tracks: which one each belongs to, what it is called, and its order.
+"""Slices in file order -> tracks: which track each belongs to, its labels, and the row order.
 
 A CPU thread has up to three layers (annotations, Python frames, ops with runtime calls), because
 annotations cross Python frames; a GPU stream has its kernels and copies, its annotations and its
-synchronisations. Tracks come in the order: CPU threads by first start, GPUs by device and stream,
-the rest.
+synchronizations. The order of tracks is: CPU threads by first start, GPUs by device and stream, the
+rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer 
 
 
 class TrackKey(msgspec.Struct, frozen=True):
-    """What one track is, before it is known which rows it gets."""
+    """The identity of a track, before its rows are known."""
 
     layer: Layer
     pid: Id
@@ -56,11 +56,11 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     track: NDArray[np.int32]
     role: NDArray[np.uint8]
     keys: tuple[TrackKey, ...]
-    trees: dict[int, Nesting]  # by place in `keys`, where it is known already
+    trees: dict[int, Nesting]  # by index in `keys`, where already known
 
 
 def lay_out(raw: Raw) -> Layout:
-    """Assign every slice to a track and sort the rows."""
+    """Assigns every slice to a track and sorts the rows."""
     roles = _roles(raw)
     keys, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
@@ -91,9 +91,9 @@ def _sorted(
 ) -> NDArray[np.intp]:
     """The raw rows by (group, start, -duration, rank, External id, file order).
 
-    Files are nearly sorted by start, not by duration: so durations decide only among equal starts.
-    Of two ops with one start and one duration the outer one was entered first, and has the smaller
-    External id, wherever the file puts them.
+    Files are nearly sorted by start, but not by duration, so durations are compared only among
+    equal starts. Of two ops with equal starts and durations, the outer one was entered first and
+    has the smaller External id, wherever it is in the file.
     """
     order = np.lexsort((raw.start, group))
     start, key = raw.start[order], group[order]
@@ -109,7 +109,7 @@ def _sorted(
 
 
 def _roles(raw: Raw) -> NDArray[np.uint8]:
-    """By category; but the steps of 2021 are written as operators."""
+    """Roles by category, except that traces from 2021 record steps as operators."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
     step = np.array([name.startswith(STEP_PREFIX) for name in raw.names] or [False])[raw.name]
@@ -118,7 +118,7 @@ def _roles(raw: Raw) -> NDArray[np.uint8]:
 
 
 def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], NDArray[np.int32]]:
-    """Tracks without sub-rows, in the order of the screen, and the track of each raw row."""
+    """Tracks without sub-rows, in screen order, and the track of each raw row."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
     present, group = small_unique(key)
@@ -167,7 +167,7 @@ def _subrows(
     dur: NDArray[np.int64],
     roles: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int32], dict[int, Nesting]]:
-    """The sub-row of each sorted row, and the trees of tracks without sub-rows, as far as known."""
+    """The sub-row of each sorted row, and the trees of tracks without sub-rows, where known."""
     call, end = roles == Role.CALL, start + dur
     bounds = np.searchsorted(group, np.arange(len(keys) + 1))
     flat = np.array([key.layer is Layer.STREAM for key in keys], dtype=np.bool_)
@@ -211,7 +211,7 @@ def _split(
 def small_unique(
     keys: NDArray[np.int64] | NDArray[np.int32],
 ) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
-    """The distinct keys, sorted, and the place of each key among them; for small keys from 0."""
+    """The distinct keys, sorted, and the index of each key among them; for small keys >= 0."""
     present = np.flatnonzero(np.bincount(keys))
     place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)
     place[present] = np.arange(len(present), dtype=np.int32)
@@ -219,7 +219,7 @@ def small_unique(
 
 
 class Naming:
-    """The labels of a file, asked for one track at a time."""
+    """The labels of a file, looked up one track at a time."""
 
     def __init__(self, labels: Sequence[Label]) -> None:
         self._threads: dict[Thread, str] = {}

@@ -1,6 +1,6 @@
-"""Some args of many slices at once, each distinct one as its text in the file.
+"""Some args of many slices at once. Each distinct value is kept once, as its text in the file.
 
-So those of a million calls with the same shapes are decoded once.
+So the args of a million calls with the same shapes are decoded only once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from fusetui.trace.model.events import BETWEEN, Events
 
 
 class Arguments(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the place in `distinct` of what the n-th slice has, -1 for none of the args.
+    """`number[n]` is the index in `distinct` of the args of slice n, -1 if it has none of them.
 
-    Each of `distinct` has the texts of the args that were asked for, in their order; b"" for one
-    that is not there.
+    Each element of `distinct` has the texts of the requested args in their order, b"" for a missing
+    one.
     """
 
     number: NDArray[np.int32]
@@ -28,10 +28,10 @@ class Arguments(msgspec.Struct, frozen=True, eq=False):
 
 
 def arguments(events: Events, orders: NDArray[np.int64], names: tuple[str, ...]) -> Arguments:
-    """The args of these names of the events at `orders` (places in traceEvents), shape [n].
+    """The args with these names of the events at `orders` (indices in traceEvents), shape [n].
 
-    What cannot be read (any more) has none. Takes as long as decoding the stretches that hold the
-    events, some 500 MB/s.
+    An event that cannot be read any more has none. Takes as long as decoding the stretches of the
+    file that contain the events, at about 500 MB/s.
     """
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
     by_place = np.argsort(orders, kind="stable")
@@ -72,12 +72,12 @@ def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
 
 
 def parsed(text: bytes) -> Any:
-    """The value of one arg; None where it is not there or cannot be read."""
+    """The value of one arg; None if it is missing or cannot be read."""
     try:
         return msgspec.json.decode(text) if text else None
     except (msgspec.DecodeError, RecursionError):
         pass
     try:
-        return json.loads(text)  # a number beyond 64 bits
+        return json.loads(text)  # an integer beyond 64 bits
     except (ValueError, RecursionError):
         return None

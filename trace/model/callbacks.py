@@ -1,20 +1,20 @@
-"""What a caller hears while a trace is read, and how reading ends early."""
+"""Callbacks that report progress while a trace is read, and end reading early."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes read, bytes in all) of the file as stored, repeatedly while it is read."""
+"""Called repeatedly with (bytes read, bytes in total) of the file as stored."""
 
 Stop = Callable[[], bool]
-"""Polled; return True to stop. What was read by then is kept."""
+"""Polled; return True to stop. What was read until then is kept."""
 
 
 def silent(*_: int) -> None:
-    """Nobody wants to know."""
+    """Ignores progress."""
 
 
 def never() -> bool:
-    """Nobody wants to stop."""
+    """Never stops."""
     return False

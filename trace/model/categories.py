@@ -1,4 +1,4 @@
-"""What a slice is, by its category. pid and tid do not tell: see the trace format notes in docs."""
+"""What a slice is, by its category: pid and tid do not determine it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Role(IntEnum):
     MEMSET = 7
     GPU_ANNOTATION = 8
     SYNC = 9
-    DEVICE = 10  # device work of other makers
+    DEVICE = 10  # device work of other vendors
     PROFILER = 11  # the profiler's own slice around the trace
 
 
 class Layer(StrEnum):
-    """Which of the lanes of a thread or stream a slice lies on."""
+    """What a track holds; the tracks of a thread or stream are in this order."""
 
     ANNOTATIONS = "annotations"
     PYTHON = "python"
@@ -80,7 +80,8 @@ STEP_PREFIX = "ProfilerStep#"
 
 
 def role(category: str) -> Role:
-    """Categories changed their case over the years; every *_runtime and *_driver is a call."""
+    """The role of a category, in any case, as that has changed over the years. Every *_runtime and
+    *_driver is a call."""
     lower = category.lower()
     if lower.endswith(("runtime", "driver")):
         return Role.CALL

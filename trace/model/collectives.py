@@ -1,6 +1,6 @@
 """Which kernels and copies move data between devices, by their names.
 
-It lies apart from the decoders of kernel names, which take longer to import than most questions to
+Separate from the decoders of kernel names, which take longer to import than most questions take to
 answer.
 """
 
@@ -21,22 +21,22 @@ WORDS = re.compile(
     r"(?<![A-Za-z])(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?![a-z])"
     r"|AllReduce|AllGather|ReduceScatter|All[Tt]oAll"
 )
-"""What kernels of any other library are called."""
+"""Words in kernel names of any other library."""
 
 COMPUTES = re.compile(
     r"\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout", re.IGNORECASE
 )
-"""Inductor names a kernel after all ops whose results it reads, and a product that sends its own
-result on is still a product."""
+"""Inductor names a kernel after all ops whose results it reads; a matrix product that sends its own
+result is still a product."""
 
 BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
-"""Copies from one device to another, which communicate too."""
+"""Copies from one device to another, which count as communication."""
 
-LONGEST_NAME = 1 << 14  # characters; of a longer name only the begin is looked at
+LONGEST_NAME = 1 << 14  # characters; only the beginning of a longer name is searched
 
 
 def is_collective(name: str) -> bool:
-    """Does a kernel of this name communicate."""
+    """Whether a kernel of this name communicates."""
     name = name[:LONGEST_NAME]
     if LIBRARIES.search(name) is None and WORDS.search(name) is None:
         return False
@@ -44,5 +44,5 @@ def is_collective(name: str) -> bool:
 
 
 def is_between_devices(name: str) -> bool:
-    """Does a copy of this name go from one device to another."""
+    """Whether a copy of this name goes from one device to another."""
     return BETWEEN_DEVICES.search(name, 0, LONGEST_NAME) is not None

@@ -16,13 +16,13 @@ from fusetui.trace.model.report import Report
 
 
 class Track(msgspec.Struct, frozen=True):
-    """One lane of slices that nest perfectly: the rows [first_row, end_row) of the trace."""
+    """Slices that nest perfectly: the rows [first_row, end_row) of the trace."""
 
     layer: Layer
     pid: Id
     tid: Id
     label: str
-    subrow: int  # more than 0: slices that overlap others of the same thread or stream partly
+    subrow: int  # more than 0: overlap others of the thread or stream without nesting
     first_row: int
     end_row: int
 
@@ -37,9 +37,9 @@ class Track(msgspec.Struct, frozen=True):
 class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Arrays of shape [slices], rows sorted by (track, start, -duration, file order).
 
-    Times are int64 nanoseconds as in the file (some writers count from an epoch, others from a
-    start of their own). Every track is one contiguous range of rows, a parent comes before its
-    children, and a subtree is a contiguous range. -1 means none.
+    Times are int64 nanoseconds as in the file; some writers count from an epoch, others from a time
+    of their own. Every track is a contiguous range of rows, a parent comes before its children, and
+    a subtree is a contiguous range. -1 means none.
     """
 
     report: Report
@@ -59,8 +59,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     correlation: NDArray[np.int64]
     external_id: NDArray[np.int64]
     launch: NDArray[np.int32]  # of a GPU event: the row of its launch call
-    op: NDArray[np.int32]  # the innermost CPU op around a CPU row; of a GPU event: of its launch
-    order: NDArray[np.int64]  # place in traceEvents
+    op: NDArray[np.int32]  # innermost CPU op around a CPU row; for a GPU event, around its launch
+    order: NDArray[np.int64]  # index in traceEvents
     elements: Events
 
     def __len__(self) -> int:
@@ -72,12 +72,12 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def gpu_rows(self) -> NDArray[np.intp]:
-        """Rows of kernels, copies and sets."""
+        """Rows of kernels, memcpys and memsets."""
         return np.flatnonzero(np.isin(self.role, GPU_ROLES))
 
     @cached_property
     def launch_rows(self) -> NDArray[np.int32]:
-        """Of each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
+        """For each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
         rows = self.gpu_rows
         hosts: NDArray[np.int32] = np.where(
             self.launch[rows] >= 0, self.launch[rows], self.op[rows]
@@ -96,14 +96,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def process_of_track(self) -> NDArray[np.int32]:
-        """A number per track, the same for all of one process or device."""
+        """For each track the number of its process or device."""
         numbers: dict[Id, int] = {}
         found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
         return np.array(found, dtype=np.int32)
 
     @cached_property
     def thread_of_track(self) -> NDArray[np.int32]:
-        """A number per track, the same for all layers and sub-rows of one thread or stream."""
+        """For each track the number of its thread or stream, whose layers and sub-rows share it."""
         numbers: dict[tuple[Id, Id], int] = {}
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
         return np.array(found, dtype=np.int32)
@@ -118,7 +118,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.categories[int(self.cat[row])]
 
     def args_of(self, row: int) -> dict[str, Any]:
-        """The args of a slice, decoded from the file now."""
+        """The args of a slice, decoded from the file at each call."""
         args = self.elements.element(int(self.order[row])).get("args")
         return args if isinstance(args, dict) else {}
 

@@ -1,4 +1,4 @@
-"""What can go wrong while reading a trace.
+"""Errors of reading a trace.
 
 TraceError
     NotATrace       readable, but not a trace: wrong kind of file

@@ -1,4 +1,4 @@
-"""The events of a file behind its columns: their args and samples, read when somebody asks."""
+"""The events of a file behind its columns: their args and samples, read on demand."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from fusetui.trace.model.ids import Id
 
 BETWEEN = b"\0"
-"""Between the texts of two args: no JSON text holds it."""
+"""Separates the texts of args; it cannot occur in JSON text."""
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) of a document that hold `events` elements of traceEvents."""
+    """The bytes [start, end) of a document, which contain `events` elements of traceEvents."""
 
     start: int
     end: int
     events: int
-    samples: int = 0  # how many of them may hold values: counters and instants
+    samples: int = 0  # how many of them may hold values: counters and instant events
     places: NDArray[np.int64] | None = None
-    """Where the bytes do not decode as one list: of each event its number, start and end byte."""
+    """If the bytes do not decode as one list: number, start and end byte of each event."""
 
 
 class Sample(NamedTuple):
@@ -33,26 +33,26 @@ class Sample(NamedTuple):
     name: str
     pid: Id
     id: str
-    ts: bytes  # the number as it is written
+    ts: bytes  # the number as written
     args: dict[str, Any]
 
 
 class Text(Protocol):
-    """What is known of a document that was read."""
+    """A document that was read."""
 
     @property
     def at_hand(self) -> bool:
-        """Can any part be had at once."""
+        """Whether any part is available without delay."""
 
     def problem(self) -> str:
-        """Why no part can be had any more, in one sentence; "" when it can."""
+        """Why no part is available any more, in one sentence; "" if it is."""
 
     def part(self, start: int, end: int) -> Any:
         """The bytes [start, end). Raises TraceError or OSError."""
 
 
 class Events(Protocol):
-    """The events of one document, which stays where it is."""
+    """The events of one document."""
 
     @property
     def text(self) -> Text: ...
@@ -62,24 +62,25 @@ class Events(Protocol):
 
     @property
     def at_hand(self) -> bool:
-        """Whether any event can be had at once."""
+        """Whether any event is available without delay."""
 
     def problem(self) -> str:
-        """Why no event can be had any more, in one sentence; "" when it can."""
+        """Why no event is available any more, in one sentence; "" if they are."""
 
     def warm(self) -> None:
-        """Have the text at hand, which may take a second per GB."""
+        """Makes the text available, which may take a second per GB."""
 
     def element(self, order: int) -> dict[str, Any]:
-        """The event at this place of traceEvents; {} when it cannot be read (any more).
+        """The event at this index of traceEvents; {} if it cannot be read any more.
 
-        Raises IndexError when there is no such place.
+        Raises IndexError if there is no such index.
         """
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
-        """The samples of stretch `number` in the order of the file, each with its time in ns."""
+        """The samples of stretch `number` in file order, each with its time in ns."""
 
     def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
-        """Of these elements of stretch `number` (counted from its first) the args of these names,
-        as their texts joined by BETWEEN; blank for what is not there or cannot be read.
+        """The args with these names of some elements of stretch `number`: texts joined by BETWEEN.
+
+        `places` count from the first element of the stretch. Blank if missing or unreadable.
         """

@@ -1,13 +1,13 @@
-"""What writers of traces call a process, a thread, a device or a stream."""
+"""The ids of processes, threads, devices and streams."""
 
 from __future__ import annotations
 
 Id = int | str | None
 
 LARGEST = 2**53 - 1
-"""Beyond this magnitude doubles, which jq and JavaScript use, cannot tell neighbours apart."""
+"""Beyond this magnitude doubles, which jq and JavaScript use, cannot represent every integer."""
 
 
 def exact_id(value: Id) -> Id:
-    """The id as every JSON reader keeps it: as text where a double would change it."""
+    """The id as every JSON reader preserves it: a string if a double would change it."""
     return str(value) if isinstance(value, int) and abs(value) > LARGEST else value

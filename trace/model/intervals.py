@@ -1,4 +1,4 @@
-"""Unions of time intervals, in integers: busy times that count nothing twice."""
+"""Unions of integer time intervals: busy times in which nothing counts twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def distinct(values: Int64s) -> Int64s:
 
 
 def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Intervals in any order, shape [n] -> starts and ends of their union, sorted, disjoint."""
+    """The union of intervals in any order, shape [n]: sorted, disjoint starts and ends."""
     if not len(start):
         return start, end
     order = np.argsort(start, kind="stable")
@@ -34,13 +34,13 @@ def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def union_length(start: Int64s, end: Int64s) -> int:
-    """The length of the union in the unit of the input."""
+    """The length of the union, in the unit of the input."""
     starts, ends = union(start, end)
     return int((ends - starts).sum())
 
 
 def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -> int:
-    """The lengths of the unions of several lists of intervals, added up.
+    """The total length of the unions of several lists of intervals.
 
     List n is [begins[n], begins[n + 1]) of the intervals.
     """
@@ -54,7 +54,7 @@ def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -
 
 
 def covered_until(starts: Int64s, ends: Int64s, times: Int64s) -> Int64s:
-    """How much of a union (as `union` gives it) lies before each time; shape of `times`."""
+    """How much of a union (as returned by `union`) lies before each time; shape of `times`."""
     if not len(starts):
         return np.zeros(len(times), dtype=np.int64)
     before = np.concatenate(([0], np.cumsum(ends - starts)))

@@ -1,4 +1,4 @@
-"""What a CPU op does, by its name: compute, move data, describe tensors, or frame other ops."""
+"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other ops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPILER: Final = (
     "CompiledFxGraph",
     "## Call CompiledFxGraph",
 )
-"""How the ops begin that torch.compile puts around the program's own."""
+"""Prefixes of the ops that torch.compile adds around those of the program."""
 
 METADATA: Final = words(
     """_conj _has_compatible_shallow_copy_type _local_scalar_dense _reshape_alias _unsafe_view
@@ -38,7 +38,7 @@ HELPERS: Final = words(
     """_to_copy arange clone constant_pad_nd copy fill full full_like new_full new_ones new_zeros
     ones ones_like pad scalar_tensor select_backward slice_backward zero zeros zeros_like"""
 )
-"""Ops that copy or fill, and those made of nothing else. Other ops call them for themselves: for
+"""Ops that copy or fill, and those made of nothing else. Other ops call them too, for example for
 the bias of a product, or to clear a sum."""
 
 WHOLE: Final = words(
@@ -46,7 +46,7 @@ WHOLE: Final = words(
     linalg_lu_solve mean mkldnn_rnn_layer mkldnn_rnn_layer_backward mm mv std std_mean var
     var_mean"""
 )
-"""Ops that compute themselves and still call others that do."""
+"""Ops that compute something themselves and also call other ops that compute."""
 
 _AUTOGRAD = re.compile(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 """Frames of the backward pass around the ops that compute."""
@@ -54,14 +54,14 @@ _AUTOGRAD = re.compile(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 
 @cache
 def stem(op: str) -> str:
-    """An op's name less its namespace and the mark of in-place twins: `aten::add_` -> `add`."""
+    """The name of an op without namespace and in-place suffix: `aten::add_` -> `add`."""
     last = op.rpartition("::")[2]
     return last.rstrip("_") or last
 
 
 @cache
 def is_compiler(name: str) -> bool:
-    """Is this a wrapper of torch.compile, which stands for no op of the program."""
+    """Whether this is a wrapper of torch.compile rather than an op of the program."""
     return name.startswith(COMPILER)
 
 
@@ -71,6 +71,6 @@ def is_metadata(op: str) -> bool:
 
 
 def is_frame(name: str) -> bool:
-    """Does this op only stand around others: of autograd, torch.compile, a data loader; their
-    names may hold a blank or a `#`."""
+    """Whether this op only wraps others: of autograd, torch.compile, a data loader. Such names may
+    contain a space or a `#`."""
     return " " in name or "#" in name or is_compiler(name) or _AUTOGRAD.match(name) is not None

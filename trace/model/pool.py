@@ -1,4 +1,4 @@
-"""Work on large columns in several threads: numpy lets others run while it works on one."""
+"""Work on large columns in several threads; numpy releases the GIL while it works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THREADS = 4
 
 
 def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
-    """The work for each number, in their order; it lasts as its size (in rows) says."""
+    """The results of `work` for each number, in order; `sizes` (in rows) estimate the effort."""
     if sum(size > LARGE for size in sizes) < 2:
         return [work(number) for number in range(len(sizes))]
     from concurrent.futures import ThreadPoolExecutor  # only for large traces
@@ -26,7 +26,7 @@ def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Resu
 
 
 def each(work: Mapping[str, Callable[[], NDArray[Any]]], rows: int) -> dict[str, NDArray[Any]]:
-    """Several columns of so many rows, each by the function that makes it."""
+    """Several columns of `rows` rows, each computed by its function."""
     makers = list(work.values())
     made = in_threads(lambda number: makers[number](), [rows] * len(makers))
     return dict(zip(work, made, strict=True))

@@ -1,4 +1,4 @@
-"""What happened while a file was read: nothing is dropped silently."""
+"""What happened while a file was read: no loss is silent."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Prefix(msgspec.Struct, frozen=True):
-    """Only the first `read` bytes of the document were read, of `total`."""
+    """Only the first `read` of `total` bytes of the document were read."""
 
     read: int
     total: int
-    exact: bool = True  # false: `total` is an estimate, a packed file was not unpacked to its end
+    exact: bool = True  # False: `total` is an estimate; a packed file was not fully unpacked
 
     def __str__(self) -> str:
         """`the first 340 MB of 1.007 GB`."""
@@ -34,23 +34,23 @@ class Report(msgspec.Struct, frozen=True):
 
     path: str
     bytes: int  # of the file as stored
-    events: int  # elements of traceEvents, the unreadable ones included
+    events: int  # elements of traceEvents, including unreadable ones
     phases: Counter[str]  # events by phase (ph)
     unreadable: int  # elements
-    skipped: tuple[Skipped, ...]  # the first 10,000 of the unreadable ones
-    complete: bool  # false when the file was cut short, or not read to its end
+    skipped: tuple[Skipped, ...]  # the first 10,000 unreadable ones
+    complete: bool  # False if the file was truncated, or not read to its end
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
-    negative_delays: int  # GPU events that start before their launch call does: clocks differ
+    negative_delays: int  # GPU events that start before their launch call: clocks differ
     unfinished: int  # begin events without an end: shown up to the end of the trace
     unmatched_ends: int  # end events without a begin
-    prefix: Prefix | None = None  # what was read, when reading was stopped or still goes on
-    too_damaged: int = -1  # the byte from which on nothing was read, because of too much damage
-    changed: bool = False  # while it was read, the file became another: figures may mix the two
+    prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
+    too_damaged: int = -1  # the byte at which reading stopped because of too much damage
+    changed: bool = False  # the file changed while it was read: figures may mix two states
 
     @property
     def missing(self) -> str:
-        """What of the file is not in the trace, in a few words; blank when it is whole."""
+        """What of the file is missing from the trace, in a few words; "" if nothing is."""
         if self.changed:
             return "the file changed while it was read"
         if self.prefix:

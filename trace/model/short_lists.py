@@ -1,4 +1,4 @@
-"""Many small tracks at once: a call of numpy for each of 100,000 tracks would take a minute."""
+"""Many small tracks at once: one numpy call for each of 100,000 tracks would take a minute."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
-SMALL = 64  # rows of a track that is worth no call of its own
-MANY = 500  # small tracks that are worth being taken together
+SMALL = 64  # rows of a track that are not worth a call of their own
+MANY = 500  # small tracks that are worth being combined
 
 
 def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
-    """The tracks in which a slice starts before the one before it has ended; in all the others
-    nothing lies inside anything. Track n has the rows [bounds[n], bounds[n + 1])."""
+    """The tracks in which a slice starts before the previous one has ended; in all others nothing
+    is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
     early = np.flatnonzero(start[1:] < end[:-1]) + 1
     track = np.searchsorted(bounds, early, side="right") - 1
     return np.unique(track[early > bounds[track]])
 
 
 def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
-    """Those of the tracks that are taken together; none where they are few."""
+    """Those of the tracks that are combined; none if there are few."""
     small = tracks[np.diff(bounds)[tracks] <= SMALL]
     return small if len(small) > MANY else small[:0]
 
 
 def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
-    """The rows of some tracks, and where those of each begin in this list, and the list ends."""
+    """The rows of these tracks, and where each track begins in that list, then its length."""
     sizes = np.diff(bounds)[tracks]
     begins = np.concatenate(([0], np.cumsum(sizes)))
     inside = np.arange(begins[-1]) - np.repeat(begins[:-1], sizes)
@@ -35,8 +35,8 @@ def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
 
 
 def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Starts and ends as small numbers in the same order on each track, and each track behind the
-    one before: as if all slices were on one track."""
+    """Starts and ends as small integers that keep the order within each track, with each track
+    after the previous one: as if all slices were on one track."""
     own = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     times, track = np.concatenate((start, end)), np.concatenate((own, own))
     order = np.lexsort((times, track))

@@ -1,5 +1,6 @@
-"""Where work comes from in the program: modules, annotations, Python frames, phases; backward work
-belongs where its forward op is."""
+"""Where work comes from in the program: modules, annotations, Python frames, phases. Backward work
+belongs to its forward op.
+"""
 
 __all__ = [
     "around",

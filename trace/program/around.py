@@ -1,4 +1,4 @@
-"""How the chain of a kernel goes on: from its op to the module and the Python frame around it."""
+"""The chain of a kernel beyond its op: the module and the Python frame around it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fusetui.trace.program.spans import Spans
 
 
 class Program(msgspec.Struct, frozen=True):
-    """Where in the program a row comes from; rows of the trace, the innermost first."""
+    """Where in the program a row comes from; rows of the trace, innermost first."""
 
-    forward_op: int  # of backward work: the op that it belongs to, and whose place this is; else -1
-    regions: tuple[int, ...]  # calls of modules, and annotations
-    frames: tuple[int, ...]  # Python functions, those of libraries too
-    own_frame: int  # the innermost of them that is the user's own code, else -1
+    forward_op: int  # of backward work: the forward op, whose place in the program this is; else -1
+    regions: tuple[int, ...]  # module calls, and annotations
+    frames: tuple[int, ...]  # Python functions, including those of libraries
+    own_frame: int  # the innermost frame of the user's own code, else -1
 
 
 def program_of(found: Origins, row: int) -> Program:
-    """Of a GPU row: where it was launched, or of backward work, where its forward op is. Of a row
-    of a CPU thread: what is around it, itself included."""
+    """For a GPU row: where it was launched, or if it is backward work, where its forward op is. For
+    a row of a CPU thread: what contains it, including itself."""
     rows = np.array([row])
     region, frame = found.credit(found.regions, rows), found.credit(found.frames, rows)
     frames = _outwards(found.frames, int(frame.place[0]))
@@ -35,13 +35,13 @@ def program_of(found: Origins, row: int) -> Program:
 
 
 def path_of(found: Origins, program: Program) -> str:
-    """Its modules and annotations with their indices, the outermost first: `Decoder_3 > MLP_3`."""
+    """Its modules and annotations with their indices, outermost first: `Decoder_3 > MLP_3`."""
     names = [label_of(found.trace.name_of(row), expanded=True) for row in program.regions]
     return " > ".join(reversed(names))
 
 
 def source_of(found: Origins, program: Program) -> Function | None:
-    """The file, line and name of the user's function, else of the innermost with a file."""
+    """The file, line and name of the user's function, else of the innermost one with a file."""
     wanted = program.frames if program.own_frame < 0 else (program.own_frame,)
     functions = (function_of(found.trace.name_of(row)) for row in wanted)
     return next((function for function in functions if function), None)

@@ -1,9 +1,10 @@
 """Which forward op the work of a backward pass belongs to.
 
-Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the thread that went forward
-with the sequence number of a backward op, the one that started last made its node. Numbers are not
-unique: an op that makes no node bears the next one's. The flows of the category fwdbwd are made by
-the same rule, for the op of the node alone; they count where ops have no numbers.
+Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the forward thread with the
+sequence number of a backward op, the one that started last created its node. Numbers are not
+unique: an op that creates no node has the number of the next one that does. Flows of the category
+fwdbwd follow the same rule, but only for the op that created the node; they are used if ops have no
+numbers.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ Flags = NDArray[np.bool_]
 
 BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
 NODE = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
-"""What the engine calls the ops that it runs; those before 2021 are named by their node alone."""
+"""The engine's names for the ops it runs; before 2021 they are named after their node alone."""
 ENGINE = "autograd::engine::evaluate_function: "
-MOST = 64  # of torch's numbers of threads, and threads, that are compared
+MOST = 64  # thread numbers of torch, and threads, that are compared
 
 
 class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Some rows in their order, each with all rows in it; arrays of shape [rows]."""
+    """Some rows in order, each with all rows inside it; arrays of shape [rows]."""
 
     rows: Rows
     end_row: Rows
 
     def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
-        """Of each row asked for, the place of the innermost one that it is or lies in on its track,
-        else -1; -1 stays -1."""
+        """For each row asked for, the index of the innermost of these rows that it is or lies in on
+        its track, else -1; -1 stays -1."""
         last = np.searchsorted(self.rows, asked, side="right") - 1
         return self._reach.last(last, np.asarray(asked, dtype=np.int64))
 
@@ -54,19 +55,26 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
 class Backward(Subtrees, frozen=True, eq=False, dict=True):
     """The ops that ran backward."""
 
-    forward: Rows  # the row of the op that made the node; -1 where none was recorded
-    made: Subtrees  # the ops that made a node which ran backward
+    forward: Rows  # the row of the op that created the node; -1 if none was recorded
+    made: Subtrees  # the ops that created a node which ran backward
 
     def forward_of(self, ops: NDArray[np.integer]) -> Rows:
         """Of each row of an op the forward op that its work belongs to, else -1."""
+        linked, forward = self._linked
+        found: Rows = forward[linked.over(ops)]
+        return found
+
+    @cached_property
+    def _linked(self) -> tuple[Subtrees, Rows]:
+        """Those whose forward op is known, and that; the last one stands for none."""
         known = self.forward >= 0
         linked = Subtrees(self.rows[known], self.end_row[known])
-        found: Rows = np.append(self.forward[known], np.int32(-1))[linked.over(ops)]
-        return found
+        return linked, np.append(self.forward[known], np.int32(-1))
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
-    """Reads the file again if any op of the trace may belong to a backward pass."""
+    """The backward ops. Reads the file again if any op of the trace may belong to a backward
+    pass."""
     ops = trace.rows_of(Role.OP)
     used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
     if not any(BACKWARD.search(trace.names[n]) for n in used.tolist()):
@@ -75,7 +83,7 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:
-    """The backward ops by what the file says of them; by their names where it says nothing."""
+    """The backward ops according to the file, or by their names if the file says nothing."""
     rows = _rows_of(trace, autograd.order)
     known = rows >= 0
     rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
@@ -89,7 +97,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
 
 
 def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backward:
-    """`told`: rows of which the file says that they ran backward."""
+    """`told`: rows that ran backward according to the file."""
     is_node = np.array([NODE.match(name) is not None for name in trace.names] or [False])
     flags = is_node[trace.name] & (trace.role == Role.OP)
     flags[told] = True
@@ -100,7 +108,7 @@ def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backwa
 
 
 def _rows_of(trace: Trace, order: Int64s) -> Rows:
-    """The rows of ops at these places in traceEvents, else -1."""
+    """The rows of ops at these indices in traceEvents, else -1."""
     ops = trace.rows_of(Role.OP)
     if not len(ops):
         return np.full(len(order), -1, dtype=np.int32)
@@ -110,9 +118,9 @@ def _rows_of(trace: Trace, order: Int64s) -> Rows:
 
 
 def _by_number(trace: Trace, rows: Rows, number: Int64s, thread: Int64s) -> Rows:
-    """Of each backward op, in their order, its forward op, else -1.
+    """For each backward op, in order, its forward op, else -1.
 
-    Which thread torch's number means is not recorded: it is the one whose ops explain most.
+    Which thread torch's number means is not recorded: it is the one whose ops explain most of them.
     """
     threads = threads_of(trace)[trace.track[rows]]
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
@@ -131,14 +139,15 @@ def _by_number(trace: Trace, rows: Rows, number: Int64s, thread: Int64s) -> Rows
 
 
 def _most(values: NDArray[np.integer]) -> list[int]:
-    """The distinct values, the most frequent first; of a great many only the first."""
+    """The distinct values, most frequent first; at most MOST of them."""
     distinct, counts = np.unique(values, return_counts=True)
     ranked: list[int] = distinct[np.argsort(-counts, kind="stable")].tolist()
     return ranked[:MOST]
 
 
 def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: Int64s) -> Rows:
-    """Of each of `asked` the row of `made` with its number that started last before it, else -1."""
+    """For each of `asked`, the row of `made` with its number that started last before it, else
+    -1."""
     order = np.lexsort((made, trace.start[made], numbers))
     made, numbers = made[order], numbers[order]
     times, first = trace.start[made], np.searchsorted(numbers, wanted, side="left")
@@ -151,7 +160,7 @@ def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: I
 
 
 def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
-    """Of each flow with both ends on an op: the backward op and the forward op."""
+    """For each flow with both ends on an op: the backward op and the forward op."""
     begins = {flow.key: flow for flow in flows if flow.begins}
     pairs = [(end, begins[end.key]) for end in flows if not end.begins and end.key in begins]
     to = _bound(trace, [end for end, _ in pairs])
@@ -161,8 +170,8 @@ def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
 
 
 def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
-    """The op at each end of a flow: the one that starts then on its thread, the last before the
-    flow in the file where several do; else -1."""
+    """The op at each end of a flow: the one that starts then on its thread, or of several, the last
+    one before the flow in the file; else -1."""
     numbers = numbers_of_threads(trace)
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
     time = np.array([end.time for end in ends], dtype=np.int64)
@@ -186,7 +195,8 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
 
 
 def _lift(trace: Trace, forward: Rows) -> None:
-    """The engine's op around a linked one does the same node's work: flows name the inner one."""
+    """The engine's op around a linked op does the work of the same node: flows name the inner
+    one."""
     engine = np.array([name.startswith(ENGINE) for name in trace.names] or [False])
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]

@@ -1,6 +1,6 @@
-"""What each Python function of the user cost: CPU time, GPU time forward and backward, idle time.
+"""What each Python function of the user cost: CPU time, forward and backward GPU time, idle time.
 
-What library functions do counts for the function of the user that called them.
+Time spent in library functions counts for the user's function that called them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from fusetui.trace.program.spans import Spans
 Int64s = NDArray[np.int64]
 Places = NDArray[np.intp]
 Idle = tuple[NDArray[np.integer], Int64s]
-"""Rows of CPU threads, and how long (ns) a device was idle because of each; both of one shape."""
+"""Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
 
 
 class FunctionTime(msgspec.Struct, frozen=True):
-    """All calls of one function, of every thread. What functions that it called cost is in its own
-    figures too, but not in those with `self`; a call inside one of the same function adds to `self`
-    and `count` alone."""
+    """All calls of one function, on all threads. Figures include the functions that it called,
+    except those with `self` in their names. A recursive call adds only to `self` and `count`."""
 
     file: str
     line: int  # of the def
@@ -34,7 +33,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     count: int
     cpu_ns: int
     cpu_self_ns: int
-    gpu_ns: int  # the durations of GPU events, those of its backward work among them
+    gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
     kernels: int
@@ -44,8 +43,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
 
 
 class Functions(msgspec.Struct, frozen=True):
-    """The largest GPU and idle time of their own first, then CPU time. The `gpu_self_ns` of all and
-    the `gpu_ns` of `none` add up to `gpu_ns`."""
+    """Sorted by own GPU and idle time, then by CPU time, largest first. The `gpu_self_ns` of all
+    and the `gpu_ns` of `none` add up to `gpu_ns`."""
 
     functions: tuple[FunctionTime, ...]
     none: tuple[Unclaimed, ...]
@@ -53,7 +52,7 @@ class Functions(msgspec.Struct, frozen=True):
 
 
 class Calls:
-    """The frames of some functions, and how amounts add up by function."""
+    """The frames of some functions, and sums of amounts by function."""
 
     def __init__(self, trace: Trace, spans: Spans) -> None:
         self.spans = spans
@@ -68,13 +67,13 @@ class Calls:
         return self._sums(self._of_frames(places, amounts), np.ones(len(self.spans), np.bool_))
 
     def total(self, places: Places, amounts: Int64s) -> Int64s:
-        """The same with what the functions called; each amount counts once per function."""
+        """The same including called functions; each amount counts once per function."""
         before = np.concatenate(([0], np.cumsum(self._of_frames(places, amounts))))
         inside = before[self._end] - before[:-1]
         return self._sums(inside, self._outer)
 
     def outermost(self, amounts: Int64s) -> Int64s:
-        """Amounts of frames (shape [frames]) by function, without frames inside the same one."""
+        """Amounts of frames (shape [frames]) by function, without recursive frames."""
         return self._sums(amounts, self._outer)
 
     def _of_frames(self, places: Places, amounts: Int64s) -> Int64s:
@@ -90,7 +89,7 @@ class Calls:
 
 
 def function_times(found: Origins, file: str | None = None, idle: Idle | None = None) -> Functions:
-    """The functions of the user; with `file` those in a file or folder, whoever wrote it."""
+    """The functions of the user; with `file`, all functions in that file or folder."""
     trace = found.trace
     functions = _functions(trace, file)
     wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
@@ -108,7 +107,7 @@ def function_times(found: Origins, file: str | None = None, idle: Idle | None = 
 
 
 def _functions(trace: Trace, file: str | None) -> dict[int, Function]:
-    """The functions that are asked for, by the numbers of their names."""
+    """The requested functions, by the numbers of their names."""
     rows = trace.rows_of(Role.PYTHON)
     found: dict[int, Function] = {}
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
@@ -154,7 +153,7 @@ def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
 
 
 def _inside_same(function: Places, places: Places, end: Places) -> NDArray[np.bool_]:
-    """Per frame: does it lie, at any distance, inside another one of its function."""
+    """For each frame, whether it lies, at any depth, inside another one of its function."""
     order = np.argsort(function, kind="stable")
     group = function[order].astype(np.int64) * (len(places) + 1)
     reached = np.maximum.accumulate(group + end[order]) if len(places) else group

@@ -1,4 +1,4 @@
-"""What each module or annotation of a program cost: GPU time forward and backward, CPU time."""
+"""What each module or annotation cost: forward and backward GPU time, CPU time."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MODULE, ANNOTATION = "module", "annotation"
 
 
 class ModuleTime(msgspec.Struct, frozen=True):
-    """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` count what lies inside, too; `self`
-    is what belongs to no module further inside."""
+    """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` include everything inside; `self` is
+    what belongs to no module further inside."""
 
     module: str
     path: str
     kind: str  # module or annotation
-    level: int  # how many paths it lies in
+    level: int  # depth in the tree
     count: int  # calls
-    gpu_ns: int  # the durations of GPU events, those of its backward work among them
+    gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
     kernels: int
@@ -36,7 +36,7 @@ class ModuleTime(msgspec.Struct, frozen=True):
 
 
 class Unclaimed(msgspec.Struct, frozen=True):
-    """GPU events that belong to nothing that is listed, and why."""
+    """GPU events that belong to nothing in the list, and why."""
 
     why: Nowhere
     gpu_ns: int
@@ -44,8 +44,8 @@ class Unclaimed(msgspec.Struct, frozen=True):
 
 
 class Modules(msgspec.Struct, frozen=True):
-    """`modules`: each after the one it lies in, the largest GPU time first, then CPU time. The
-    `gpu_self_ns` of all and the `gpu_ns` of `none` add up to `gpu_ns`."""
+    """`modules`: each after its parent, largest GPU time first, then CPU time. The `gpu_self_ns` of
+    all and the `gpu_ns` of `none` add up to `gpu_ns`."""
 
     modules: tuple[ModuleTime, ...]
     none: tuple[Unclaimed, ...]
@@ -53,7 +53,7 @@ class Modules(msgspec.Struct, frozen=True):
 
 
 def module_times(found: Origins, expanded: bool = False) -> Modules:
-    """The tree of modules; with `expanded` each index has a path of its own."""
+    """The tree of modules; with `expanded`, each index has its own path."""
     trace, rows = found.trace, found.trace.gpu_rows
     paths = paths_of(trace, found.regions, expanded)
     credit = found.credit(found.regions, rows)
@@ -97,7 +97,7 @@ def _columns(
 
 
 def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
-    """Per path: is it that of modules."""
+    """For each path, whether it is one of modules."""
     kinds = np.zeros(len(paths), dtype=np.bool_)
     kinds[paths.of_place] = np.array([is_module(n) for n in trace.names] or [False])[
         trace.name[regions.rows]
@@ -106,7 +106,7 @@ def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
-    """Each path before those in it, the largest first."""
+    """Each path before its children, largest first."""
     inside: dict[int, list[int]] = {}
     for number in np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist():
         inside.setdefault(int(paths.parent[number]), []).append(number)
@@ -119,7 +119,7 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
 
 
 def unclaimed(trace: Trace, credit: Credit, dur: Int64s) -> tuple[Unclaimed, ...]:
-    """The GPU events that are credited to nothing, by the reason; `dur` as `trace.gpu_rows`."""
+    """The GPU events without a credit, by reason; `dur` as `trace.gpu_rows`."""
     rows = trace.gpu_rows
     kernel = trace.role[rows] == Role.KERNEL
     missing, unlinked = credit.place < 0, hosts_of(trace, rows) < 0

@@ -1,5 +1,5 @@
 """Where GPU work comes from in the program: the module, the annotation and the Python frame around
-its launch, or, if it ran backward, around the forward op that it belongs to.
+its launch, or for backward work, around the forward op that it belongs to.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Nowhere(StrEnum):
 
 
 class Credit(msgspec.Struct, frozen=True, eq=False):
-    """Of some rows, the place of the span that each belongs to, or -1; arrays of shape [rows]."""
+    """For some rows, the index of the span that each belongs to, or -1; arrays of shape [rows]."""
 
     place: Places
     backward: NDArray[np.bool_]  # it ran backward
-    forward_op: Rows  # of backward work: the op that it belongs to, else -1
+    forward_op: Rows  # for backward work, the op that it belongs to, else -1
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """What one trace says of the origin of its work; made once, in a second per GB of the trace
-    where it ran backward."""
+    """The origins of the work of one trace. Built once; takes a second per GB if the trace has a
+    backward pass."""
 
     trace: Trace
     line: Line
@@ -52,7 +52,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def modules(self) -> Spans:
-        """The calls of modules alone."""
+        """Only the calls of modules."""
         rows = self.regions.rows
         return Spans(self.trace, self.line, rows[self.trace.role[rows] == Role.PYTHON])
 
@@ -65,7 +65,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Which of the spans each row belongs to.
 
         `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
-        a backward op belongs where its forward op is; where that is in no span, where it ran.
+        a backward op belongs to its forward op, or if that is in no span, to where it ran.
         """
         trace, hosts = self.trace, hosts_of(self.trace, rows)
         ops = ops_of(trace, hosts)
@@ -76,28 +76,28 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def origins(trace: Trace, stop: Stop = never) -> Origins:
-    """May read the file again (see backward_ops)."""
+    """The origins of a trace. May read the file again (see backward_ops)."""
     return Origins(trace, Line(trace), backward_ops(trace, stop))
 
 
 def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
-    """Of GPU events the launch call, else the op; rows of CPU threads themselves; all others -1."""
+    """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
     launch, op = trace.launch[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
-    own = np.where(cpu_rows(trace)[rows], rows, -1)
+    own = np.where(cpu_rows(trace, rows), rows, -1)
     found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
     return found
 
 
 def ops_of(trace: Trace, hosts: Rows) -> Rows:
     """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
-    found: Rows = np.append(trace.op, np.int32(-1))[hosts]
+    found: Rows = np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
     return found
 
 
 def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
-    """Of each of `rows` (default: of the trace) the row of the innermost module or annotation that
-    its work belongs to, else -1. A region belongs to itself."""
+    """For each of `rows` (default: all rows) the row of the innermost module or annotation that its
+    work belongs to, else -1. A region belongs to itself."""
     return _span_of(found, found.regions, rows)
 
 

@@ -1,4 +1,4 @@
-"""Regions with the same labels from the outermost on are one path: `Decoder_* > MLP_*`."""
+"""Regions whose labels are equal from the outermost on form one path: `Decoder_* > MLP_*`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Int64s = NDArray[np.int64]
 Places = NDArray[np.intp]
 
 MOST_LEVELS = 64
-"""Regions inside more others than this count as the innermost of these."""
+"""Regions nested more deeply than this count for the innermost region of these levels."""
 BETWEEN = " > "
 
 
 class Paths(msgspec.Struct, frozen=True, eq=False):
-    """The tree of paths; arrays of shape [paths], each after the one that it lies in."""
+    """The tree of paths; arrays of shape [paths], each after its parent."""
 
     labels: tuple[str, ...]
-    label: NDArray[np.int64]  # into labels
+    label: NDArray[np.int64]  # index into labels
     parent: Places  # -1: none
     level: Places  # 0: outermost
-    of_place: Places  # of each region its path; shape [regions]
-    counted: NDArray[np.bool_]  # of each region: it is no deeper than the tree
+    of_place: Places  # for each region its path; shape [regions]
+    counted: NDArray[np.bool_]  # for each region, whether it is within the tree's levels
 
     def __len__(self) -> int:
         return len(self.label)
@@ -35,7 +35,7 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return self.labels[int(self.label[number])]
 
     def text(self, number: int) -> str:
-        """The labels from the outermost on."""
+        """The labels, outermost first."""
         parts = []
         while number >= 0:
             parts.append(self.name(number))
@@ -43,14 +43,14 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return BETWEEN.join(reversed(parts))
 
     def sums(self, places: Places, amounts: Int64s) -> Int64s:
-        """Amounts by the path of the region that each belongs to; a place of -1 counts nowhere."""
+        """Amounts by the path of the region that each belongs to; -1 belongs to none."""
         known = places >= 0
         found = np.zeros(len(self), dtype=np.int64)
         np.add.at(found, self.of_place[places[known]], amounts[known])
         return found
 
     def with_inner(self, own: Int64s) -> Int64s:
-        """Of each path its own amount and those of all paths in it."""
+        """For each path the amounts of it and of all paths inside it."""
         total = own.copy()
         for level in range(int(self.level.max(initial=0)), 0, -1):
             here = np.flatnonzero(self.level == level)
@@ -59,7 +59,7 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
 
 
 def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
-    """The paths of regions; with `expanded` their indices tell them apart."""
+    """The paths of regions; with `expanded`, their indices distinguish them."""
     labels, label = _labels(trace, regions, expanded)
     of_place = np.full(len(regions), -1, dtype=np.intp)
     label_of_path, parent, level = [], [], []
@@ -80,7 +80,7 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
 
 
 def _adopt_deepest(regions: Spans, of_place: Places) -> None:
-    """Those beyond the last level belong to the region of that level around them."""
+    """Regions beyond the last level are assigned to the region of that level around them."""
     over = np.where(regions.depth < MOST_LEVELS, np.arange(len(regions)), regions.parent)
     while (regions.depth[over] >= MOST_LEVELS).any():
         over = over[over]
@@ -88,7 +88,7 @@ def _adopt_deepest(regions: Spans, of_place: Places) -> None:
 
 
 def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ...], Places]:
-    """The distinct labels, and that of each region."""
+    """The distinct labels, and the number of each region's label."""
     numbers: dict[str, int] = {}
     names = trace.name[regions.rows]
     of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)

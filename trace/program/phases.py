@@ -1,8 +1,8 @@
-"""Which part of its work a program did: forward, backward, optimizer; or prefill and decode.
+"""Which part of its work a program was doing: forward, backward, optimizer; or prefill and decode.
 
-Annotations tell, and autograd: work under an op that ran backward is backward, and under an op that
-has a backward op it is forward, as is what a module launches. Serving engines annotate what a batch
-consists of: vLLM `execute_context_1(512)_generation_32(32)`, SGLang `step[DECODE bs=32]`.
+Known from annotations and from autograd: work under a backward op is backward; work under an op
+that has a backward op is forward, as is work launched in a module. Serving engines annotate the
+contents of a batch: vLLM `execute_context_1(512)_generation_32(32)`, SGLang `step[DECODE bs=32]`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MODES = {
     "MIXED": Phase.MIXED,
 }
 PLAIN = re.compile(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
-"""The word alone: what decodes images or latents is no phase of a language model."""
+"""Only the word alone: decoding images or latents is not a phase of a language model."""
 
 
 def _word(words: str) -> re.Pattern[str]:
@@ -66,7 +66,7 @@ TRAINING = (
 
 
 def phase_of(name: str) -> Phase | None:
-    """What an annotation tells, by the words in it; None when that is nothing or several things.
+    """The phase named by the words of an annotation; None if there is none or several.
 
     >>> phase_of("execute_context_2(96)_generation_0(0)"), phase_of("## forward ##").value
     (<Phase.PREFILL: 'prefill'>, 'forward')
@@ -99,7 +99,7 @@ def phases(found: Origins) -> tuple[PhaseTime, ...]:
 
 
 def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
-    """The phase of each GPU row as its place in ORDER; shape of `rows`."""
+    """The phase of each GPU row as its index in ORDER; shape of `rows`."""
     trace, hosts = found.trace, hosts_of(found.trace, rows)
     ops = ops_of(trace, hosts)
     told = _told(found, hosts)
@@ -114,7 +114,7 @@ def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
 
 
 def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
-    """What the innermost annotation around each row says that says anything, else -1."""
+    """The phase of the innermost annotation around each row that names one, else -1."""
     trace, regions = found.trace, found.regions
     by_name = np.full(len(trace.names) + 1, -1, dtype=np.intp)
     for number in np.flatnonzero(np.bincount(trace.name[regions.rows])).tolist():
@@ -130,7 +130,7 @@ def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
 
 
 def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Per row: did its thread run nothing but backward, as far as autograd numbered its ops."""
+    """For each row, whether its thread ran only backward ops, judging by autograd's numbers."""
     trace, backward = found.trace, found.backward
     threads = threads_of(trace)
     runs = np.zeros(len(threads) + 1, dtype=np.bool_)

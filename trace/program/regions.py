@@ -1,8 +1,8 @@
-"""The slices that name a part of the program: calls of modules, and annotations of its own.
+"""The slices that name a part of the program: module calls and annotations.
 
-torch names the call of a module by its class and a number, `nn.Module: Qwen2MLP_3`, where stacks
-are recorded (torch/csrc/autograd/profiler_python.cpp). Annotations are what record_function wraps;
-files of 2021 have some of them as ops.
+If stacks are recorded, torch names a module call by its class and a number, `nn.Module: Qwen2MLP_3`
+(torch/csrc/autograd/profiler_python.cpp). Annotations come from record_function; traces from 2021
+record some of them as ops.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fusetui.trace.program.spans import Line, Spans, cpu_rows
 
 MODULE_PREFIX = "nn.Module: "
 OWN_OP = re.compile(r"##.*##\Z|Optimizer\.\w+#|enumerate\(DataLoader\)#|DistributedDataParallel\.")
-"""Annotations by torch or the program that older files have as ops."""
+"""Annotations of torch or the program that older files record as ops."""
 
 COLLECTIVE = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
 """Annotations of torch.distributed: they last as long as the collective, whatever their thread does
-meanwhile, so they are no part of the program."""
+meanwhile, so they are not parts of the program."""
 
 NUMBER = re.compile(r"_[0-9]+\Z")
 INDEX = re.compile(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
@@ -33,7 +33,7 @@ def is_module(name: str) -> bool:
 
 
 def is_region(role: Role, name: str) -> bool:
-    """Does a slice with this role and name stand for a part of the program."""
+    """Whether a slice with this role and name is a part of the program."""
     if role == Role.PYTHON:
         return is_module(name)
     if role == Role.ANNOTATION:
@@ -42,7 +42,7 @@ def is_region(role: Role, name: str) -> bool:
 
 
 def label_of(name: str, expanded: bool = False) -> str:
-    """What a region is called: without torch's prefix and, unless `expanded`, indices starred.
+    """The label of a region: without torch's prefix and, unless `expanded`, with `*` for indices.
 
     >>> label_of("nn.Module: Qwen2MLP_3"), label_of("layers.12.mlp"), label_of("Conv2d fp16")
     ('Qwen2MLP_*', 'layers.*.mlp', 'Conv2d fp16')
@@ -66,11 +66,11 @@ def regions(trace: Trace, line: Line) -> Spans:
 
 
 def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) -> Spans:
-    """The Python frames that call functions, without those of modules; `wanted`: only frames with
-    these names, shape [names]."""
+    """The Python frames of functions, without those of modules; `wanted`: only frames with these
+    names, shape [names]."""
     chosen = np.array([not is_module(name) for name in trace.names] or [False])
     if wanted is not None:
         chosen &= wanted
     rows = trace.rows_of(Role.PYTHON)
-    rows = rows[cpu_rows(trace)[rows]]
+    rows = rows[cpu_rows(trace, rows)]
     return Spans(trace, line, rows[chosen[trace.name[rows]]])

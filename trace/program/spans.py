@@ -1,8 +1,8 @@
 """Some slices of CPU threads, and which of them is the innermost around a row.
 
-Annotations, Python frames and ops lie on layers of their own, and a few of them cross. So what is
-around a row is found by time: of all slices of its thread that contain it, the one that started
-last, the shortest of several that started together.
+Annotations, Python frames and ops are on separate layers, and may cross. So what is around a row is
+found by time: of all slices of its thread that contain it, the one that started last, or of several
+that started together, the shortest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FARTHEST = 1 << 62
 
 
 class Line:
-    """All threads of a trace one behind the other, so that one search serves all of them."""
+    """All threads of a trace one after the other, so that a single search serves all of them."""
 
     def __init__(self, trace: Trace) -> None:
         self._thread = threads_of(trace)
@@ -40,7 +40,7 @@ class Line:
             self._length = len(self._times)
 
     def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times of these rows (their starts or ends, in ns of the file) lie on the line."""
+        """The positions on the line of times of these rows (starts or ends, in ns of the file)."""
         if self._times is None:
             inside = times - self._trace.begin_ns
         else:
@@ -49,7 +49,7 @@ class Line:
         return placed
 
     def bounds(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        """Where the slices begin and end."""
+        """The positions at which the slices begin and end."""
         trace = self._trace
         return self.place(rows, trace.start[rows]), self.place(rows, trace.end[rows])
 
@@ -70,22 +70,22 @@ class Spans:
 
     @cached_property
     def parent(self) -> Places:
-        """Of each span the innermost other one around it, as its place among the spans, or -1."""
+        """For each span the index of the innermost other span around it, or -1."""
         before = np.arange(len(self)) - 1
         return self._reach.last(before, np.maximum(self._end - 1, self._start))
 
     @cached_property
     def place_of(self) -> Rows:
-        """Of each row of the trace its place among the spans, or -1; shape [slices]."""
+        """For each row of the trace its index among the spans, or -1; shape [slices]."""
         place = np.full(self._size, -1, dtype=np.int32)
         place[self.rows] = np.arange(len(self), dtype=np.int32)
         return place
 
     def around(self, rows: NDArray[np.integer]) -> Places:
-        """The place of the innermost span that is, or contains, each row; -1 for none, and for -1.
+        """The index of the innermost span that is, or contains, each row; -1 for none, and for -1.
 
-        A slice that ends where a span begins or begins where it ends is not in it, unless they
-        have no length.
+        A slice that ends where a span begins or begins where it ends is not in it, unless they have
+        no length.
         """
         found = np.full(len(rows), -1, dtype=np.intp)
         known = np.flatnonzero(rows >= 0)
@@ -101,13 +101,15 @@ class Spans:
 
     def rows_at(self, places: Places) -> Rows:
         """The rows of the trace at these places; -1 stays -1."""
-        found: Rows = np.append(self.rows, np.int32(-1))[places]
+        if not len(self):
+            return np.full(len(places), -1, dtype=np.int32)
+        found: Rows = np.where(places >= 0, self.rows[places], np.int32(-1))
         return found
 
     @cached_property
     def depth(self) -> Places:
-        """How many spans are around each one."""
-        over = np.append(self.parent, -1)  # the last one stands for none
+        """The number of spans around each one."""
+        over = np.append(self.parent, -1)  # the last element stands for none
         depth = (over >= 0).astype(np.intp)
         while (over >= 0).any():
             depth += depth[over]
@@ -116,13 +118,13 @@ class Spans:
 
     @cached_property
     def end_place(self) -> Places:
-        """Of each span the place after the last one that begins in it."""
+        """For each span the index after the last one that begins in it."""
         ends = np.searchsorted(self._start, self._end, side="left")
         return np.maximum(ends, np.arange(len(self)) + 1)
 
     def self_ns(self, amount: Int64s) -> Int64s:
-        """The amounts (shape [spans]) less those of the spans directly inside each; not below 0,
-        as annotations may overlap each other."""
+        """The amounts (shape [spans]) minus those of the spans directly inside each; at least 0, as
+        annotations may overlap each other."""
         inner = np.flatnonzero(self.parent >= 0)
         own = amount.copy()
         np.subtract.at(own, self.parent[inner], amount[inner])
@@ -133,19 +135,20 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace) -> NDArray[np.bool_]:
-    """Per row: does it lie on a CPU thread."""
-    return np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])[trace.track]
+def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+    """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
+    of_track = np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])
+    return of_track[trace.track if rows is None else trace.track[rows]]
 
 
 def threads_of(trace: Trace) -> NDArray[np.int64]:
-    """A number per track, the same for all of one thread; shape [tracks]."""
+    """For each track the number of its thread; shape [tracks]."""
     numbers = numbers_of_threads(trace)
     return np.array([numbers[track.pid, track.tid] for track in trace.tracks], dtype=np.int64)
 
 
 def numbers_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
-    """Of each pid and tid its number, counted in the order of the tracks."""
+    """The number of each pid and tid, in track order."""
     numbers: dict[tuple[Id, Id], int] = {}
     for track in trace.tracks:
         numbers.setdefault((track.pid, track.tid), len(numbers))

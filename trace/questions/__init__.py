@@ -1,4 +1,4 @@
-"""What one trace answers: totals, groups, busy and idle time, launches, counters, searches."""
+"""Questions about one trace: totals, groups, busy and idle time, launches, counters, searches."""
 
 __all__ = [
     "busy",

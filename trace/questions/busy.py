@@ -1,14 +1,14 @@
-"""When a device is busy and when it is idle: every definition of it, each with a name of its own.
+"""When a device is busy and when it is idle: each definition has a name of its own.
 
 Busy is always the length of a union: what overlaps, on one stream or on several, counts once. The
-definitions differ in the span that busy and idle fill, and in the work that counts:
+definitions differ in the span that busy and idle add up to, and in the work that counts:
 
 * `gpu_times`: all GPU events of a trace; the span of a device is its first start to its last end.
 * `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the window.
 * `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while any works.
-* `work_busy_ns`: the work that a step launched, whenever it ran; there is no idle beside it.
+* `work_busy_ns`: the work that a step launched, whenever it ran; it has no idle time.
 
-Synchronisations and annotations on a GPU's lanes never count.
+Synchronizations and annotations on a GPU's lanes never count.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ class GpuTimes(msgspec.Struct, frozen=True):
     sum_ns: int  # of all durations
     compute_ns: int  # union of the kernels that do not communicate
     comm_ns: int  # union of communication: collectives, and copies between devices
-    copy_ns: int  # union of all other copies, and of sets
+    copy_ns: int  # union of all other memcpys, and of memsets
 
     @property
     def device_spans_ns(self) -> int:
-        """The whole that busy is a share of: the spans of all devices added up."""
+        """The spans of all devices added up, of which busy time is a share."""
         return self.busy_ns + self.idle_ns
 
 
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
-    """Times of these GPU rows (default: all kernels, copies and sets), over each device's span."""
+    """Times of these GPU rows (default: all kernels, memcpys and memsets) over each device's
+    span."""
     rows = trace.gpu_rows if rows is None else rows
     comm = communicates(trace, rows)
     kernel = trace.role[rows] == Role.KERNEL
@@ -67,23 +68,23 @@ def work_busy_ns(trace: Trace, rows: Rows) -> int:
 
 
 def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
-    """How long of the window [begin_ns, end_ns) each device runs any of these rows, summed over
-    devices; the idle time of the window is its length times the devices, less this."""
+    """How long each device runs any of these rows in the window [begin_ns, end_ns), summed over
+    devices; the idle time of the window is its length times the number of devices, minus this."""
     rows, begins = _sorted_by_device(trace, rows)
     start, end = np.maximum(trace.start[rows], begin_ns), np.minimum(trace.end[rows], end_ns)
     return union_length_of_each(begins, start, end)
 
 
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
-    """How long of each window [begin, end) (ns) any of these rows runs, on whatever device or
-    thread; the idle time of a window is its length less this."""
+    """How long any of these rows runs in each window [begin, end) (ns), on any device or thread;
+    the idle time of a window is its length minus this."""
     starts, untils = union(trace.start[rows], trace.end[rows])
     until: Int64s = covered_until(starts, untils, ends)
     return until - covered_until(starts, untils, begins)
 
 
 def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
-    """The rows of each device one after the other, and where those of each begin, and all end."""
+    """The rows sorted by device, and the bounds of each device in that list."""
     device = trace.process_of_track[trace.track[rows]]
     if not len(device) or device.min() == device.max():
         return rows, np.array([0, len(rows)] if len(rows) else [0])

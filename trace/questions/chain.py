@@ -1,4 +1,4 @@
-"""From a kernel to the call that launched it, the ops around that, and back."""
+"""From a kernel to the call that launched it and the ops around that, and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fusetui.trace.model.columns import Trace, Track
 
 
 def is_gpu(trace: Trace, row: int) -> bool:
-    """Is this row a kernel, a copy or a set."""
+    """Whether this row is a kernel, a memcpy or a memset."""
     return int(trace.role[row]) in GPU_ROLES
 
 
 def ancestors(trace: Trace, row: int) -> list[int]:
-    """The slices around a row on its own track, the innermost first."""
+    """The slices around a row on its own track, innermost first."""
     found: list[int] = []
     over = int(trace.parent[row])
     while over >= 0:
@@ -28,7 +28,7 @@ def ancestors(trace: Trace, row: int) -> list[int]:
 def host_of(trace: Trace, row: int) -> int:
     """Where a GPU row comes from: its launch call, else its op, else -1.
 
-    An annotation on a stream comes from the CPU annotation with its External id.
+    For an annotation on a stream it is the CPU annotation with the same External id.
     """
     if trace.role[row] == Role.GPU_ANNOTATION:
         return _cpu_twin(trace, row)
@@ -44,7 +44,8 @@ def _cpu_twin(trace: Trace, row: int) -> int:
 
 
 def launch_chain(trace: Trace, row: int) -> list[int]:
-    """For a GPU row: launch call, ops around it, then the annotations around those, inside out.
+    """For a GPU row: launch call, ops around it, then the annotations around those, innermost
+    first.
 
     For a CPU row: what is around it, likewise. [] for a kernel whose launch was not recorded.
     """
@@ -57,7 +58,7 @@ def launch_chain(trace: Trace, row: int) -> list[int]:
 
 
 def around(trace: Trace, row: int, layer: Layer) -> list[int]:
-    """Slices of another layer of the same thread that contain a row, the innermost first."""
+    """Slices of another layer of the same thread that contain a row, innermost first."""
     own = trace.track_of(row)
     if own.layer not in CPU_LAYERS or own.layer is layer:
         return []
@@ -69,7 +70,7 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
 
 
 def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
-    """GPU rows launched by the calls under a CPU row, in order of time.
+    """GPU rows launched by the calls under a CPU row, in time order.
 
     Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
     thread, while it lasted.
@@ -87,7 +88,7 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
 
 
 def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
-    """Per track: does it belong to the thread of this row."""
+    """For each track, whether it belongs to the thread of this row."""
     own = trace.track_of(row)
     return np.array([(t.pid, t.tid) == (own.pid, own.tid) for t in trace.tracks])
 
@@ -95,7 +96,7 @@ def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
 def launch_latency_ns(trace: Trace, row: int) -> int | None:
     """From the start of the launch call to the start of the GPU event; may be negative (clocks).
 
-    None when the launch was not recorded.
+    None if the launch was not recorded.
     """
     launch = int(trace.launch[row])
     return int(trace.start[row] - trace.start[launch]) if launch >= 0 else None
@@ -105,7 +106,7 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
     """How long a GPU event, once launched, waited for earlier work of its stream; else None.
 
     The part of the time from the end of the launch call to the start of the event during which an
-    earlier event of the same stream still ran.
+    earlier event of the same stream was still running.
     """
     launch = int(trace.launch[row])
     if launch < 0:
@@ -116,7 +117,7 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
 
 
 def _last_end(trace: Trace, track: Track, start: int) -> int:
-    """The end of the last slice of a track that starts before a time; 0 when there is none."""
+    """The end of the last slice of a track that starts before a time; 0 if there is none."""
     before = int(np.searchsorted(trace.start[track.rows], start, side="left"))
     return int(trace.end[track.first_row + before - 1]) if before else 0
 

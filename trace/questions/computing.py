@@ -1,4 +1,4 @@
-"""Which CPU ops of a trace compute something: the pieces of work where there is no GPU."""
+"""Which CPU ops of a trace compute something: the pieces of work if there is no GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Flags = NDArray[np.bool_]
 
 
 def computing_ops(trace: Trace) -> Rows:
-    """The rows of the ops that a person would call kernels; none lies inside another one.
+    """The rows of the ops that correspond to kernels; none lies inside another one.
 
-    They are the innermost ops, after views, allocations, and the frames of autograd and
-    torch.compile were left out. What an op calls to copy or to fill is a part of it, and so is its
-    twin (the `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm`
-    in it, which copies the bias for itself.
+    These are the innermost ops, except for views, allocations, and the frames of autograd and
+    torch.compile. A copy or fill that an op calls is part of it, and so is its twin (the
+    `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm` in it,
+    which copies the bias itself.
     """
     real = (trace.role == Role.OP) & _named(trace, lambda n: not (is_metadata(n) or is_frame(n)))
     helps = real & _named(trace, lambda name: stem(name) in HELPERS)
@@ -35,7 +35,7 @@ def computing_ops(trace: Trace) -> Rows:
 
 
 def within(trace: Trace, rows: Rows) -> Flags:
-    """Per row of the trace: does it lie inside one of these rows, at any distance."""
+    """For each row of the trace, whether it lies inside one of these rows, at any depth."""
     change = np.zeros(len(trace) + 1, dtype=np.int64)
     np.add.at(change, rows + 1, 1)
     np.subtract.at(change, trace.end_row[rows], 1)
@@ -44,14 +44,14 @@ def within(trace: Trace, rows: Rows) -> Flags:
 
 
 def _inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
-    """Per row: how many of the flagged rows lie inside it, at any distance."""
+    """For each row, how many of the flagged rows lie inside it, at any depth."""
     before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
     found: NDArray[np.int64] = before[trace.end_row] - before[1:]
     return found
 
 
 def _twins(trace: Trace) -> Flags:
-    """Per row: does the op around it bear its name, but for the mark of in-place twins."""
+    """For each row, whether the op around it has the same name except for the in-place suffix."""
     numbers: dict[str, int] = {}
     twin = [numbers.setdefault(stem(name), len(numbers)) for name in trace.names]
     of_row = np.array(twin or [0])[trace.name]
@@ -61,5 +61,5 @@ def _twins(trace: Trace) -> Flags:
 
 
 def _named(trace: Trace, test: Callable[[str], bool]) -> Flags:
-    """Per row: does its name pass the test, which is made once per name."""
+    """For each row, whether its name passes the test, which runs once per name."""
     return np.array([test(name) for name in trace.names] or [False])[trace.name]

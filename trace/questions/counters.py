@@ -1,8 +1,8 @@
-"""Counters and the memory that torch used: values over time, read when somebody looks at them.
+"""Counters and the memory that torch used: values over time, read on demand.
 
 A counter is an event of phase C, each of its args the value of one series (Trace Event Format,
-"Counter Events"; the only series of Kineto's hardware counters is called ""). Of memory, Kineto
-writes an instant called [memory] at each allocation, with the totals of one device after it.
+"Counter Events"; the only series of Kineto's hardware counters is called ""). For memory, Kineto
+writes an instant event called [memory] at each allocation, with the new totals of one device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
 
 MOST = 64
-"""Series of counters, and of memory, that are kept; the others are counted."""
+"""The most series of counters, and of memory, that are kept; others are only counted."""
 MOST_COUNTED = 10_000
 
 TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
@@ -31,17 +31,17 @@ DEVICES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 19: "MTIA"}  # c10::DeviceTy
 
 
 class Counter(msgspec.Struct, frozen=True, eq=False):
-    """One series: `value` holds from its time on, until the next. Arrays are [n], n > 0."""
+    """One series: each `value` holds from its time until the next. Arrays are [n], n > 0."""
 
     group: str  # "memory" or "counters", and how many series of the group are left out
     label: str
-    unit: str  # "bytes", or "" when the file does not say
+    unit: str  # "bytes", or "" if the file does not say
     time: NDArray[np.int64]  # ns as in the file, sorted
     value: NDArray[np.float64]  # finite
 
 
 class Key(NamedTuple):
-    """What tells a series from the others."""
+    """What distinguishes a series from others."""
 
     pid: Id
     name: str
@@ -50,14 +50,14 @@ class Key(NamedTuple):
 
 
 class Series:
-    """The values of each key in the order of the file."""
+    """The values of each key in file order."""
 
     def __init__(self) -> None:
         self.columns: dict[Key, tuple[array[int], array[float]]] = {}
         self._others: set[Key] = set()
 
     def add(self, key: Key, time: int, value: object) -> None:
-        """Leaves out what is no finite number."""
+        """Adds a value, unless it is not a finite number."""
         number = _number(value)
         if number is None:
             return
@@ -73,17 +73,17 @@ class Series:
 
     @property
     def left_out(self) -> str:
-        """`, 12 more are not shown`; blank when all are."""
+        """`, 12 more not shown`; "" if all are shown."""
         count = len(self._others)
         more = f"{count:,}" if count < MOST_COUNTED else f"{count:,} or"
         return f", {more} more not shown" if count else ""
 
 
 def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
-    """Every series of the trace: memory, GPUs first, then counters in the order of the file.
+    """Every series of the trace: memory, GPUs first, then counters in file order.
 
-    Reads the file again where it holds any; what cannot be read (any more) is left out. Ends early
-    with what it has once `stop` says True.
+    Reads the relevant parts of the file again, leaving out what cannot be read any more. Ends early
+    with what was found once `stop` returns True.
     """
     memory, plain = Series(), Series()
     for number, stretch in enumerate(trace.elements.stretches):
@@ -104,7 +104,7 @@ def _add_counter(series: Series, sample: Sample, time: int) -> None:
 
 
 def _add_memory(series: Series, sample: Sample, time: int) -> None:
-    """Both totals of the device; traces of 2021 have none."""
+    """Both totals of the device, which traces from 2021 do not have."""
     kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
     if type(kind) is not int or type(device) is not int:
         return
@@ -124,7 +124,7 @@ def _number(value: object) -> float | None:
 
 
 def _of_memory(series: Series) -> Iterator[Counter]:
-    """Without what is zero from begin to end: the CPU's allocator knows no reserved memory."""
+    """Without series that are always zero: the CPU's allocator has no reserved memory."""
     used = [key for key, (_, values) in series.columns.items() if any(values)]
     used.sort(key=lambda key: (key.id == "0", key.id, len(key.name), key.name))
     labels = _distinct({key: f"{key.name} {key.series}" for key in used})
@@ -147,7 +147,7 @@ def _of_counters(series: Series) -> Iterator[Counter]:
 
 
 def _distinct(labels: dict[Key, str]) -> dict[Key, str]:
-    """Where two have the same label, the process tells them apart."""
+    """Adds the process where two series have the same label."""
     used = list(labels.values())
     again = {label for label in used if used.count(label) > 1}
     return {k: f"{label} of {k.pid}" if label in again else label for k, label in labels.items()}

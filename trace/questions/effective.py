@@ -1,4 +1,4 @@
-"""How long GPU events took of their stream, where they overlap on it."""
+"""How long GPU events took of their stream if they overlap on it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Int64s = NDArray[np.int64]
 
 
 def effective_ns(trace: Trace) -> Int64s:
-    """Of each of `trace.gpu_rows` its end less the later one of its start and the latest end of an
-    earlier start on its stream, never below 0 (ns).
+    """For each of `trace.gpu_rows`, its end minus the later of its start and the latest end of an
+    event that started earlier on its stream, at least 0 (ns).
 
     With programmatic dependent launch a kernel starts before its predecessor has ended, and waits
-    for it. Effective durations of a stream add up to the time that it is busy, exactly: of events
-    that start together the longest comes first.
+    for it. The effective durations of a stream add up to its busy time, exactly: of events that
+    start together, the longest comes first.
     """
     rows = trace.gpu_rows
     effective = trace.dur[rows]
@@ -38,7 +38,7 @@ def effective_ns(trace: Trace) -> Int64s:
 
 
 def _overlapping_streams(trace: Trace) -> NDArray[np.bool_]:
-    """Per number of a stream: do slices on it overlap, so that it has sub-rows."""
+    """For each stream number, whether slices on it overlap, so that it has sub-rows."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.bool_)
     spilled = [track.subrow > 0 for track in trace.tracks]
     found[trace.thread_of_track[spilled]] = True

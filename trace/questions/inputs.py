@@ -1,4 +1,4 @@
-"""The shapes and types of inputs, as recorded, told apart by numbers."""
+"""The recorded shapes and types of inputs, with a number for each distinct combination."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
 
 
 class InputKeys(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the place in `distinct` of the shapes and types of the n-th op's inputs.
+    """`number[n]` is the index in `distinct` of the shapes and types of the inputs of op n.
 
-    -1 where nothing was recorded. Each of `distinct` is the texts of `Input Dims` and `Input type`.
+    -1 if nothing was recorded. Each of `distinct` is the texts of `Input Dims` and `Input type`.
     """
 
     number: NDArray[np.int32]
     distinct: tuple[tuple[bytes, bytes], ...]
 
     def fields(self, number: int) -> dict[str, Any]:
-        """`shapes` and `dtypes` as JSON has them: lists, None where nothing was recorded."""
+        """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
         if number < 0:
             return {"shapes": None, "dtypes": None}
         dims, types = map(parsed, self.distinct[number])
@@ -33,12 +33,12 @@ class InputKeys(msgspec.Struct, frozen=True, eq=False):
 
 
 def input_keys(found: Arguments) -> InputKeys:
-    """Ops with equal dims and types have one number; strides and values do not count.
+    """Ops with equal dims and types get equal numbers; strides and values do not matter.
 
     The args are those of `many.INPUTS`.
     """
     numbers: dict[tuple[bytes, bytes], int] = {}
-    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last is that of -1
+    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
     for number, texts in enumerate(found.distinct):
         dims, types, *_ = texts
         if dims or types:
@@ -51,8 +51,8 @@ def _list(value: object) -> list[Any] | None:
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
-    """Whole numbers that a double does not hold as text; None for what is deeper than lists of
-    tensors."""
+    """Integers that a double cannot represent as text; None for anything nested deeper than lists
+    of tensors."""
     if isinstance(value, list):
         return [_plain(inner, levels - 1) for inner in value] if levels else None
     if isinstance(value, int):
@@ -61,5 +61,5 @@ def _plain(value: Any, levels: int = DEEPEST) -> Any:
 
 
 def _types(words: list[Any] | None) -> list[Any] | None:
-    """Our names of element types; other words, such as `Scalar`, as they are."""
+    """Our names of element types; other words, such as `Scalar`, unchanged."""
     return words and [(type_of(w) or w) if isinstance(w, str) else w for w in words]

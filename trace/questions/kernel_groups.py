@@ -1,7 +1,7 @@
-"""Kernels grouped by what they have in common, with what their work needed.
+"""Kernels grouped by name, op, shape and so on, with the work that they needed.
 
-A grouping is an entry of GROUPINGS: its name, and a function of the trace and of the jobs of its
-kernels that gives the `Keys` of those. `arguments.KERNELS_BY` has the same names.
+A grouping is an entry of GROUPINGS: its name, and a function that takes the trace and the jobs of
+its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ Fields = dict[str, Any]
 
 
 class Keys(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the group of the n-th kernel, and `fields` of a number what it is named by."""
+    """`number[n]` is the group of kernel n; `fields` maps a number to what identifies the group."""
 
     number: NDArray[np.integer]
     fields: Callable[[int], Fields]
 
 
 class KernelGroup(msgspec.Struct, frozen=True, eq=False):
-    """Kernels with something in common; `fields` say what, as in `kernels --json`."""
+    """Kernels with something in common; `fields` identify the group, as in `kernels --json`."""
 
     fields: Fields
     spread: Spread
-    effective_ns: int  # see effective.py; less than the total where kernels of a stream overlap
+    effective_ns: int  # see effective.py; less than the total if kernels of a stream overlap
     work: GroupWork
-    rows: Rows  # of the trace, in order of time
+    rows: Rows  # of the trace, in time order
 
 
 def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
-    """All kernels grouped by one of GROUPINGS, the largest total first; steps in order of time.
+    """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
 
     `known` are the jobs of all kernels.
     """
@@ -111,7 +111,7 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
 
 
 def _by_module(trace: Trace, known: Jobs) -> Keys:
-    """By the kind of the module, or the annotation, that the work belongs to."""
+    """By the kind of module, or the annotation, that the work belongs to."""
     rows = module_of(origins(trace), known.rows)
     labels: dict[str | None, int] = {}
     of_name = np.full(len(trace.names), -1, dtype=np.int64)
@@ -123,7 +123,7 @@ def _by_module(trace: Trace, known: Jobs) -> Keys:
 
 
 def _by_family(trace: Trace, known: Jobs) -> Keys:
-    """By who names kernels so (`decode`), which is mostly the library that they come from."""
+    """By the naming scheme (`decode`), which usually means the library."""
     families: dict[str | None, int] = {}
     of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
     for name in np.unique(trace.name[known.rows]).tolist():
@@ -135,7 +135,7 @@ def _by_family(trace: Trace, known: Jobs) -> Keys:
 
 
 def _by_stream(trace: Trace, known: Jobs) -> Keys:
-    """Sub-rows of a stream are the stream."""
+    """By stream; its sub-rows are combined."""
     streams: dict[tuple[Id, Id], int] = {}
     of_track = [streams.setdefault((t.pid, t.tid), len(streams)) for t in trace.tracks]
     names = list(streams)
@@ -146,7 +146,7 @@ def _by_stream(trace: Trace, known: Jobs) -> Keys:
 
 
 def _by_step(trace: Trace, known: Jobs) -> Keys:
-    """By the step that launched the kernel; None for those that no step launched."""
+    """By the step that launched the kernel; None if no step did."""
     found = steps(trace)
     of_row = np.full(len(trace), len(found), dtype=np.int64)
     for number, step in enumerate(found):

@@ -1,8 +1,8 @@
 """What launching cost the CPU, and what each replay of a CUDA graph did.
 
 A launch call is a runtime or driver call that launched a GPU event of the trace, or whose name says
-that it launches one. Where such calls lie inside each other (a driver call in a runtime call), the
-outer one counts, with the events of all.
+that it launches one. If such calls are nested (a driver call in a runtime call), the outer one
+counts, with the events of all.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Int64s = NDArray[np.int64]
 
 LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
-LONGEST_NAME = 1 << 10  # characters of a call's name that are looked at
+LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
 class Calls(msgspec.Struct, frozen=True):
     """Launch calls of one name on one thread, or of all names."""
 
-    name: str | None  # None: all of the thread
+    name: str | None  # None: all calls of the thread
     count: int
     total_ns: int
     mean_ns: int  # rounded down
-    p99_ns: int  # as `spread.Spread` has percentiles
+    p99_ns: int  # percentiles as in `spread.Spread`
     max_ns: int
     events: int  # GPU events that they launched
 
@@ -45,7 +45,7 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 
     process: Id
     thread: Id
-    span_ns: int  # the thread's time: first start to last end of what was recorded on it
+    span_ns: int  # the thread's time: first start to last end recorded on it
     all: Calls
     names: tuple[Calls, ...]
 
@@ -53,7 +53,7 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 class Replay(msgspec.Struct, frozen=True):
     """One launch of a graph on one device; times in ns, `start_ns` as in the file."""
 
-    row: int  # of the launch call
+    row: int  # row of the launch call
     call_ns: int
     device: Id
     events: int
@@ -90,7 +90,7 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
-    """The rows of all launch calls, ascending, and how many GPU events each launched."""
+    """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
     named = _named(trace, LAUNCHES)[trace.name] & (trace.role == Role.CALL)
@@ -101,7 +101,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
 
 
 def replays(trace: Trace) -> tuple[Replay, ...]:
-    """Every graph launch with recorded events, on each device, in the order of the calls."""
+    """Every graph launch with recorded events, for each device, in the order of the calls."""
     rows = trace.gpu_rows
     launch = trace.launch[rows]
     by_graph = (launch >= 0) & _named(trace, GRAPH)[trace.name[launch]]
@@ -114,7 +114,7 @@ def replays(trace: Trace) -> tuple[Replay, ...]:
 
 
 def _replay(trace: Trace, rows: Rows) -> Replay:
-    """`rows` are the events, by start."""
+    """The replay with these events, sorted by start."""
     call = int(trace.launch[rows[0]])
     start, end = trace.start[rows], trace.end[rows]
     return Replay(
@@ -130,7 +130,7 @@ def _replay(trace: Trace, rows: Rows) -> Replay:
 
 
 def _calls(trace: Trace, rows: Rows, events: Int64s, groups: Groups, named: bool) -> list[Calls]:
-    """Of each group of calls, which are sorted by duration in it."""
+    """The figures of each group of calls, which are sorted by duration within it."""
     if not len(groups):
         return []
     dur = trace.dur[rows]
@@ -150,7 +150,7 @@ def _calls(trace: Trace, rows: Rows, events: Int64s, groups: Groups, named: bool
 
 
 def _spans(trace: Trace) -> dict[int, int]:
-    """First start to last end of each thread, by `thread_of_track`, whatever was recorded."""
+    """First start to last end of all that was recorded on each thread, by `thread_of_track`."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
@@ -162,6 +162,6 @@ def _spans(trace: Trace) -> dict[int, int]:
 
 
 def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """Per name: does the pattern occur in it."""
+    """For each name, whether the pattern occurs in it."""
     found = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
     return np.array(found or [False])

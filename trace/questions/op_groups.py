@@ -18,9 +18,10 @@ GROUPINGS = ("name", "shape")
 
 
 class OpGroup(msgspec.Struct, frozen=True):
-    """One inside another of the same name adds only to the spread, its count, and self.
+    """CPU ops of one group. An op inside another one of its group adds only to the spread, its
+    count, and self.
 
-    `fields` have the name, and by shape `shapes` and `dtypes`, as in `ops --json`.
+    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`.
     """
 
     fields: dict[str, Any]

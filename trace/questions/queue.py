@@ -1,7 +1,7 @@
 """How many GPU events were launched and had not finished, over time, on each device.
 
 An event is in the queue from the start of its launch call (or its own start, if that is earlier:
-clocks differ) to its end. A replay of a CUDA graph puts all of its events in at once. Events whose
+clocks differ) to its end. A replay of a CUDA graph adds all of its events at once. Events whose
 launch call was not recorded are not counted.
 """
 
@@ -43,7 +43,7 @@ def length_of(queue: Counter) -> QueueLength:
 
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
-    """The length of the queue of each device with linked events, in the order of the lanes."""
+    """The length of the queue of each device with linked events, in lane order."""
     rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device = trace.process_of_track[trace.track[rows]]
     return tuple(_queue(trace, rows[device == number]) for number in np.unique(device).tolist())
@@ -58,7 +58,7 @@ def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
-    """At each time at which something begins or ends: how many have begun and not ended."""
+    """The times at which something begins or ends, and how many have begun and not ended then."""
     time, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
     change = np.bincount(at[: len(begin)], minlength=len(time)).astype(np.int64)
     change -= np.bincount(at[len(begin) :], minlength=len(time))

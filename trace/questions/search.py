@@ -9,9 +9,9 @@ from fusetui.trace.model.columns import Trace
 
 
 def find(trace: Trace, text: str) -> NDArray[np.intp]:
-    """Rows whose name contains `text` (capitals do not matter unless there is one in it), by time.
+    """Rows whose name contains `text`, in time order; case matters only if `text` has capitals.
 
-    Plain text, no pattern: a name or a search may hold any character.
+    `text` is plain text, not a pattern: a name or a search may contain any character.
     """
     if not text:
         return np.empty(0, dtype=np.intp)

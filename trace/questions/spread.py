@@ -1,4 +1,4 @@
-"""How the durations of groups of rows are distributed: every figure a whole number of ns."""
+"""How the durations of groups of rows are distributed, in integer ns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Rows = NDArray[np.intp]
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Nanoseconds, at least one duration; what is no whole number is rounded down.
+    """Statistics of at least one duration in nanoseconds, rounded down to integers.
 
-    A percentile lies between the two nearest durations, as numpy's "linear" method has it; the
-    median of an even count is the mean of the middle two.
+    Percentiles are interpolated between the two nearest durations, as with numpy's "linear" method;
+    the median of an even count is the mean of the middle two.
     """
 
     count: int
@@ -28,11 +28,11 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Groups(msgspec.Struct, frozen=True, eq=False):
-    """The places of columns, group after group: group n has `order[begins[n]:begins[n + 1]]`."""
+    """Indices into columns, sorted by group: group n has `order[begins[n]:begins[n + 1]]`."""
 
     order: Rows
     begins: Rows
-    keys: NDArray[np.integer]  # the number that a group has in common, ascending
+    keys: NDArray[np.integer]  # the number shared by a group, ascending
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -48,7 +48,7 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
 
 
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:
-    """Places with equal keys, sorted by `within`; both of shape [n]."""
+    """Indices grouped by equal keys and sorted by `within`; both of shape [n]."""
     order = np.lexsort((within, keys))
     ordered = keys[order]
     cuts = np.flatnonzero(np.diff(ordered)) + 1
@@ -72,7 +72,7 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
 
 
 def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
-    """Of each run of sorted durations, `count` of them from `first` on."""
+    """The percentile of each run of sorted durations, `count` of them from `first` on."""
     if not len(count):
         return dur
     place, part = np.divmod((count - 1) * percent, 100)

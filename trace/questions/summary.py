@@ -1,4 +1,4 @@
-"""The figures of a whole trace: counts, times of the GPU, tracks, steps."""
+"""Key figures of a whole trace: counts, times of the GPU, tracks, steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrackFigures(msgspec.Struct, frozen=True):
 
 
 class StepFigures(msgspec.Struct, frozen=True):
-    """One step; its start is ns after the base of the trace."""
+    """One step; its start is in ns after the base of the trace."""
 
     name: str
     start_ns: int
@@ -37,10 +37,10 @@ class StepFigures(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What `summary` shows, and in this order what `summary --json` writes.
+    """What `summary` shows, with the fields in the order of `summary --json`.
 
-    Starts are ns after `base_ns`, the time in the file of its first slice, which is a string: times
-    since 1970 are beyond what a double holds.
+    Starts are in ns after `base_ns`, the time in the file of its first slice. That is a string,
+    because times since 1970 exceed what a double represents exactly.
     """
 
     file: str
@@ -113,7 +113,7 @@ def summary(trace: Trace) -> Summary:
 
 
 def _tracks(trace: Trace) -> list[TrackFigures]:
-    """What lies inside another slice of its track adds nothing to the time that it is busy."""
+    """Slices inside other slices of their track do not add to its busy time."""
     outer = np.flatnonzero(trace.parent < 0)
     busy = np.zeros(len(trace.tracks), dtype=np.int64)
     np.add.at(busy, trace.track[outer], trace.dur[outer])

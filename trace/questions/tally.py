@@ -1,4 +1,4 @@
-"""How often each kind of kernel occurs in a step, or of CPU op that computes without a GPU."""
+"""The number of kernels of each kind in a step; without a GPU, of CPU ops that compute."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class Tallies(msgspec.Struct, frozen=True):
     """How often each kind occurs: per step, or once for a trace without steps."""
 
     steps: tuple[str, ...]
-    on_gpu: bool  # else CPU ops are counted
+    on_gpu: bool  # otherwise CPU ops are counted
     tallies: tuple[Counter[str], ...]
 
     def found(self, kind: str) -> tuple[int, ...]:
-        """How many of a kind each step has."""
+        """The count of a kind in each step."""
         return tuple(tally[kind] for tally in self.tallies)
 
     def per_step(self, kind: str) -> float:
-        """The mean over the steps, to two digits; a whole number where all have the same."""
+        """The mean over the steps, rounded to two digits; an integer if all are equal."""
         found = self.found(kind)
         total, steps = sum(found), max(len(found), 1)
         return total // steps if total % steps == 0 else round(total / steps, 2)
 
     def first(self, count: int) -> Tallies:
-        """Only the first steps, so many of them."""
+        """Only the first `count` steps."""
         return Tallies(self.steps[:count], self.on_gpu, self.tallies[:count])
 
 
 def tallies(trace: Trace) -> Tallies:
     """Counts every step of a trace.
 
-    Kernels, copies and sets belong to the step that launched them, CPU ops (those of
+    Kernels, memcpys and memsets belong to the step that launched them, CPU ops (those of
     `computing_ops`) to the one in which they start.
     """
     found = steps(trace)

@@ -14,7 +14,7 @@ Rows = NDArray[np.intp]
 
 
 class KernelTotal(msgspec.Struct, frozen=True):
-    """All kernels of one name; durations in ns. `rows` are in order of time."""
+    """All kernels of one name; durations in ns. `rows` are in time order."""
 
     name: str
     count: int
@@ -69,16 +69,17 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
 
 
 def self_ns(trace: Trace) -> Int64s:
-    """Duration less that of the direct children, shape [slices]; siblings never overlap."""
+    """Duration minus that of the direct children, shape [slices]; siblings never overlap."""
     children = np.flatnonzero(trace.parent >= 0)
     return trace.dur - _sums(trace.parent[children], trace.dur[children], len(trace))
 
 
 def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Per row: the time (ns) and the number of kernels launched in its subtree; shape [slices].
+    """For each row, the time (ns) and the number of kernels launched in its subtree; shape
+    [slices].
 
-    Copies and sets count in the time. A launch counts at its call; one that is known only by its op
-    counts at that op.
+    Memcpys and memsets count in the time. A launch counts at its call; if only its op is known, at
+    that op.
     """
     rows, host = trace.gpu_rows, trace.launch_rows
     spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
@@ -89,10 +90,10 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """Per row: does it lie, at any distance, inside another one of its name; rows are sorted.
+    """For each row, whether it lies, at any depth, inside another one of its name; rows are sorted.
 
-    Of rows with one name, in their order, those lie inside an earlier one that come before the end
-    of its subtree.
+    Of rows with one name, in order, those lie inside an earlier one that come before the end of its
+    subtree.
     """
     by_name = np.argsort(trace.name[rows], kind="stable")
     ordered = rows[by_name]

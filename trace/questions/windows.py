@@ -40,11 +40,11 @@ class WindowFigures(msgspec.Struct, frozen=True):
 
     begin_ns: int
     end_ns: int
-    devices: int  # that ran any GPU event of the trace
+    devices: int  # those that ran any GPU event of the trace
     busy_ns: int  # see busy.window_busy_ns
     kernels: int  # that start in the window
-    streams: tuple[StreamTime, ...]  # with an event in the window, in the order of the lanes
-    names: tuple[NameTime, ...]  # GPU events; without a device CPU ops by self time; largest first
+    streams: tuple[StreamTime, ...]  # with an event in the window, in lane order
+    names: tuple[NameTime, ...]  # GPU events; without a device, CPU ops by self time; largest first
 
     @property
     def span_ns(self) -> int:
@@ -77,7 +77,7 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
 
 
 def _touching(trace: Trace, rows: Rows, begin: int, end: int) -> NDArray[np.bool_]:
-    """Per row: does any of it lie in the window; a slice without length: does it start there."""
+    """For each row, whether part of it lies in the window, or for an empty slice, its start."""
     start = trace.start[rows]
     touching: NDArray[np.bool_] = (start < end) & ((trace.end[rows] > begin) | (start >= begin))
     return touching
@@ -89,7 +89,7 @@ def _clipped(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Int64s, In
 
 
 def _by_stream(trace: Trace, rows: Rows) -> Iterator[tuple[Track, Rows]]:
-    """Of each stream: its first track, and the places in `rows` that belong to it."""
+    """The first track of each stream, and the indices in `rows` that belong to the stream."""
     first: dict[tuple[Id, Id], int] = {}
     stream = [first.setdefault((t.pid, t.tid), n) for n, t in enumerate(trace.tracks)]
     of_row = np.array(stream or [0])[trace.track[rows]]
@@ -112,7 +112,7 @@ def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
 
 
 def _ops(trace: Trace, begin: int, end: int) -> tuple[NameTime, ...]:
-    """CPU ops by the time inside the window that they did not spend in slices inside them."""
+    """CPU ops by self time inside the window."""
     rows = np.flatnonzero(_touching(trace, np.arange(len(trace)), begin, end))
     start, until = _clipped(trace, rows, begin, end)
     own = np.zeros(len(trace), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What the work of groups of kernels needed: FLOP, bytes, share of peak, waves."""
+"""The work of groups of kernels: FLOP, bytes, share of peak, waves."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Float64s = NDArray[np.float64]
 
 
 class GroupWork(msgspec.Struct, frozen=True):
-    """The known work of a group of kernels; None where it is known of none of them.
+    """The known work of a group of kernels; None where it is known for none of them.
 
-    A share of peak is the least time that the limits allow, of all kernels for which it is known,
-    over the time that they took: of their durations, and of their effective ones (at most 1).
+    A share of peak is the minimum time that the limits allow, over all kernels for which it is
+    known, divided by the time that they took: by their durations, or their effective ones (at most
+    1).
     """
 
     flop: int | None = None  # of all kernels whose FLOP are known
     flop_ns: int = 0  # the durations of those
-    bytes: int | None = None  # the least traffic of those for which it is known
+    bytes: int | None = None  # minimum traffic of the kernels for which it is known
     bytes_ns: int = 0
     share_of_peak: float | None = None
     share_of_peak_effective: float | None = None
     share_ns: int = 0  # the durations of the kernels whose share is known
-    bound: str | None = None  # compute or memory: which limit binds, where all agree
+    bound: str | None = None  # compute or memory: the limiting resource, if it is the same for all
     waves: float | None = None  # the mean
 
 

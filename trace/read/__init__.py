@@ -1,4 +1,4 @@
-"""Bytes of a trace -> columns. `read` is the only door; everything behind it is private."""
+"""From the bytes of a trace to columns. `read` is the only entry point; the rest is private."""
 
 from fusetui.trace.read.assemble import Raw
 from fusetui.trace.read.reading import Callbacks, read

@@ -19,7 +19,7 @@ Decode = Callable[[bytearray], list[Any]]
 def texts_of_args(
     text: Text, stretch: Stretch, places: Sequence[int], names: tuple[str, ...]
 ) -> list[bytes] | None:
-    """See `Events.args`; None where the stretch does not decode as a list of usual events."""
+    """See `Events.args`; None if the stretch does not decode as a list of ordinary events."""
     if stretch.places is not None:
         return None
     try:
@@ -36,7 +36,7 @@ def texts_of_args(
 
 @cache
 def _decoder(names: tuple[str, ...]) -> Decode:
-    """Decodes a list of events, and of each only these args, as their texts."""
+    """A decoder for a list of events that extracts only these args, as their texts."""
     args = ("args", _args_type(names) | None, None)
     event = msgspec.defstruct("SomeEvent", [args], gc=False)
     return msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]

@@ -1,4 +1,4 @@
-"""The chunks of a document, in order -> one set of columns."""
+"""Joins the chunks of a document, in order, into one set of columns."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
 
-BYTES_A_SLICE = 200  # of memory, beside what the chunks take
+BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
 MANY = 1_000_000  # slices; fewer always fit
 LONGEST_SUM_NS = 2.0**62
-"""Durations that add up to more (146 years) belong to no trace, and their sums to no figure."""
+"""In ns (146 years). A larger sum of durations does not fit the figures, and no trace has it."""
 
 
 class Raw(msgspec.Struct, frozen=True, eq=False):
@@ -50,26 +50,26 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     thread: NDArray[np.int32]
     correlation: NDArray[np.int64]
     external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # place in traceEvents
+    order: NDArray[np.int64]  # index in traceEvents
     keys: dict[str, Any]  # the other top-level keys
     events: int
     unreadable: int  # elements
-    skipped: tuple[Skipped, ...]  # the first of them
+    skipped: tuple[Skipped, ...]  # the first ones
     complete: bool
-    too_damaged: int  # the byte from which on nothing was read, or -1
-    prefix: Prefix | None  # what was read, when it was not read to its end
+    too_damaged: int  # the byte at which reading stopped because of damage, or -1
+    prefix: Prefix | None  # what was read, if it was not read to its end
     negative: int  # durations below zero, shown as zero
     unfinished: int  # begin events (ph B, b, S) without an end
     unmatched: int  # end events without a begin
-    changed: bool = False  # while it was read, the file became another
+    changed: bool = False  # the file changed while it was read
 
 
 def assemble(
     source: Source, body: Body, chunks: Sequence[Chunk], prefix: Prefix | None = None
 ) -> Raw:
-    """Raises NotATrace for what is none, and CannotRead when there is not enough memory.
+    """Raises NotATrace if it is none, and CannotRead if memory does not suffice.
 
-    `prefix` is told when chunks are missing.
+    `prefix` is given if chunks are missing.
     """
     columns = [chunk.columns for chunk in chunks]
     _check_memory(source.path, columns)
@@ -122,7 +122,7 @@ def assemble(
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotRead when there is not enough for all slices: better than to be killed."""
+    """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
     rows = sum(len(part.start) for part in columns)
     needed = rows * BYTES_A_SLICE
     if rows > MANY and needed > (left := memory_left()):
@@ -133,7 +133,7 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
 
 
 def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
-    """The slices that are written as two events, behind the others."""
+    """The slices that are written as two events, after the others."""
     more = pairs.slices
     tables = [Interner({key: n for n, key in enumerate(t)}) for t in (raw.names, raw.categories)]
     threads = Interner({key: n for n, key in enumerate(raw.threads)})
@@ -176,26 +176,26 @@ def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> tuple[dict[str
 
 
 def _second(source: Source, chunks: Sequence[Chunk]) -> tuple[Skipped, ...]:
-    """A trace behind the trace is not read, but told about."""
+    """A second trace after the first is not read, but reported."""
     after = chunks[-1].after if chunks else -1
     found = second_trace(source.document, after) if after != -1 else -1
     return (Skipped(found, "a second trace begins here"),) if found >= 0 else ()
 
 
 def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, NDArray[np.int32]]:
-    """Tables of each chunk and ids into them -> one table and ids into it."""
+    """Merges the tables of all chunks: one table, and the ids into it."""
     merged = Interner()
     parts = [merged.ids(table)[ids] for table, ids in tables]
     return tuple(merged), _joined(parts, np.int32)
 
 
 def _firsts(chunks: Sequence[Chunk]) -> list[int]:
-    """The place in traceEvents of the first element of each chunk."""
+    """The index in traceEvents of the first element of each chunk."""
     return list(accumulate((chunk.events for chunk in chunks), initial=0))[:-1]
 
 
 def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
-    """The int64 columns of all chunks that mean the same everywhere."""
+    """The int64 columns of all chunks that need no translation."""
 
     def joined(name: str) -> NDArray[Any]:
         return _joined([getattr(part, name) for part in columns], np.int64)

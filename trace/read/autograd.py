@@ -1,10 +1,11 @@
 """What a file says about autograd: the sequence numbers of ops, and the flows from forward to
-backward. Read when somebody asks, from those stretches of the file that hold any.
+backward. Read on demand, from those stretches of the file that contain any.
 
-Ops that autograd records have `Sequence number` and `Fwd thread id`, which is 0 on the way forward;
-on the way back it is torch's own number of the thread that went forward, which is no tid, and the
-sequence number is that of the op that made the node (torch/csrc/autograd/profiler_kineto.cpp). From
-these numbers Kineto makes flows of the category fwdbwd, from 2022-10 on.
+Ops that autograd records have `Sequence number` and `Fwd thread id`. In the forward pass the latter
+is 0. In the backward pass it is torch's own number of the forward thread, which is not a tid, and
+the sequence number is that of the op that created the node
+(torch/csrc/autograd/profiler_kineto.cpp). From these numbers Kineto creates flows of the category
+fwdbwd, since 2022-10.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 
 class Numbers(msgspec.Struct, gc=False):
-    """The args of an op that autograd records; the others have neither."""
+    """The args of an op that autograd recorded; other ops have neither."""
 
     number: Any = msgspec.field(default=None, name=NUMBER)
     thread: Any = msgspec.field(default=None, name=THREAD)
@@ -46,7 +47,7 @@ class Numbered(msgspec.Struct, gc=False):
 
 
 class Flow(msgspec.Struct, gc=False):
-    """Any event with what a flow needs."""
+    """Any event, with the fields of a flow."""
 
     ph: Any = ""
     cat: Any = ""
@@ -60,19 +61,19 @@ class FlowEnd(NamedTuple):
     """One end of a flow: an event of phase s (forward) or f (backward)."""
 
     begins: bool
-    key: tuple[str, str]  # process and id: ids of merged files repeat
+    key: tuple[str, str]  # process and id: merged files repeat ids
     thread: tuple[Id, Id]
     time: int  # ns
-    order: int  # place in traceEvents
+    order: int  # index in traceEvents
 
 
 class Autograd(msgspec.Struct, frozen=True, eq=False):
-    """The numbered ops in order of the file, arrays of shape [ops]; flows only where no op ran
-    backward by its number."""
+    """The numbered ops in file order, arrays of shape [ops]; flows only if no op is known by its
+    number to have run backward."""
 
-    order: NDArray[np.int64]  # place in traceEvents
+    order: NDArray[np.int64]  # index in traceEvents
     number: NDArray[np.int64]
-    thread: NDArray[np.int64]  # 0: forward; else torch's number of the thread that went forward
+    thread: NDArray[np.int64]  # 0: forward; else torch's number of the forward thread
     flows: tuple[FlowEnd, ...] = ()
 
 
@@ -81,9 +82,9 @@ decode_flows = msgspec.json.Decoder(list[Flow]).decode
 
 
 def read_autograd(events: Events, stop: Stop = never) -> Autograd:
-    """Reads the file again where it holds any of it; what cannot be read (any more) is left out.
+    """Reads the relevant parts of the file again, leaving out what cannot be read any more.
 
-    Ends early with what it has once `stop` says True.
+    Ends early with what was found once `stop` returns True.
     """
     numbers = [
         (order, _integer(args.number), _integer(args.thread))
@@ -98,7 +99,7 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
 
 def read_flows(events: Events, stop: Stop = never) -> tuple[FlowEnd, ...]:
-    """The ends of the flows from forward to backward; reads the file as `read_autograd` does."""
+    """The ends of the flows from forward to backward, read as in `read_autograd`."""
     found: list[FlowEnd] = []
     for part in _events(events, FLOW.encode(), decode_flows, _flow, stop):
         for order, event in part:
@@ -117,9 +118,9 @@ def _events(
     one: Callable[[dict[str, Any]], T],
     stop: Stop,
 ) -> Iterator[Iterable[tuple[int, T]]]:
-    """The events of each stretch that holds a word, with their places in traceEvents.
+    """The events of each stretch that contains a word, with their indices in traceEvents.
 
-    `decode` takes a list of them as text; where it fails, `one` takes each that can be read.
+    `decode` decodes a list of them; where it fails, `one` decodes those that can be read.
     """
     first = 0
     for stretch in events.stretches:
@@ -152,7 +153,7 @@ def _decoded(
 
 
 def _divided(text: bytearray) -> list[msgspec.Raw]:
-    """The elements of a list; none when it cannot be divided."""
+    """The elements of a list; none if it cannot be split."""
     try:
         return decode_raw(text)
     except UNDECODABLE:
@@ -162,7 +163,7 @@ def _divided(text: bytearray) -> list[msgspec.Raw]:
 def _one_by_one(
     texts: Iterable[tuple[int, bytes]], one: Callable[[dict[str, Any]], T]
 ) -> Iterator[tuple[int, T]]:
-    """Each on its own, repaired where that is safe."""
+    """Decodes each event separately, repaired where that is safe."""
     for order, text in texts:
         with suppress(*UNDECODABLE):
             event = loads(text)
@@ -181,7 +182,7 @@ def _flow(event: dict[str, Any]) -> Flow:
 
 
 def _integer(value: object) -> int:
-    """0 for what is missing; -1 for what is no number of 64 bits."""
+    """0 for a missing value; -1 for what is not a 64-bit integer."""
     if type(value) is int and 0 <= value < LARGEST:
         return value
     if value is None:

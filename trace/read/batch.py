@@ -25,15 +25,15 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
-FEW = 16  # elements that are not halved any more, but repaired
+FEW = 16  # elements that are repaired instead of being halved further
 BLANKS = b" \t\r\n"
 EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 MOST_LISTED = 10_000
-"""Unreadable elements of which the place and the reason are kept; all of them are counted."""
+"""Unreadable elements whose place and reason are kept; all of them are counted."""
 
 
 class GoOn(Exception):  # noqa: N818
-    """The elements behind `number` are doubtful: go on at this byte of the document."""
+    """The elements after `number` are doubtful: continue at this byte of the document."""
 
     def __init__(self, number: int, place: int) -> None:
         super().__init__()
@@ -42,12 +42,12 @@ class GoOn(Exception):  # noqa: N818
 
 
 Mend = Callable[["Batch", int, str], None]
-"""Called with an element whose syntax is damaged, and what is wrong with it, to add an event or to
-skip it. Raises GoOn."""
+"""Called with an element whose syntax is damaged, and what is wrong with it. Adds an event or skips
+the element. Raises GoOn."""
 
 
 class Batch:
-    """The elements in the bytes [begins, ends) of a text, which begins at byte `offset` of the
+    """The elements in the bytes [begins, ends) of a text that begins at byte `offset` of the
     document. Blank ones do not count."""
 
     def __init__(
@@ -60,8 +60,8 @@ class Batch:
         listed: int,
         others: bool = False,
     ) -> None:
-        """`listed`: how many unreadable elements may be listed. With `others` the places of the
-        chunk tell also of elements that are JSON, but no events."""
+        """`listed`: how many unreadable elements may be listed. With `others` the chunk also
+        locates elements that are JSON, but not events."""
         firsts = first_bytes(text, begins, ends)
         filled = firsts < ends
         self.begins, self.ends = firsts[filled], ends[filled]
@@ -73,16 +73,16 @@ class Batch:
         self._unreadable = 0
         self._skipped: list[Skipped] = []
         self._room = listed
-        self._others: list[int] = []  # those that are JSON, but no events
+        self._others: list[int] = []  # those that are JSON, but not events
         self._keeps_others = others
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def read(self, *, doubtful: bool = False) -> None:
-        """Decode all elements. Raises GoOn.
+        """Decodes all elements. Raises GoOn.
 
-        `doubtful`: behind damage, where the first element that does not decode is the last one.
+        `doubtful`: after damage, where reading ends with the first element that does not decode.
         """
         text = np.frombuffer(self._text, dtype=np.uint8)
         is_object = text[self.begins] == ord("{")
@@ -100,19 +100,19 @@ class Batch:
                 self._skip_all(first, last, "not an object")
 
     def add(self, number: int, event: ExactEvent) -> None:
-        """Element `number` is this event."""
+        """Adds this event as element `number`."""
         self._events.append(event)
         self._numbers.append(number)
 
     def skip(self, number: int, reason: str) -> None:
-        """Element `number` cannot be read."""
+        """Marks element `number` as unreadable."""
         self._skip_all(number, number + 1, reason)
 
     def text_of(self, number: int) -> bytes:
         return self._text[int(self.begins[number]) : int(self.ends[number])]
 
     def place_of(self, number: int) -> tuple[int, int]:
-        """The bytes [begin, end) of the document."""
+        """The bytes [begin, end) of the document that hold element `number`."""
         return self._offset + int(self.begins[number]), self._offset + int(self.ends[number])
 
     def chunk(
@@ -158,7 +158,7 @@ class Batch:
             self._halve(first, last)
 
     def _halve(self, first: int, last: int) -> None:
-        """Read the elements [first, last), which do not decode together."""
+        """Reads the elements [first, last), which do not decode together."""
         middle = (first + last) // 2
         for a, b in ((first, middle), (middle, last)):
             if (found := _decoded(self._texts(a, b))) is not None:
@@ -187,7 +187,7 @@ class Batch:
 
 
 def event_in(text: bytes) -> ExactEvent | None:
-    """The event that this is the text of, repaired where that is safe."""
+    """The event that this text contains, repaired where that is safe."""
     found = _alone(text)
     try:
         return coerced(found) if found else None
@@ -203,7 +203,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _alone(text: bytes) -> LooseEvent | None:
-    """One element, by whatever reads it; None when nothing does, or it is no object."""
+    """One element, by any decoder that can read it; None if none can, or if it is not an object."""
     if not text.startswith(b"{"):
         return None
     if found := _decoded([text]) or _decoded([repaired(text)]):
@@ -216,7 +216,7 @@ def _alone(text: bytes) -> LooseEvent | None:
 
 
 def _decoded(texts: Sequence[bytes]) -> Sequence[LooseEvent] | None:
-    """Elements from their texts; None when they are no JSON."""
+    """Elements from their texts; None if they are not JSON."""
     try:
         found = decode_loose(b"[%b]" % b",".join(texts))
     except UNDECODABLE:

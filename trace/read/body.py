@@ -18,13 +18,13 @@ EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
 EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
 SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]{0,200}"\s*:))')
 BLANKS = b" \t\r\n\xef\xbb\xbf"
-HEAD = 1 << 16  # bytes in which it is sought what a file is instead of a trace
+HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
-MOST = 64 << 20  # bytes before and behind the events in which keys are read
+MOST = 64 << 20  # bytes before and after the events in which keys are read
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Where the elements begin: the byte after the opening bracket, and what stood before."""
+    """Where the elements begin: the byte after the opening bracket, and the text before it."""
 
     start: int
     bare: bool  # the document is the array itself
@@ -32,7 +32,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 def find_body(source: Source) -> Body:
-    """Raises NotATrace, with what the file seems to be instead."""
+    """Finds the events. Raises NotATrace, naming what the file seems to be instead."""
     document = source.document
     blanks = document.find(FIRST, 0)
     first = blanks.start if blanks else 0
@@ -55,7 +55,8 @@ def find_body(source: Source) -> Body:
 
 
 def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
-    """The bytes after the closing bracket of traceEvents -> (keys there, was the object closed)."""
+    """From the bytes after the closing bracket of traceEvents: the keys there, and whether the
+    object was closed."""
     text = document[after : after + MOST].strip(BLANKS)
     end = text if after + MOST >= len(document) else document[-WINDOW:].strip(BLANKS)
     if end is not text:
@@ -64,7 +65,7 @@ def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
 
 
 def second_trace(document: Document, after: int) -> int:
-    """Where something like another trace begins behind the events of this one, or -1."""
+    """Where something like another trace begins after the events of this one, or -1."""
     found = document.find(SECOND, after - 1, after + MOST)
     return found.end - len(found.match[1]) if found else -1
 
@@ -72,7 +73,7 @@ def second_trace(document: Document, after: int) -> int:
 def _events_key(document: Document, start: int) -> Found | None:
     """The key of the outermost object, whose first key may begin at `start`.
 
-    Where the brackets before it do not tell its depth, the first of its name.
+    If the brackets before it do not determine its depth, the first key of that name.
     """
     first = found = document.find(EVENTS_KEY, start)
     at, state = start, INSIDE
@@ -90,7 +91,7 @@ def _events_key(document: Document, start: int) -> Found | None:
 
 
 def read_keys(text: bytes) -> dict[str, Any]:
-    """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
+    """The keys of one object, except traceEvents; of a damaged object only the most important."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -100,7 +101,7 @@ def read_keys(text: bytes) -> dict[str, Any]:
 
 
 def _pieces(text: bytes) -> dict[str, Any]:
-    """The keys of a damaged header that matter and can be read on their own."""
+    """The important keys of a damaged header that can be read separately."""
     found: dict[str, Any] = {}
     for key in (b"deviceProperties", b"distributedInfo"):
         begin = re.search(rb'"%b"\s*:\s*' % key, text)

@@ -1,9 +1,9 @@
-"""Where a worker puts its chunks: a file in memory, of which others read what is finished.
+"""Where a worker puts its chunks: a file in memory, from which others read finished records.
 
 A record is the number of the extent, the number of its pieces, the size of each, and the pieces:
 the columns of the chunk, and last its pickle without them. A piece begins at a multiple of 8 bytes.
-A record counts once all of it is there, so the buffer can be read while its worker writes, or after
-that has died.
+A record counts once it is complete, so the buffer can be read while its worker writes, and after
+the worker has died.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALIGNED = 8  # bytes
 
 
 class Buffer:
-    """The reader's end. It keeps its own place: the worker shares the file, and its position."""
+    """The reader's end. It tracks its own position, as the worker shares the file's."""
 
     def __init__(self) -> None:
         self._file: IO[bytes] = file_in_memory()
@@ -37,7 +37,7 @@ class Buffer:
         self._file.close()
 
     def new(self) -> Iterator[tuple[int, Chunk | None]]:
-        """The records that were finished since the last time; their columns cannot be written."""
+        """The records finished since the last call; their columns are read-only."""
         size = os.fstat(self.fileno()).st_size
         while head := self._head(size - self._read):
             extent, sizes = head
@@ -49,7 +49,8 @@ class Buffer:
             yield extent, pickle.loads(parts[-1], buffers=parts[:-1])
 
     def _head(self, left: int) -> tuple[int, tuple[int, ...]] | None:
-        """The extent and the sizes of the next record, once it is whole within the bytes left."""
+        """The extent and the piece sizes of the next record, if it is complete in the `left`
+        bytes."""
         if left < HEAD.size:
             return None
         extent, count = HEAD.unpack(self._at(0, HEAD.size))
@@ -60,12 +61,12 @@ class Buffer:
         return (extent, sizes) if sum(map(_padded, sizes)) <= left else None
 
     def _at(self, offset: int, size: int) -> bytes:
-        """Bytes from there behind what was read."""
+        """Bytes at this offset from the read position."""
         return os.pread(self.fileno(), size, self._read + offset)
 
 
 def put(buffer: int, extent: int, chunk: Chunk | None) -> None:
-    """Append a record to the buffer that is open as file number `buffer`."""
+    """Appends a record to the buffer that is open as file descriptor `buffer`."""
     columns: list[pickle.PickleBuffer] = []
     text = pickle.dumps(chunk, protocol=5, buffer_callback=columns.append)
     parts = [*(column.raw() for column in columns), memoryview(text)]

@@ -1,8 +1,8 @@
 """Cuts traceEvents into chunks at event boundaries and decodes each in one call.
 
-The document is divided into extents of 4 MB. The chunk of an extent runs from the first boundary of
-two events in it to the first boundary in a later extent, so any chunk can be found without knowing
-the others. A cut that is wrong (inside the args of an event, or behind the end of the array) makes
+The document is divided into extents of 4 MB. The chunk of an extent runs from the first boundary
+between two events in it to the first boundary in a later extent, so any chunk can be found without
+knowing the others. A wrong cut (inside the args of an event, or beyond the end of the array) makes
 a chunk that does not parse.
 """
 
@@ -27,15 +27,15 @@ EXTENT = 4 << 20
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
 END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
-NEAR_END = 1 << 16  # bytes in which a list nearly always ends
-MARGIN = 1 << 14  # read beyond an extent, which nearly always holds a boundary
-FARTHEST = 1 << 26  # a boundary farther off than this is not looked for
+NEAR_END = 1 << 16  # bytes in which a list almost always ends
+MARGIN = 1 << 14  # read beyond an extent, where there is almost always a boundary
+FARTHEST = 1 << 26  # boundaries farther away are not searched for
 
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
 CUT_SHORT = "cut short"
-"""Why the last element of a file is unreadable that ends within it."""
+"""Why the last element is unreadable if the file ends within it."""
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
@@ -43,18 +43,18 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
 
     start: int
     end: int
-    events: int  # elements, the unreadable ones included
+    events: int  # elements, including unreadable ones
     columns: ChunkColumns
     unreadable: int = 0  # elements
-    skipped: tuple[Skipped, ...] = ()  # the first of the unreadable ones
+    skipped: tuple[Skipped, ...] = ()  # the first unreadable ones
     places: NDArray[np.int64] | None = None
-    """Where the bytes do not decode as one list: of each event its number, start and end byte."""
-    after: int = -1  # the byte after the closing bracket, once it was met
-    too_damaged: bool = False  # what follows is not read any more
+    """If the bytes do not decode as one list: number, start and end byte of each event."""
+    after: int = -1  # the byte after the closing bracket, if it was found
+    too_damaged: bool = False  # what follows is not read
 
 
 def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
-    """The chunk that begins in this extent of an open file, None when it cannot be decoded."""
+    """The chunk that begins in this extent of an open file, None if it cannot be decoded."""
     begin = extent * size
     buffer = read_at(file, begin, size + MARGIN)
     first = BOUNDARY.search(buffer, 0, size)
@@ -75,9 +75,9 @@ def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
 
 
 def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1) -> Chunk | None:
-    """The chunk of exactly these elements, without a comma at their end.
+    """The chunk of exactly these elements, without a trailing comma.
 
-    `start`, `end` and `after` are those of the chunk. None when they are no list of events whose
+    `start`, `end` and `after` are those of the chunk. None if this is not a list of events whose
     fields have the usual types.
     """
     try:
@@ -90,10 +90,10 @@ def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1)
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
-    """The elements from `start` to the bracket that closes the list, else to the end.
+    """The elements from `start` to the bracket that closes the list, or else to the end.
 
-    `buffer` holds the document from byte `offset` on. Where the list seems to end is tried first:
-    a wrong guess does not parse.
+    `buffer` holds the document from byte `offset` on. The place where the list seems to end is
+    tried first: a wrong guess does not parse.
     """
     guess = END.search(buffer, max(start, len(buffer) - NEAR_END))
     found = _up_to(buffer, start, guess.end(), offset) if guess else None
@@ -104,7 +104,7 @@ def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
 
 
 def _up_to(buffer: bytes, start: int, close: int, offset: int) -> Chunk | None:
-    """The last chunk with its closing bracket at `close`; -1: there is none."""
+    """The last chunk with its closing bracket at `close`; -1 if there is none."""
     end = close if close >= 0 else len(buffer)
     text = buffer[start:end].rstrip(b" \t\r\n,")
     after = offset + close + 1 if close >= 0 else -1

@@ -1,7 +1,7 @@
 """The bytes of one document, read from its file piece by piece.
 
-Nothing is mapped: a file that shrinks while it is mapped ends the process with SIGBUS, and one that
-shrinks while it is read gives fewer bytes.
+The file is not memory-mapped: if a mapped file shrinks, the process ends with SIGBUS; if it shrinks
+while it is read, there are just fewer bytes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from typing import NamedTuple
 from weakref import finalize
 
-NEAR = 1 << 10  # bytes that are searched first, and the same again for a match to reach into
-WINDOW = 1 << 18  # bytes that are searched at once at most
+NEAR = 1 << 10  # bytes that are searched first, plus as many for a match to extend into
+WINDOW = 1 << 18  # bytes that are searched at once, at most
 
 
 class Found(NamedTuple):
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 class OpenFile:
-    """A file that stays open as long as somebody holds this."""
+    """A file that stays open as long as this object exists."""
 
     def __init__(self, file: int) -> None:
         self.number = os.dup(file)
@@ -32,10 +32,10 @@ class OpenFile:
 
 
 class Document:
-    """A sequence of bytes that costs memory only where somebody looks."""
+    """A sequence of bytes, of which only the parts in use take memory."""
 
     def __init__(self, file: int | OpenFile, size: int) -> None:
-        """A file that is only a number has to stay open; `size` is in bytes."""
+        """A file given as a descriptor must stay open; `size` is in bytes."""
         self._file = file
         self._size = size
 
@@ -43,7 +43,7 @@ class Document:
         return self._size
 
     def __getitem__(self, place: slice) -> bytes:
-        """The bytes of a slice without a step; fewer where the file has shrunk. Raises OSError."""
+        """The bytes of a slice without a step; fewer if the file has shrunk. Raises OSError."""
         start, end, _ = place.indices(self._size)
         number = self._file if isinstance(self._file, int) else self._file.number
         return read_at(number, start, end - start)
@@ -53,7 +53,7 @@ class Document:
         return self[start:end]
 
     def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Found | None:
-        """The first match in [start, end); one that is longer than 1 kB may be missed."""
+        """The first match in [start, end); a match longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
         size = NEAR
         while start < end:
@@ -68,11 +68,11 @@ class Document:
 
 
 def read_at(file: int, start: int, size: int) -> bytes:
-    """So many bytes from there on, fewer at the end of the file. Raises OSError."""
+    """This many bytes from `start` on, fewer at the end of the file. Raises OSError."""
     found = os.pread(file, max(size, 0), start)
     if len(found) == size or not found:
         return found
-    pieces, got = [found], len(found)  # a read gives 2 GB at most
+    pieces, got = [found], len(found)  # one read returns 2 GB at most
     while got < size and (piece := os.pread(file, size - got, start + got)):
         pieces.append(piece)
         got += len(piece)

@@ -1,4 +1,4 @@
-"""One element of traceEvents by its place: parsed only when somebody looks at it."""
+"""One element of traceEvents by its index, parsed on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOO_DEEP = "nested too deeply to be shown"
 
 
 class Elements:
-    """Looks elements up by dividing their stretch again, about 5 ms for 4 MB."""
+    """Finds elements by splitting their stretch again, which takes about 5 ms for 4 MB."""
 
     def __init__(self, text: Text, stretches: Sequence[Stretch]) -> None:
         self.text = text
@@ -34,9 +34,9 @@ class Elements:
         self._texts = lru_cache(maxsize=4)(self._decode)
 
     def element(self, order: int) -> dict[str, Any]:
-        """The event at this place as a dict; {} when it cannot be read (any more).
+        """The event at this index as a dict; {} if it cannot be read any more.
 
-        Raises IndexError when there is no such place.
+        Raises IndexError if there is no such index.
         """
         if not 0 <= order < int(self._firsts[-1]):
             raise IndexError(order)
@@ -69,7 +69,7 @@ class Elements:
         return [BETWEEN.join(_json(args.get(name)) for name in names) for args in known]
 
     def warm(self) -> None:
-        """Have the text at hand, which may take a second per GB; whoever asks first waits less."""
+        """Makes the text available, which may take a second per GB, to speed up later calls."""
         with suppress(OSError, TraceError):
             self.text.part(0, 0)
 
@@ -84,12 +84,13 @@ class Elements:
         return bytes(self.text.part(int(places[at, 1]), int(places[at, 2])))
 
     def _decode(self, number: int) -> Sequence[msgspec.Raw]:
-        """The text of every element of a stretch, as views of one copy of it."""
+        """The text of every element of a stretch, as views of one copy."""
         return decode_raw(list_text(self.text, self.stretches[number]))
 
 
 def _json(value: object) -> bytes:
-    """What was read piece by piece, as text again; a number may be too large for it."""
+    """An element that was read in pieces, as text again; it may contain numbers too large for
+    orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -97,7 +98,7 @@ def _json(value: object) -> bytes:
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
-    """Decimals as floats, for display and JSON; what is deeper than so many levels left out."""
+    """Decimals as floats, for display and JSON; deeper levels are left out."""
     if not levels:
         return TOO_DEEP
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""One element of traceEvents, as a typed record: only the fields that the columns need.
+"""One element of traceEvents as a typed record with only the fields that the columns need.
 
 msgspec skips everything else without building it, which is what makes loading fast.
 """
@@ -26,7 +26,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event with its times as numbers: exact for all but absolute times with a fraction."""
+    """An event with its times as numbers: exact except for absolute times with a fraction."""
 
     ph: str = ""
     cat: str = ""
@@ -39,7 +39,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ExactEvent(msgspec.Struct, gc=False):
-    """The same with its times as their text in the file, and the ids of pairs."""
+    """An event with its times as their text in the file, and the ids of pairs."""
 
     ph: str = ""
     cat: str = ""
@@ -86,10 +86,11 @@ AnyEvent = Event | ExactEvent
 NO_ARGS = Args()
 
 PHASES_OF_PAIRS = frozenset("BEbeSF")
-"""Slices written as two events: by thread (BE), by id (be), and the old way by id (SF)."""
+"""Phases of slices written as two events: by thread (BE), by id (be), and the old way by id
+(SF)."""
 
 PHASES_OF_SAMPLES = frozenset("CiI")
-"""Values at one time: counters, and instants, which torch writes of its memory."""
+"""Phases of values at one time: counters, and instant events, which torch uses for memory."""
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
@@ -99,10 +100,10 @@ decode_args = msgspec.json.Decoder(LooseArgs).decode
 
 
 def coerced(event: LooseEvent) -> ExactEvent:
-    """The event that odd fields still give; what cannot be used is left out.
+    """The event behind fields of unusual types; unusable fields are left out.
 
-    Raises ValueError when it is none: without a phase, or a slice with a time that is no number
-    within the range. A duration of null is 0.
+    Raises ValueError if it is not an event: without a phase, or a slice with a time that is not a
+    number within the range. A duration of null is 0.
     """
     phase = _text(event.ph)
     if not phase:
@@ -128,7 +129,7 @@ def coerced(event: LooseEvent) -> ExactEvent:
 
 
 def loose(element: dict[str, Any]) -> LooseEvent:
-    """An element that Python decoded, for numbers that msgspec does not take."""
+    """An element decoded by Python, whose numbers msgspec does not accept."""
     raw = {key: _raw(element[key]) for key in RAW if key in element}
     return LooseEvent(**{key: element[key] for key in FIELDS if key in element}, **raw)
 
@@ -147,7 +148,7 @@ def _args(text: bytes) -> Args | None:
         return None
     try:
         args = decode_args(text)
-    except (msgspec.MsgspecError, RecursionError):  # a number beyond all bounds
+    except (msgspec.MsgspecError, RecursionError):  # a number out of range
         return None
     external_id = args.external_id if args.external_id is not None else args.external_id_2021
     return Args(
@@ -166,7 +167,7 @@ def _text(value: object) -> str:
 
 
 def _whole(text: str) -> str:
-    """Without lone surrogates, which no output takes."""
+    """Without lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Decoded events of one chunk -> its columns, with string tables of its own."""
+"""The columns of one chunk from its decoded events, with string tables of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Thread = tuple[Id, Id]
 
 
 class Label(msgspec.Struct, frozen=True):
-    """One metadata event (ph M): what a process or thread is called."""
+    """One metadata event (ph M): the name of a process or thread."""
 
     kind: str  # process_name, process_labels, thread_name, ...
     pid: Id
@@ -35,9 +35,9 @@ class Mark(msgspec.Struct, frozen=True):
     name: str
     category: str
     thread: Thread
-    key: str  # the id that both have, "" for those of a thread
+    key: str  # the id that both have, "" for slices of a thread
     time: int  # ns
-    order: int  # the event's place
+    order: int  # index of the event
 
 
 class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
@@ -55,27 +55,27 @@ class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
     thread: NDArray[np.int32]  # into threads
     correlation: NDArray[np.int64]
     external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # the event's place in the chunk
-    marks: tuple[Mark, ...] = ()  # known only of exact events
+    order: NDArray[np.int64]  # index of the event in the chunk
+    marks: tuple[Mark, ...] = ()  # only for exact events
 
 
 class Interner(dict[Any, int]):
-    """Gives each distinct key the next small number."""
+    """Assigns consecutive small integers to distinct keys."""
 
     def __missing__(self, key: Any) -> int:
         number = self[key] = len(self)
         return number
 
     def ids(self, keys: Iterable[Any], count: int = -1) -> NDArray[np.int32]:
-        """The number of each key; `count` is how many there are, if that is known."""
+        """The number of each key; `count` is the number of keys, if known."""
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
 def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) -> ChunkColumns:
-    """The columns of events with these places in the chunk (default: one after the other).
+    """The columns of events with these indices in the chunk (default: consecutive).
 
-    Raises InexactTimes when times need their text, OverflowError when one is out of range, and
-    ValueError when one is no number (see times.py).
+    Raises InexactTimes if times must be parsed from their text, OverflowError if one is out of
+    range, and ValueError if one is not a number (see times.py).
     """
     exact = bool(events) and isinstance(events[0], ExactEvent)
     phases = [event.ph for event in events]
@@ -129,7 +129,7 @@ def _label(event: AnyEvent) -> Label:
 
 
 def _identity(value: Id) -> Id:
-    """Integers that do not fit into 64 bits as text: no output takes them as numbers."""
+    """Integers of more than 64 bits as text: no output accepts them as numbers."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 

@@ -1,4 +1,4 @@
-"""Puts the chunks of a document in order; where one is missing, the events are read slowly."""
+"""Orders the chunks of a document; where one is missing, the events are read the slow way."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.mend import Mender
 
-SHORT = 8 << 20  # bytes; a longer gap is not read slowly while somebody waits
-HURRY = 1.0  # seconds after which no other gap is
+SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
+HURRY = 1.0  # seconds after which no further gap is read the slow way
 
 May = Callable[[int, int], bool]
-"""May the bytes [position, stop) be read the slow way?"""
+"""Whether the bytes [position, stop) may be read the slow way."""
 
 
 class Joiner:
-    """All chunks that are known of one document. What was read slowly is not read again."""
+    """All known chunks of one document. Nothing is read twice the slow way."""
 
     def __init__(self) -> None:
         self._known: dict[int, Chunk] = {}
@@ -31,10 +31,10 @@ class Joiner:
         return chunk.start in self._known
 
     def ordered(self, document: Document, start: int, may: May) -> Iterator[Chunk]:
-        """Chunks from the byte after the opening bracket on, without a gap.
+        """Chunks without a gap, from the byte after the opening bracket on.
 
-        Up to the end of the array, to a gap that may not be read the slow way, or to where the
-        document is too damaged to go on.
+        Ends at the end of the array, at a gap that may not be read the slow way, or where the
+        document is too damaged to continue.
         """
         begins = sorted(self._known)
         position = start
@@ -51,13 +51,13 @@ class Joiner:
                     return
 
     def _mended(self, document: Document) -> Mender:
-        """For the document as it is now: it grows while it is unpacked."""
+        """A mender for the document as it is now: it grows while it is unpacked."""
         if self._mender is None or self._mender.size != len(document):
             self._mender = Mender(document)
         return self._mender
 
     def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
-        """What can be had at once, when all extents before the byte `tried` were tried."""
+        """What is available so far, given that all extents before the byte `tried` were tried."""
         late = time.monotonic() + HURRY
 
         def may(position: int, stop: int) -> bool:

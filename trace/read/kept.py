@@ -1,7 +1,7 @@
-"""The bytes of a document, asked for long after it was read.
+"""The bytes of a document, for access long after it was read.
 
-The file stays open, so that it may be renamed or removed meanwhile. It is not mapped: to look into
-a mapped file that somebody shortens ends the process.
+The file stays open, so that it may be renamed or removed meanwhile. It is not memory-mapped: if a
+mapped file is truncated, reading it ends the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fusetui.trace.read.unpack import packing_of
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):
-    """A document in memory, or in a file that nobody else knows."""
+    """A document in memory, or in a private temporary file."""
 
     data: Any
 
@@ -38,7 +38,7 @@ class Held(msgspec.Struct, frozen=True, eq=False):
 
 
 class Filed:
-    """A document in a file, as long as that is as it was read."""
+    """A document in a file, valid as long as the file does not change."""
 
     def __init__(self, path: str, file: OpenFile, state: State) -> None:
         self._path = path
@@ -49,7 +49,8 @@ class Filed:
 
     @property
     def at_hand(self) -> bool:
-        """A packed file is unpacked again when its first part is asked for."""
+        """Whether any part is available without delay; a compressed file is unpacked again at
+        first."""
         return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
@@ -73,7 +74,7 @@ class Filed:
         return packing_of(read_at(self._file.number, 0, 4)) is not None
 
     def _unpack(self) -> Held:
-        """Once; who comes meanwhile waits."""
+        """Unpacks the file once; concurrent callers wait."""
         with self._lock:
             if self._unpacked is None:
                 stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
@@ -85,7 +86,8 @@ class Filed:
 
 
 def text_of(source: Source) -> Text:
-    """Of a document that was just read; an unpacked one is held if it is small, or a part."""
+    """The text of a document that was just read; unpacked data is held if it is small, or a
+    part."""
     if source.file is None:
         return Held(source.document)
     return Filed(source.path, source.file, source.state)

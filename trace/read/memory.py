@@ -1,4 +1,4 @@
-"""How much memory there is left for a document that is unpacked.
+"""How much memory is left for a document that is being unpacked.
 
 Sources: proc(5) for MemAvailable; the kernel's admin guide for memory.max and memory.current of a
 control group (version 2), memory.limit_in_bytes and memory.usage_in_bytes (version 1).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-UNKNOWN = 6 << 30  # bytes, where the system does not say
+UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 GROUPS = (
     ("memory.max", "memory.current"),
@@ -18,12 +18,12 @@ GROUPS = (
 
 
 def memory_left(root: Path = Path("/")) -> int:
-    """Bytes that this process may still use, of the machine's and of its container's."""
+    """Bytes that this process may still use, within the machine and its container."""
     found = AVAILABLE.search(_text(root / "proc/meminfo"))
     left = [int(found[1]) * 1024 if found else UNKNOWN]
     for limit, used in GROUPS:
         most, now = (_text(root / "sys/fs/cgroup" / name).strip() for name in (limit, used))
-        if most.isdigit() and now.isdigit():  # without a limit it says "max"
+        if most.isdigit() and now.isdigit():  # "max" if there is no limit
             left.append(max(0, int(most) - int(now)))
     return min(left)
 

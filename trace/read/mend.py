@@ -1,8 +1,8 @@
 """Reads what the fast way could not: the first and last chunk, wrong cuts, damage.
 
-The document is divided by its brackets, window after window, and each window is decoded in as few
-calls as it allows. So a wrong guess about the form of a file costs time, never a number; and so
-does damage, which costs the events that it hits.
+The document is split at its brackets, window by window, and each window is decoded in as few calls
+as possible. So a wrong guess about the form of a file costs time, but never makes a number wrong;
+damage costs time too, and the events that it affects.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.resync import Starts, first_object
 from fusetui.trace.read.structure import INSIDE, Places, split
 
-WINDOW = 1 << 20  # bytes that are divided at once
-AFTER_DAMAGE = 1 << 12  # the same behind damage, where the places of brackets are doubtful
+WINDOW = 1 << 20  # bytes that are split at once
+AFTER_DAMAGE = 1 << 12  # the same after damage, where the positions of brackets are doubtful
 LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
-PHASE = b'"ph"'  # in every event
+PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
 NEXT = re.compile(rb"[^\s,}]")
 CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 
 
 class Patience(msgspec.Struct):
-    """What damage may cost, beyond reading a document of so many bytes once."""
+    """What damage may cost, in addition to reading a document once."""
 
-    damaged: int  # elements that are read on their own
+    damaged: int  # elements that are read separately
     ahead: int  # bytes that are read ahead in vain
 
 
 def patience_for(size: int) -> Patience:
-    """Linear in the size, so that reading is."""
+    """Linear in the size, so that reading takes linear time."""
     return Patience(damaged=5_000 + size // 2048, ahead=(64 << 20) + size)
 
 
@@ -61,7 +61,7 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 
 
 class Mender:
-    """Reads stretches of one document, and remembers what it found out about its damage."""
+    """Reads stretches of one document, and remembers what it learned about its damage."""
 
     def __init__(self, document: Document, others: bool = False) -> None:
         """`others` as in Batch."""
@@ -71,15 +71,15 @@ class Mender:
         self._patience = patience_for(len(document))
         self._size = WINDOW
         self._listed = 0  # unreadable elements
-        self._closes = False  # the last element that nothing follows: do its brackets
+        self._closes = False  # whether the brackets of the last, unfollowed element are closed
 
     @property
     def size(self) -> int:
-        """Bytes of the document."""
+        """Size of the document in bytes."""
         return len(self._document)
 
     def read(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks from the element at `start` on. The last one may overrun `stop`, or have met the
+        """Chunks from the element at `start` on. The last one may go beyond `stop`, or reach the
         end of the list (see Chunk.after)."""
         stop = min(stop, len(self._document))
         while start < stop:
@@ -92,7 +92,8 @@ class Mender:
             start = chunk.end
 
     def _window(self, start: int, stop: int) -> Window | None:
-        """The elements from `start` on that begin before `stop`; None when the first has no end."""
+        """The elements from `start` on that begin before `stop`; None if the first one has no
+        end."""
         text = self._document[start : start + self._size]
         found = split(text)
         if not len(found.ends):
@@ -106,7 +107,7 @@ class Mender:
         return Window(start, text, found.begins[:kept], found.ends[:kept], after)
 
     def _long_element(self, start: int) -> Window | None:
-        """One that is longer than what was looked at; its text is left out beyond LONGEST."""
+        """An element longer than the window; beyond LONGEST its text is left out."""
         state, at = INSIDE, start
         limit = start + max(self._patience.ahead, WINDOW)
         while at < limit and (text := self._document[at : at + WINDOW]):
@@ -131,7 +132,8 @@ class Mender:
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: Window, end: int) -> Chunk:
-        """What is no plain list: up to `end`, or to a place from where to go on behind damage."""
+        """Reads what is not a plain list up to `end`, or to where reading can continue after
+        damage."""
         start, after = window.start, window.after
         room = max(MOST_LISTED - self._listed, 0)
         batch = Batch(
@@ -148,7 +150,7 @@ class Mender:
         return batch.chunk(start, end, len(batch), after)
 
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
-        """Read a damaged element as far as it goes, else skip it; see batch.Mend."""
+        """Reads a damaged element as far as possible, or skips it; see batch.Mend."""
         begin, end = batch.place_of(number)
         if self._has_enough():
             raise TooDamaged(number, begin)
@@ -167,7 +169,7 @@ class Mender:
         raise GoOn(number, following)
 
     def _read_unclosed(self, start: int) -> Chunk:
-        """An element whose end the brackets do not tell: it lacks a quote, or the file ends."""
+        """An element whose end the brackets do not show: it lacks a quote, or the file ends."""
         if self._has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
         self._size = AFTER_DAMAGE
@@ -186,7 +188,7 @@ class Mender:
         return _unreadable(start, last if after == -1 else after - 1, CUT_SHORT, after)
 
     def _text(self, start: int, end: int) -> bytes:
-        """Of one element, as far as it may be long."""
+        """The text of one element, up to the longest that is read."""
         return self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
 
     def _after_list(self, start: int) -> int:
@@ -196,7 +198,7 @@ class Mender:
         return begin + found.start() + 1 if found else -1
 
     def _next(self, place: int) -> int:
-        """Where something stands that is neither blank nor a comma, nor a brace too many."""
+        """The next byte that is neither blank nor a comma, nor a superfluous brace."""
         found = self._document.find(NEXT, place)
         return found.start if found else len(self._document)
 
@@ -206,7 +208,7 @@ class Mender:
 
 
 def _first_event(text: bytes) -> ExactEvent | None:
-    """The event that something else follows in the text."""
+    """The first event in a text in which something else follows it."""
     if text.find(b"}") in (-1, len(text) - 1):
         return None
     length = first_object(text)

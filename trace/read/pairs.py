@@ -1,7 +1,7 @@
 """Begin and end events (ph B and E, b and e, S and F) -> slices.
 
-B and E pair up per thread like brackets; the others by category and id. In time order, so that the
-order of the file does not matter.
+B and E are paired per thread like brackets; the others by category and id. They are taken in time
+order, so the order in the file does not matter.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Pair(msgspec.Struct, frozen=True):
     thread: Thread
     start: int  # ns
     dur: int  # ns
-    order: int  # the place of its begin event
+    order: int  # index of its begin event
 
 
 class Pairs(msgspec.Struct, frozen=True):
-    slices: tuple[Pair, ...]  # in the order of the file
-    unfinished: int  # of them, those that never end: shown up to the last mark
-    ends: int  # that end nothing
+    slices: tuple[Pair, ...]  # in file order
+    unfinished: int  # how many of them have no end: shown up to the last mark
+    ends: int  # ends without a begin
 
 
 def pair(marks: Sequence[Mark]) -> Pairs:
-    """Every begin becomes a slice."""
+    """Turns every begin into a slice."""
     stacks: dict[tuple[object, ...], list[Mark]] = {}
     found: list[Pair] = []
     unmatched = 0
@@ -64,7 +64,7 @@ def _key(mark: Mark) -> tuple[object, ...]:
 
 
 def _slice(begin: Mark, end: int) -> Pair:
-    """Slices with an id go past those of their thread: they get a lane of their own."""
+    """Slices with an id may cross those of their thread, so they get a lane of their own."""
     pid, tid = begin.thread
     thread = (pid, tid) if begin.phase == "B" else (pid, f"{begin.category or begin.name} (async)")
     return Pair(begin.name, begin.category, thread, begin.time, end - begin.time, begin.order)

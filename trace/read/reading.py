@@ -1,4 +1,4 @@
-"""A file -> its columns: several processes decode it; meanwhile a caller may look, or stop it."""
+"""A file -> its columns, decoded in several processes; the caller may look meanwhile, or stop."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from fusetui.trace.read.source import (
 )
 from fusetui.trace.read.workers import Workers
 
-FIRST_LOOK = 16 << 20  # bytes of the document that are there at the first preview
-GROWTH = 4  # each later one shows so many times as much: all together cost less than the whole
+FIRST_LOOK = 16 << 20  # bytes of the document that are available at the first preview
+GROWTH = 4  # each later preview shows this many times more; together they cost less than the whole
 WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
-FAR = 64 << 20  # bytes; of what is read the slow way, more than that is told about
+FAR = 64 << 20  # bytes read the slow way beyond which progress is reported
 
 
 class Callbacks(msgspec.Struct, frozen=True):
-    """What a caller wants while a file is read."""
+    """The callbacks of a caller while a file is read."""
 
     progress: Progress = silent
     stop: Stop = never
-    preview: Callable[[Raw], None] | None = None  # called with ever longer parts of a large file
+    preview: Callable[[Raw], None] | None = None  # called with growing parts of a large file
 
 
 def read(path: str, callbacks: Callbacks | None = None) -> Raw:
-    """Read a trace file. Raises CannotRead or NotATrace with one plain sentence.
+    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence.
 
-    When it is stopped, the result has a `prefix`; raises NothingRead when that would be empty.
+    If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
     callbacks = callbacks or Callbacks()
     stored = open_stored(path)
@@ -81,7 +81,7 @@ def _has_changed(stored: Stored) -> bool:
 
 @contextmanager
 def _room(stored: Stored) -> Iterator[IO[bytes]]:
-    """Where the document is; to free what was unpacked takes long, so that is done in a thread."""
+    """The file for the document. Freeing unpacked data takes long, so a thread does that."""
     room = room_for(stored)
     try:
         yield room
@@ -94,7 +94,8 @@ def _room(stored: Stored) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Millions of new objects without a cycle among them: looking for one is half of the time."""
+    """Turns off the garbage collector: among millions of new objects without cycles, searching for
+    cycles would take half of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -105,7 +106,7 @@ def without_collector() -> Iterator[None]:
 
 
 class _Reading:
-    """One file while it is read."""
+    """One file while it is being read."""
 
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
@@ -115,11 +116,11 @@ class _Reading:
         self._workers = workers
         self._callbacks = callbacks
         self._joiner = Joiner()
-        self._likely = likely_size(stored)  # of the document; known once it is unpacked
+        self._likely = likely_size(stored)  # of the document; exact once it is unpacked
         self._taken = 0 if stored.packing else stored.size  # bytes of the file
         self._decoded = 0.0  # share of the document
-        self._look = FIRST_LOOK  # bytes; the next preview shows at least so much
-        self._again = 0  # bytes that are decoded when it is tried again
+        self._look = FIRST_LOOK  # bytes; the next preview shows at least this many
+        self._again = 0  # bytes that are decoded a second time
         self._slowly = 0  # bytes that no process could decode as an extent
 
     def run(self) -> Raw:
@@ -136,7 +137,7 @@ class _Reading:
         return assemble(source, body, chunks, prefix)
 
     def _grown(self, length: int, taken: int) -> None:
-        """More of the document is there."""
+        """Called when more of the document is available."""
         self._taken = taken
         self._likely = max(length * self._stored.size // max(taken, 1), length, 1)
         self._workers.release(length)
@@ -145,7 +146,7 @@ class _Reading:
             self._turned(None)
 
     def _decode(self, source: Source) -> int:
-        """Decode all extents; the result is the byte up to which that was done."""
+        """Decodes all extents; returns the byte up to which that was done."""
         if not self._callbacks.stop():
             for _ in self._workers.turns():
                 self._turned(source)
@@ -157,9 +158,9 @@ class _Reading:
         return self._workers.reached
 
     def _turned(self, source: Source | None) -> None:
-        """A little more was decoded, or it was only waited for that."""
+        """Called when a little more was decoded, or while waiting for that."""
         decoded = min(self._workers.done * EXTENT / self._likely, 1.0)
-        self._decoded = max(self._decoded, decoded)  # the likely size changes, the bar only grows
+        self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
             self._preview(source or self._so_far())
@@ -181,7 +182,8 @@ class _Reading:
         return joiner.prefix(source.document, body.start, tried)
 
     def _read_slowly(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
-        """The last chunk was; where that goes on for long, the bar starts anew from its place."""
+        """Called when the last chunk was read; if the slow way continues, the bar starts again
+        there."""
         end = chunks[-1].end
         self._slowly += end - chunks[-1].start
         if self._slowly > FAR:
@@ -190,14 +192,14 @@ class _Reading:
                 self._show(source, body, chunks)
 
     def _is_due(self, reached: int) -> bool:
-        """Is it time for a preview: the next one is due, and the whole is still far."""
+        """Whether it is time for a preview: the next one is due, and the end is still far."""
         callbacks = self._callbacks
         if not callbacks.preview or self._likely < WORTH_A_LOOK or callbacks.stop():
             return False
         return self._look <= reached <= self._likely // 2
 
     def _preview(self, source: Source) -> None:
-        """Show what all processes decoded up to the first gap; nothing when that is no trace."""
+        """Shows what all processes decoded up to the first gap, if that is a trace."""
         reached = self._workers.reached
         self._again = reached + reached // GROWTH
         try:
@@ -220,7 +222,7 @@ class _Reading:
             self._callbacks.preview(raw)
 
     def _so_far(self) -> Source:
-        """The document while it is unpacked."""
+        """The part of the document that is unpacked so far."""
         stored = self._stored
         return Source(stored.path, stored.size, present(self._room), taken=self._taken)
 
@@ -229,13 +231,13 @@ class _Reading:
         return Prefix(read, self._likely, exact=self._taken == self._stored.size)
 
     def _report(self, unpacked: float, decoded: float) -> None:
-        """Of a packed file, unpacking counts as half of the work."""
+        """Reports progress; for a compressed file, unpacking counts as half of the work."""
         share = (unpacked + decoded) / 2 if self._stored.packing else decoded
         self._callbacks.progress(int(self._stored.size * share), self._stored.size)
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Was the array read up to its end, or that of the file."""
+    """Whether the array was read up to its end, or to that of the file."""
     if source.taken is not None:
         return False
     end = chunks[-1].end if chunks else body.start

@@ -1,7 +1,7 @@
-"""Reads one element as writers of traces really write it: repaired where that is safe.
+"""Reads one element as real writers of traces write it: repaired where that is safe.
 
-What JSON does not know and some writers use: NaN, inf, hex numbers, trailing commas, raw control
-characters, invalid UTF-8 and unescaped backslashes. Nothing here guesses a missing quote.
+Accepted deviations from JSON: NaN, inf, hex numbers, trailing commas, raw control characters,
+invalid UTF-8 and unescaped backslashes. Missing quotes are never guessed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PATH_ESCAPE = re.compile(r'\\(?!["\\])')
 
 
 class Repair(NamedTuple):
-    """What is sought in the whole text first, and replaced where it is outside strings."""
+    """`sought` is searched for first; `pattern` is then replaced outside strings."""
 
     sought: re.Pattern[str]
     pattern: re.Pattern[str]  # group 1: a string
@@ -29,7 +29,7 @@ class Repair(NamedTuple):
 
 
 def loads(text: bytes) -> Any:
-    """One value; numbers with a fraction become Decimal, those that are none become text.
+    """One value; numbers with a fraction become Decimal, invalid numbers become text.
 
     Raises ValueError or RecursionError.
     """
@@ -41,7 +41,7 @@ def loads(text: bytes) -> Any:
 
 
 def repaired(text: bytes) -> bytes:
-    """The text of one element with what JSON does not know made into what it does, if it can be."""
+    """The text of one element with known deviations replaced by valid JSON."""
     try:
         return _repair(text.decode("utf-8", "replace")).encode("utf-8", "replace")
     except (ValueError, RecursionError):
@@ -49,7 +49,7 @@ def repaired(text: bytes) -> bytes:
 
 
 def problem_of(text: bytes) -> str:
-    """Why a text is no JSON, in a few words."""
+    """Why a text is not JSON, in a few words."""
     try:
         loads(text)
     except RecursionError:
@@ -75,12 +75,12 @@ def _repair(plain: str) -> str:
 def _fraction(text: str) -> Decimal:
     try:
         return Decimal(text)
-    except InvalidOperation:  # an exponent beyond all bounds: infinite, or zero
+    except InvalidOperation:  # an exponent out of range: infinite, or zero
         return Decimal(float(text))
 
 
 def _string(token: str) -> str:
-    """A string in quotes, written as JSON wants it; lone surrogates become `?`."""
+    """A string in quotes, written as valid JSON; lone surrogates become `?`."""
     if token.isprintable() and "\\u" not in token:
         return token
     text = json.loads(token, strict=False)
@@ -88,7 +88,7 @@ def _string(token: str) -> str:
 
 
 def _number(word: str) -> str:
-    """Hex numbers in decimal; what is no number stays as text."""
+    """Hex numbers in decimal; what is not a number stays as text."""
     return str(int(word, 16)) if "0x" in word else f'"{word}"'
 
 

@@ -1,4 +1,4 @@
-"""Where to go on in a document behind an element whose syntax is damaged."""
+"""Where to continue in a document after an element whose syntax is damaged."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from fusetui.trace.read.structure import split
 EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
 ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 BLANKS = b" \t\r\n"
-WINDOW = 1 << 18  # bytes whose starts are found at once
-AROUND = 1 << 10  # bytes before and behind them that are looked at as well
+WINDOW = 1 << 18  # bytes in which starts are searched at once
+AROUND = 1 << 10  # bytes before and after them that are taken into account
 
 
 class Starts:
-    """Finds the next start of an event; asked for ever later places, it searches no byte twice."""
+    """Finds the next start of an event. If the places asked for ascend, no byte is searched
+    twice."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
 
     def after(self, place: int) -> int | None:
-        """The next start behind a place: of an object whose first key is one that events have; or
-        of any object, where no event of the document begins with such a key."""
+        """The next start after a place: of an object whose first key is typical of events; or of
+        any object, if no event of the document begins with such a key."""
         return self._kind.after(place)
 
     @cached_property
@@ -34,12 +35,12 @@ class Starts:
 
 
 class _Kind:
-    """The starts that look like one pattern."""
+    """The starts that match one pattern."""
 
     def __init__(self, document: Document, pattern: re.Pattern[bytes]) -> None:
         self._document = document
         self._pattern = pattern
-        self._first = 0  # byte of the document where the text begins
+        self._first = 0  # byte of the document at which the text begins
         self._text = b""
         self._asked = -2
         self._answer: int | None = -1
@@ -51,7 +52,7 @@ class _Kind:
         return self._answer
 
     def _search(self, place: int) -> int | None:
-        """The first start at a place or behind it."""
+        """The first start at or after a place."""
         size = len(self._document)
         for begin in range(place - place % WINDOW, size, WINDOW):
             self._look(begin)
@@ -65,7 +66,7 @@ class _Kind:
         return None
 
     def _look(self, begin: int) -> None:
-        """Have the text of the window at hand, with what is around it."""
+        """Reads the text of the window, with some context around it."""
         first = max(begin - AROUND, 0)
         if not self._text or first != self._first:
             self._first = first
@@ -73,11 +74,11 @@ class _Kind:
 
 
 def _is_element(text: bytes, at: int) -> bool:
-    """Not if it is the value of a key or the first item of a list."""
+    """Whether it is an element: not the value of a key, nor the first item of a list."""
     return text[max(at - AROUND, 0) : at].rstrip(BLANKS)[-1:] not in (b":", b"[")
 
 
 def first_object(text: bytes) -> int:
-    """Where the object ends with which a text begins; -1 when it does not end in it."""
+    """The end of the object at the beginning of a text; -1 if it does not end in the text."""
     close = split(text[1:]).close if text[:1] == b"{" else -1
     return close + 2 if close >= 0 else -1

@@ -22,7 +22,7 @@ MEMORY = "[memory]"
 
 
 class Coded(msgspec.Struct, gc=False):
-    """Any event; the few that hold values are decoded further."""
+    """Any event; only the few that hold values are decoded further."""
 
     ph: str = ""
     name: str = ""
@@ -38,9 +38,9 @@ decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
 def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
-    """Those of a stretch in the order of the file, each with its time in ns.
+    """The samples of a stretch in file order, each with its time in ns.
 
-    What cannot be read (any more), or has no time, is left out.
+    Samples that cannot be read any more, or have no time, are left out.
     """
     found = _read(text, stretch)
     try:
@@ -51,7 +51,7 @@ def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
 
 
 def _read(text: Text, stretch: Stretch) -> list[Sample]:
-    """Of one stretch; each on its own where they do not decode as one list."""
+    """The samples of one stretch, decoded one by one if they do not decode as a list."""
     try:
         if stretch.places is not None:
             whole = bytes(text.part(stretch.start, stretch.end))
@@ -67,7 +67,7 @@ def _read(text: Text, stretch: Stretch) -> list[Sample]:
 
 
 def _divided(text: bytearray) -> list[msgspec.Raw]:
-    """The elements of a list; none when it cannot be divided."""
+    """The elements of a list; none if it cannot be split."""
     try:
         return decode_raw(text)
     except UNDECODABLE:
@@ -79,7 +79,7 @@ def _one_by_one(texts: Iterable[bytes]) -> list[Sample]:
 
 
 def _one(text: bytes) -> Sample | None:
-    """One element, repaired where that is safe; None when it holds no values."""
+    """One element, repaired where that is safe; None if it holds no values."""
     try:
         event = decode_event(text)
         return _decoded(event) if _is_sample(event) else None
@@ -94,7 +94,7 @@ def _one(text: bytes) -> Sample | None:
 def _decoded(event: Coded) -> Sample:
     try:
         return _sample(event, msgspec.json.decode(event.args))
-    except UNDECODABLE:  # a number beyond all bounds
+    except UNDECODABLE:  # a number out of range
         return _sample(event, loads(bytes(event.args)))
 
 

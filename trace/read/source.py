@@ -1,6 +1,6 @@
-"""Paths, packed files and standard input -> one document.
+"""Paths, compressed files and standard input -> one document.
 
-What a file is, its first bytes say; its name says nothing.
+The format is recognized by content; the name does not matter.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from fusetui.trace.read.unpack import (
     unpack,
 )
 
-LARGE = 64 << 20  # bytes of an unpacked document that is not kept, but unpacked again
-SHARE = 4  # a document that takes a larger part of the memory is unpacked onto the disk
-PACKED = 15  # how many times traces are usually packed
+LARGE = 64 << 20  # bytes of an unpacked document above which it is unpacked again on demand
+SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
+PACKED = 15  # the usual compression ratio of traces
 PIECE = 1 << 20  # bytes that are copied at once
-PATIENCE = 64 << 20  # bytes of a pipe in which there has to be an event
+PATIENCE = 64 << 20  # bytes of a pipe within which there must be an event
 EVENT = re.compile(rb'"ph"\s{0,64}:')
-AROUND = 128  # bytes that an EVENT may have
+AROUND = 128  # the most bytes that an EVENT may have
 
 Grown = Callable[[int, int], None]
-"""Called with the bytes of the document that are there, and those of the file that they took."""
+"""Called with the available bytes of the document, and the bytes of the file that they took."""
 
 
 State = tuple[int, int]
-"""Size (bytes) and time of the last change (ns) of a file: the same as long as these are."""
+"""Size (bytes) and modification time (ns) of a file: if they are equal, the file is unchanged."""
 
 
 class Stored(msgspec.Struct, frozen=True, eq=False):
-    """An open file that holds a trace, packed or not."""
+    """An open file that holds a trace, compressed or not."""
 
     path: str
     size: int  # bytes, never 0
@@ -65,10 +65,10 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     path: str
     size: int  # of the file as stored, in bytes
     document: Document
-    cut: str | None = None  # how a packed file ended too early
-    taken: int | None = None  # bytes of the file that this much took; None: unpacked to the end
+    cut: str | None = None  # how a compressed file ended too early
+    taken: int | None = None  # bytes of the file that this part took; None: unpacked to the end
     state: State = (0, 0)  # of the file when it was opened
-    file: OpenFile | None = None  # from which it is had again; None: the document is kept
+    file: OpenFile | None = None  # where to read it again; None: the document is kept
 
 
 def open_source(path: str) -> Source:
@@ -80,7 +80,7 @@ def open_source(path: str) -> Source:
 
 
 def open_stored(path: str) -> Stored:
-    """Open a file; `-` is standard input. Raises CannotRead with one plain sentence."""
+    """Opens a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     shown = "standard input" if path == "-" else path
     try:
         file = _seekable(sys.stdin.buffer if path == "-" else _opened(path), shown)
@@ -94,7 +94,7 @@ def open_stored(path: str) -> Stored:
 
 
 def stored_in(path: str, file: IO[bytes]) -> Stored:
-    """What an open file holds; `path` is what it is called."""
+    """Describes an open file; `path` is its name in messages."""
     state = state_of(file.fileno())
     return Stored(path, state[0], file, packing_of(read_at(file.fileno(), 0, 4)), state)
 
@@ -105,7 +105,7 @@ def state_of(file: int) -> State:
 
 
 def room_for(stored: Stored) -> IO[bytes]:
-    """The file that the document is in, or will be once it is unpacked: without a name."""
+    """The file that holds the document, or an unnamed one that it will be unpacked into."""
     if stored.packing is None:
         return stored.file
     small = likely_size(stored) < memory_left() // SHARE
@@ -113,12 +113,12 @@ def room_for(stored: Stored) -> IO[bytes]:
 
 
 def likely_size(stored: Stored) -> int:
-    """Of the document, in bytes; a guess for a packed one."""
+    """The size of the document in bytes; an estimate for a compressed file."""
     return stored.size * (PACKED if stored.packing else 1)
 
 
 def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
-    """Unpack into `room`, where that is needed. Raises CannotRead or NotATrace."""
+    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace."""
     cut, taken = _fill(stored, room, grown, stop) if stored.packing else (None, None)
     size = os.fstat(room.fileno()).st_size
     if size == 0:
@@ -134,20 +134,20 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
 
 
 def present(room: IO[bytes]) -> Document:
-    """What is in a file now, also once the file is closed."""
+    """The current contents of a file, also accessible once it is closed."""
     return Document(OpenFile(room.fileno()), os.fstat(room.fileno()).st_size)
 
 
 def file_in_memory() -> IO[bytes]:
-    """A file without a name, in memory where the system can do that."""
+    """An unnamed file, in memory if the system supports that."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("fusetui"), "w+b", buffering=0)
     return file_on_disk()
 
 
 def file_on_disk() -> IO[bytes]:
-    """A file without a name."""
-    import tempfile  # rarely needed, and every start would wait for it
+    """An unnamed file on disk."""
+    import tempfile  # rarely needed, and slow to import
 
     return tempfile.TemporaryFile()
 
@@ -155,7 +155,7 @@ def file_on_disk() -> IO[bytes]:
 def _fill(
     stored: Stored, room: IO[bytes], grown: Grown, stop: Stop
 ) -> tuple[str | None, int | None]:
-    """Unpack; the result is Source.cut and Source.taken."""
+    """Unpacks; returns Source.cut and Source.taken."""
     assert stored.packing
     limit = limit_for(stored.size)
     length = 0
@@ -186,7 +186,7 @@ def _opened(path: str) -> IO[bytes]:
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
-    """The file itself, or a copy of a pipe, which can be read only once and only in order."""
+    """The file itself, or a copy of a pipe, which can be read only once and in order."""
     if _is_regular(file):
         return file
     try:
@@ -197,9 +197,9 @@ def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _copied(file: IO[bytes], path: str) -> IO[bytes]:
-    """All that a pipe gives; in memory, or on the disk where that is too much.
+    """The whole content of a pipe, in memory or, if it is too large, on disk.
 
-    Raises CannotRead when it begins with more than any trace does before its first event.
+    Raises CannotRead if it begins with more than any trace has before its first event.
     """
     room, size, in_memory = file_in_memory(), 0, memory_left() // SHARE
     while piece := file.read(PIECE):
@@ -215,7 +215,8 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Is there something like an event in the begin of a document, once it is unpacked?"""
+    """Whether the beginning of a document, unpacked if necessary, contains something like an
+    event."""
     packing = packing_of(begin[:4])
     if packing is None:
         return begin.find(EVENT, 0) is not None
@@ -229,7 +230,7 @@ def _has_event(begin: Document) -> bool:
 
 
 def _moved(room: IO[bytes]) -> IO[bytes]:
-    """The same bytes on the disk."""
+    """Moves the bytes to disk."""
     place = file_on_disk()
     room.seek(0)
     shutil.copyfileobj(room, place, PIECE)
@@ -240,10 +241,10 @@ def _moved(room: IO[bytes]) -> IO[bytes]:
 def _is_regular(file: IO[bytes]) -> bool:
     try:
         return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except UnsupportedOperation:  # a stream that is no file of the system
+    except UnsupportedOperation:  # a stream that is not a file of the system
         return False
 
 
 def reason(error: OSError) -> str:
-    """Why a call of the system failed, in a few words."""
+    """Why a system call failed, in a few words."""
     return (error.strerror or str(error)).lower()

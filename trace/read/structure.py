@@ -1,7 +1,7 @@
 """Where the elements of a JSON list end: brackets and commas outside strings, found with numpy.
 
-The text need not be valid, and nothing is decoded. Of a text that is valid every element is found,
-whatever is in it; of one that is not, the places are a guess that whoever uses them has to check.
+The text need not be valid, and nothing is decoded. In valid text every element is found, whatever
+its content; in invalid text the places are guesses that the caller has to check.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _NAMES = {b'"': QUOTE, b"\\": BACKSLASH, b",": COMMA, b"[{": OPENING, b"]}": CLO
 _KIND_OF = {byte: kind for bytes_, kind in _NAMES.items() for byte in bytes_}
 KINDS = bytes(_KIND_OF.get(byte, 0) for byte in range(256))  # for bytes.translate
 BLANKS = bytes(byte in b" \t\r\n" for byte in range(256))
-STEPS = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # of the depth, by kind
+STEPS = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # change of the depth, by kind
 
 
 class State(NamedTuple):
-    """What is open between two bytes: brackets, a string, and in it an escape."""
+    """What is open between two bytes: brackets, a string, an escape in it."""
 
     depth: int = 0
     in_string: bool = False
@@ -34,20 +34,21 @@ INSIDE = State()
 
 
 class Split(NamedTuple):
-    """Element n is in the bytes [begins[n], ends[n]), with blanks around it; it may be blank."""
+    """Element n is in the bytes [begins[n], ends[n]), with whitespace around it; it may be
+    blank."""
 
     begins: Places
     ends: Places
-    close: int  # the place of the bracket that closes the list, or -1
-    state: State  # at the end of the text; of no use when the list is closed
+    close: int  # the position of the bracket that closes the list, or -1
+    state: State  # at the end of the text; meaningless if the list is closed
 
 
 def split(text: bytes | memoryview, state: State = INSIDE) -> Split:
-    """Divide a text that begins inside a list, at commas, and where an object follows another.
+    """Splits a text that begins inside a list, at commas and where an object follows another.
 
-    What comes after the last such place is no element yet. A brace that closes nothing divides as
-    well, and nothing behind it is looked at. With a `state` other than INSIDE the text goes on with
-    what is open, and the first element is its rest.
+    What follows the last such place is not an element yet. An unmatched closing brace splits as
+    well, and nothing after it is looked at. With a `state` other than INSIDE the text continues
+    what is open, and the first element is the rest of that.
     """
     kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
     places = np.flatnonzero(kinds)
@@ -74,7 +75,7 @@ def split(text: bytes | memoryview, state: State = INSIDE) -> Split:
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
-    """The place of the first byte of each element that is not blank, its end where all are."""
+    """The position of the first non-blank byte of each element, or its end if all are blank."""
     bright = np.flatnonzero(np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0)
     found = np.append(bright, len(text))[np.searchsorted(bright, begins)]
     places: Places = np.minimum(found, ends)
@@ -84,9 +85,9 @@ def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Place
 def _without_escaped(
     places: Places, kinds: NDArray[np.uint8], first: bool, length: int
 ) -> tuple[Places, NDArray[np.uint8], bool]:
-    """Without backslashes and what they escape; is the first byte after the text escaped?
+    """Without backslashes and what they escape; and whether the byte after the text is escaped.
 
-    Of a run of backslashes every second one is escaped, so an odd run escapes what follows it.
+    In a run of backslashes every second one is escaped, so an odd run escapes the byte after it.
     """
     backslash = kinds == BACKSLASH
     found = places[backslash]

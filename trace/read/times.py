@@ -15,27 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 EXACT_BELOW_US = float(2**43)
-"""Floats below this (in microseconds) still tell every nanosecond apart."""
+"""Floats below this (in microseconds) still distinguish every nanosecond."""
 
 LIMIT_NS = 2**61
-"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So the
-span of a trace fits into 64 bits twice."""
+"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So
+twice the span of a trace fits into 64 bits."""
 
 PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
-"""Nearly all times look like this, and are within the range."""
+"""Almost all times have this form, and are in range."""
 
-LONGEST_EXPONENT = 30  # of ten: a longer one is beyond every limit, or nothing
+LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
 
 
 class InexactTimes(Exception):  # noqa: N818
-    """These floats lost digits of the file: decode the text instead."""
+    """These floats lost digits of the file: parse the text instead."""
 
 
 def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
-    Raises InexactTimes when a float is too large to be exact, and OverflowError when a time is out
-    of range.
+    Raises InexactTimes if a float is too large to be exact, and OverflowError if a time is out of
+    range.
     """
     types = set(map(type, values))
     if types <= {int}:
@@ -59,7 +59,7 @@ def _from_integers(values: Sequence[int | float]) -> NDArray[np.int64]:
 
 
 def check_ends(start: NDArray[np.int64], dur: NDArray[np.int64]) -> None:
-    """Raises OverflowError when a slice ends out of range; both in ns and within LIMIT_NS."""
+    """Raises OverflowError if a slice ends out of range; both are in ns and within LIMIT_NS."""
     if len(start) and int((start + dur).max()) > LIMIT_NS:
         raise OverflowError("a slice ends out of range")
 

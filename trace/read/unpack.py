@@ -1,6 +1,7 @@
 """gzip and zstd streams -> the bytes of the document, piece by piece.
 
-A stream that is cut or damaged gives all that can be unpacked before that place, and the reason.
+A truncated or damaged stream gives everything that can be unpacked before that place, and the
+reason.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ else:
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_SKIPPABLE = tuple(bytes([byte]) + b"\x2a\x4d\x18" for byte in range(0x50, 0x60))
-PIECE = 1 << 18  # bytes that go in at once; the first time fewer, for streams of tiny members
+PIECE = 1 << 18  # bytes that go in at once; fewer at first, for streams of tiny members
 FIRST = 1 << 12
-MOST = 1 << 20  # bytes that come out at once
-FINE = 64  # bytes that go in at once close to damage
+MOST = 1 << 20  # bytes that come out at once, at most
+FINE = 64  # bytes that go in at once near damage
 
 LIMIT = "FUSETUI_UNPACK_LIMIT"
-"""The environment variable with the largest document to unpack, in GiB."""
+"""The environment variable with the size of the largest document to unpack, in GiB."""
 GIB = 1 << 30
-RATIO = 100  # traces are packed 7 to 29 times
+RATIO = 100  # traces compress 7 to 29 times
 LARGEST = 64  # GiB
 
 IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
@@ -37,7 +38,7 @@ DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
 
 
 class Stream(Protocol):
-    """What the decompressors of isal and zstd have in common."""
+    """The common interface of the decompressors of isal and zstd."""
 
     @property
     def eof(self) -> bool: ...
@@ -49,10 +50,10 @@ class Stream(Protocol):
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """How a document is packed: many members (frames) may follow one another."""
+    """How a document is compressed; there may be several members (frames) in sequence."""
 
     name: str
-    marks: tuple[bytes, ...]  # what a member begins with
+    marks: tuple[bytes, ...]  # the first bytes of a member
     stream: Callable[[], Stream]
 
 
@@ -61,7 +62,7 @@ class TooLarge(Exception):  # noqa: N818
 
 
 class Damaged(Exception):  # noqa: N818
-    """The stream ends early or holds wrong bytes; the message says which and where."""
+    """The stream ends early or contains wrong bytes; the message says which and where."""
 
 
 PACKINGS = (
@@ -71,15 +72,15 @@ PACKINGS = (
 
 
 def packing_of(start: bytes) -> Packing | None:
-    """By the first bytes of a file; None when it is not packed."""
+    """The format by the first bytes of a file; None if it is not compressed."""
     return next((p for p in PACKINGS if start.startswith(p.marks)), None)
 
 
 def limit_for(stored: int) -> int:
     """The most bytes that a file of this size may unpack to.
 
-    A hundred times its size but at least 1 GiB, and 64 GiB at most; or what FUSETUI_UNPACK_LIMIT
-    says, in GiB.
+    A hundred times its size, but at least 1 GiB and at most 64 GiB; or the value of
+    FUSETUI_UNPACK_LIMIT, in GiB.
     """
     try:
         return int(float(os.environ[LIMIT]) * GIB)
@@ -88,7 +89,7 @@ def limit_for(stored: int) -> int:
 
 
 def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:
-    """Pieces of the document, each with the byte of the stored file that was reached.
+    """Pieces of the document, each with the byte of the stored file up to which it was read.
 
     Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be unpacked.
     """
@@ -114,7 +115,7 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
 def _pieces(
     stream: Stream, stored: Any, at: int, size: int, largest: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Of one member, which begins at `at`; ever larger ones, each with how far it was read."""
+    """Growing pieces of the member that begins at `at`, each with how far the file was read."""
     while not stream.eof:
         fresh = stored[at : at + size] if stream.needs_input else b""
         if stream.needs_input and not fresh:
@@ -127,7 +128,7 @@ def _pieces(
 def _before_damage(
     stored: Any, packing: Packing, at: int, known: int
 ) -> Iterator[tuple[bytes, int]]:
-    """What else of a member can be unpacked, beyond the `known` bytes; then raises Damaged."""
+    """The rest of a member that can be unpacked after the `known` bytes; then raises Damaged."""
     wrong = at
     try:
         for _, reached in _pieces(packing.stream(), stored, at, FINE, FINE):

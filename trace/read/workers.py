@@ -1,12 +1,12 @@
 """Several processes that decode the extents of one document.
 
 Extents to decode go through a pipe that all workers read: each takes the next one when it is free,
-and one that dies leaves the rest to the others. The workers put their chunks into buffers (see
-buffer.py), and report through another pipe which extent is done. An extent that no worker could
-decode is missing in the result.
+and if one dies, the others do the rest. The workers put their chunks into buffers (see buffer.py),
+and report finished extents through another pipe. An extent that no worker could decode is missing
+from the result.
 
-Helpers are forked where this is the only thread, which is cheap; else started anew, and then the
-caller does not decode itself, so that the other threads of its process go on undisturbed.
+Workers are forked if this is the only thread, which is cheap. Otherwise they are started as new
+processes, and the caller does not decode itself, so as not to disturb the other threads.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from fusetui.trace.read.buffer import Buffer, put
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
 
 FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
-FEWEST_STARTED = 64 << 20  # the same when it has to import everything anew
-MOST = 4  # processes; more of them wait for memory, not for a core
+FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
+MOST = 4  # processes; more of them would wait for memory, not for a core
 NUMBER = 4  # bytes of an extent's number in a pipe
-SOON = 0.05  # seconds that a turn waits for news at most
-STUCK = 10.0  # seconds without news after which workers are not waited for any more
+SOON = 0.05  # seconds that a turn waits for reports at most
+STUCK = 10.0  # seconds without reports after which workers are given up
 
 
 class Workers:
-    """Release extents, take turns until there is none left, and collect the chunks at any time.
+    """Release extents, take turns until none is left, and collect the chunks at any time.
 
-    Use as a context manager: what is still running at its end is stopped.
+    Use as a context manager: workers that are still running at its end are stopped.
     """
 
     def __init__(self, file: int, size: int, extent: int = EXTENT) -> None:
-        """`file` holds the document, whose size (bytes) may be a guess; `extent` is in bytes."""
+        """`file` holds the document, whose `size` may be an estimate; both sizes are in bytes."""
         self._file = file
         self._extent = extent
         self._released = 0
-        self._own: list[int] = []  # extents that the pipe did not take: this process decodes them
+        self._own: list[int] = []  # extents that did not fit into the pipe, decoded here
         self._done: set[int] = set()
         self._first_open = 0  # the first extent that is not done
         self._chunks: dict[int, Chunk] = {}
@@ -52,7 +52,7 @@ class Workers:
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
         self._forks = threading.active_count() == 1 and hasattr(os, "fork")
-        with suppress(OSError):  # no more processes or files: then with as many as there are
+        with suppress(OSError):  # no more processes or files: continue with those that were started
             self._start(self._workers_for(size))
 
     def __enter__(self) -> Self:
@@ -67,17 +67,17 @@ class Workers:
 
     @property
     def done(self) -> int:
-        """How many extents are done."""
+        """The number of extents that are done."""
         return len(self._done)
 
     @property
     def reached(self) -> int:
-        """All extents before this byte are done."""
+        """The byte before which all extents are done."""
         return self._first_open * self._extent
 
     def release(self, length: int, whole: bool = False) -> None:
-        """So many bytes of the document are there: extents that end before may be decoded, and the
-        last one when it is `whole`."""
+        """Announces that `length` bytes of the document are available: extents that end before may
+        be decoded, and if it is `whole`, the last one too."""
         extents = length // self._extent - 1
         if whole and extents > 0:
             extents = -(-length // self._extent)
@@ -87,7 +87,7 @@ class Workers:
         self._released = max(self._released, extents)
 
     def turn(self) -> None:
-        """While more extents may come: hear which are done, or without workers decode all."""
+        """Called while more extents may come: collects reports, or without workers decodes all."""
         if self._buffers:
             self._hear(0)
             return
@@ -95,9 +95,9 @@ class Workers:
             self._decode(self._own.pop(0))
 
     def turns(self) -> Iterator[None]:
-        """Decode, or wait a little, again and again until all extents are done; none can follow.
+        """Decodes, or waits a little, repeatedly until all extents are done; no others may follow.
 
-        Ends as well when the workers are stuck; their extents are then missing.
+        Also ends if the workers are stuck; their extents are then missing.
         """
         self._give = _close(self._give)
         self._finish = _close(self._finish)
@@ -118,14 +118,14 @@ class Workers:
             yield
 
     def collect(self) -> dict[int, Chunk]:
-        """The chunks of all extents that were decoded up to now, by their start (byte)."""
+        """The chunks of all extents decoded so far, by their start (byte)."""
         for buffer in self._buffers:
             for extent, chunk in buffer.new():
                 self._keep(extent, chunk)
         return self._chunks
 
     def halt(self) -> None:
-        """No process works any more."""
+        """Stops all workers."""
         for worker in self._workers:
             os.kill(worker, signal.SIGKILL)
         while self._workers:
@@ -153,7 +153,7 @@ class Workers:
             self._first_open += 1
 
     def _hear(self, seconds: float) -> bool:
-        """Mark what was finished, waiting for it at most so long; False when no worker is left."""
+        """Marks finished extents, waiting at most this long; False if no worker is left."""
         while _is_ready(self._finished, seconds):
             number = os.read(self._finished, NUMBER)
             if not number:
@@ -169,7 +169,7 @@ class Workers:
         return cores - 1 if self._forks else cores
 
     def _start(self, workers: int) -> None:
-        """Raises OSError when not all of them can be had."""
+        """Raises OSError if not all workers can be started."""
         if workers:
             self._given, self._give = os.pipe()
             self._finished, self._finish = os.pipe()
@@ -183,7 +183,7 @@ class Workers:
             self._buffers.append(buffer)
 
     def _fork(self, buffer: Buffer) -> int:
-        with warnings.catch_warnings():  # numpy has idle threads of its own
+        with warnings.catch_warnings():  # idle threads of numpy
             warnings.simplefilter("ignore", DeprecationWarning)
             parent, child = os.getpid(), os.fork()
         if child:
@@ -195,7 +195,7 @@ class Workers:
             os._exit(0)
 
     def _spawn(self, buffer: Buffer) -> int:
-        import subprocess  # most commands never need it
+        import subprocess  # rarely needed
 
         files = (self._file, self._given, self._finish, buffer.fileno())
         command = [sys.executable, "-P", "-m", "fusetui.trace.read.worker_process"]
@@ -205,14 +205,14 @@ class Workers:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            process_group=0,  # keys that interrupt are for the app
+            process_group=0,  # so that interrupting keys reach only the app
         )
-        process.returncode = 0  # waited for here, not there
+        process.returncode = 0  # it is waited for elsewhere
         return process.pid
 
 
 def work(file: int, given: int, finished: int, buffer: int, size: int, parent: int) -> None:
-    """What a worker does until there are no extents left, or its parent is gone."""
+    """The main loop of a worker, until there are no extents left, or its parent is gone."""
     for extent in taken(given):
         if os.getppid() != parent:
             return
@@ -221,9 +221,9 @@ def work(file: int, given: int, finished: int, buffer: int, size: int, parent: i
 
 
 def taken(pipe: int, seconds: float | None = None) -> Iterator[int]:
-    """Numbers from a pipe that does not extent, until it is closed and empty.
+    """Numbers from a non-blocking pipe, until it is closed and empty.
 
-    Ends as well when there is none for so many seconds; None waits as long as it takes.
+    Also ends if there is none for this many seconds; with None it waits indefinitely.
     """
     while _is_ready(pipe, seconds):
         try:
@@ -236,14 +236,14 @@ def taken(pipe: int, seconds: float | None = None) -> Iterator[int]:
 
 
 def _is_ready(pipe: int, seconds: float | None) -> bool:
-    """Can it be read, after so many seconds at most."""
+    """Whether it can be read, waiting at most this many seconds."""
     waiting = select.poll()
     waiting.register(pipe, select.POLLIN)
     return bool(waiting.poll(None if seconds is None else seconds * 1000))
 
 
 def _tell(finished: int, extent: int) -> None:
-    with suppress(BlockingIOError, BrokenPipeError):  # when nobody reads it
+    with suppress(BlockingIOError, BrokenPipeError):  # nobody reads it
         os.write(finished, extent.to_bytes(NUMBER, "little"))
 
 
@@ -254,7 +254,7 @@ def _close(end: int) -> int:
 
 
 def _cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,5 +1,5 @@
-"""What people read: figures with units, text that fits a width, tables, and characters that no
-terminal obeys."""
+"""Text for users: figures with units, text cut to a width, tables, and characters that no terminal
+interprets."""
 
 __all__ = [
     "cutting",

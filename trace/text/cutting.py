@@ -1,4 +1,4 @@
-"""Text by its width in a terminal, in cells: how wide it is, cut to a width, padded to one.
+"""The width of text in a terminal, in cells; cutting and padding text to a width.
 
 The text is printable: see `printable`.
 """
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 ELLIPSIS = "…"
 FIRST_ODD = "\u0300"
-"""Every printable character before it takes one cell."""
+"""Every printable character below this takes one cell."""
 
 
 def width(text: str) -> int:
-    """Cells of a terminal that the text takes.
+    """The number of terminal cells that the text takes.
 
     >>> width("abc"), width("日本"), width("e\\u0301")
     (3, 4, 1)
@@ -22,7 +22,7 @@ def width(text: str) -> int:
 
 
 def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """At most so many cells, the last ones an ellipsis when something was cut.
+    """The text in at most `most` cells; if it was cut, it ends in an ellipsis.
 
     >>> clip("日本語の", 7, "...")
     '日本...'
@@ -33,13 +33,13 @@ def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:
-    """The text at the left or the right of so many cells; one that is wider stays as it is."""
+    """The text padded to this many cells, aligned left or right; a wider text is kept as it is."""
     blanks = " " * (cells - width(text))
     return text + blanks if left else blanks + text
 
 
 def joined(parts: Sequence[str], most: int, between: str = "   ") -> str:
-    """As many of the parts as fit into so many cells; the first one always."""
+    """As many of the parts as fit into this many cells, but always the first."""
     text = ""
     for part in parts:
         longer = f"{text}{between}{part}" if text else part
@@ -50,7 +50,7 @@ def joined(parts: Sequence[str], most: int, between: str = "   ") -> str:
 
 
 def _beginning(text: str, cells: int) -> str:
-    """What of a text fits, with the marks on its last character."""
+    """As much of a text as fits, including combining marks on the last character."""
     if text.isascii():
         return text[: max(0, cells)]
     used = 0
@@ -64,6 +64,6 @@ def _beginning(text: str, cells: int) -> str:
 def _cells(char: str) -> int:
     if char < FIRST_ODD or char == ELLIPSIS:
         return 1
-    from wcwidth import wcwidth  # its tables take longer to load than most commands run
+    from wcwidth import wcwidth  # its tables take longer to load than most commands take to run
 
     return max(0, wcwidth(char))

@@ -1,8 +1,7 @@
-"""Every time, size, count and share that people read. `--json` is exact.
+"""Times, sizes, counts and shares as users read them; `--json` is exact.
 
-All rounding is that of integers and fractions, half up: what is printed is the decimal of so many
-digits that is nearest to the exact value. A figure that would round up to the next unit is shown in
-that unit.
+Rounding is exact, in integers and fractions, half up: the printed decimal is the nearest one to the
+exact value. A figure that would round up to the next unit is shown in that unit.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ SIZES: Units = ((1, "bytes"), (1_000, "kB"), (10**6, "MB"), (10**9, "GB"), (10**
 PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
 DIGITS = 4
 SMALLEST, LARGEST = Fraction(1, 10**6), 10**21
-"""Beyond these a quantity, which may be any float, is written with an exponent."""
+"""Outside these bounds a quantity, which may be any float, is written with an exponent."""
 
 
 def duration(ns: int) -> str:
-    """Nanoseconds with four significant digits at most: `0 ns`, `512 ns`, `41.2 us`, `1.204 s`."""
+    """Nanoseconds with at most four significant digits: `0 ns`, `512 ns`, `41.2 us`, `1.204 s`."""
     return _in_units(ns, UNITS)
 
 
 def microseconds(ns: int | None, signed: bool = False) -> str:
-    """For columns of one unit: `1,437.3` or `+60.2`; `-` for None."""
+    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None."""
     if ns is None:
         return "-"
     whole, tenth = divmod(_rounded(abs(ns), 100), 10)
@@ -36,7 +35,7 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
 
 
 def tick(ns: int, step: int) -> str:
-    """A time with just the digits that tell neighbours `step` ns apart: `820 us`, `1.25 s`."""
+    """A time with just enough digits to distinguish times `step` ns apart: `820 us`, `1.25 s`."""
     for scale, unit in reversed(UNITS):
         decimals = next(n for n in range(len(str(scale))) if scale <= step * 10**n)
         near = _rounded(abs(ns) * 10**decimals, scale)
@@ -53,7 +52,7 @@ def size(count: int) -> str:
 def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
     """A finite value in decimal units: `12.5`, `1.204 M`, `934.2 MB`.
 
-    Without a unit thousands are written out.
+    Without a unit, thousands are written out.
     """
     exact = Fraction(value)
     if exact and not SMALLEST <= abs(exact) < LARGEST:
@@ -65,7 +64,7 @@ def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
 
 
 def significant(value: float, digits: int = DIGITS) -> str:
-    """So many digits, without a trailing zero of the fraction: 0.012, 1.2, 41.25, 812.3, 1204."""
+    """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25, 812.3, 1204."""
     exact = abs(Fraction(value))
     decimals = max(0, digits - len(str(int(exact)))) if exact >= 1 else digits
     while 0 < exact * 10**decimals < 10 ** (digits - 1):
@@ -74,9 +73,9 @@ def significant(value: float, digits: int = DIGITS) -> str:
 
 
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
-    """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank when the whole is nothing.
+    """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank if the whole is 0.
 
-    `100 %` is said only of all, `0 %` only of nothing. `fine`: with one decimal, as `71.3 %`.
+    `100 %` means exactly all, `0 %` exactly nothing. `fine`: with one decimal, as `71.3 %`.
     """
     if whole <= 0:
         return ""
@@ -96,7 +95,7 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
 
 
 def change(before: int, after: int) -> str:
-    """`11.8 % less`, `3.0 % more`, or `as much`; a change from nothing has no share: `more`."""
+    """`11.8 % less`, `3.0 % more`, or `as much`; `more` for a change from 0, which has no share."""
     if before == after:
         return "as much"
     word = "less" if after < before else "more"
@@ -120,12 +119,12 @@ def several(names: Sequence[str], most: int) -> str:
 
 
 def _exact(value: float) -> Number:
-    """Integers stay what they are: fractions are slower."""
+    """Keeps integers as they are, because fractions are slower."""
     return value if isinstance(value, int) else Fraction(value)
 
 
 def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:
-    """In the largest unit that the rounded number reaches; the first one for less than that."""
+    """In the largest unit that the rounded number reaches, or the smallest unit below that."""
     exact = value if value >= 0 else -value
     sign = "-" if value < 0 else ""
     for scale, unit in reversed(units):
@@ -138,7 +137,7 @@ def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:
 
 
 def _rounded(value: Number, scale: Number) -> int:
-    """value / scale to the nearest integer, half up; neither is negative."""
+    """value / scale rounded to the nearest integer, half up; neither is negative."""
     return int((2 * value + scale) // (2 * scale))
 
 

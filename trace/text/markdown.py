@@ -1,4 +1,4 @@
-"""Text from outside in Markdown: it shows, and means nothing to whoever renders it."""
+"""External text in Markdown: it is shown literally, whatever renders it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fusetui.trace.text.printable import printable
 
 
 def markdown(text: str) -> str:
-    """No mark-up, no cell of a table, no HTML, and nobody is mentioned by it."""
+    """Escapes the text: no mark-up, table cells, HTML or mentions."""
     escaped = "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in printable(text))
     return escaped.replace("&", "&amp;").replace("@", "@\u200b")
 
@@ -16,6 +16,6 @@ def markdown(text: str) -> str:
 def markdown_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()
 ) -> list[str]:
-    """Its lines; the cells are Markdown already. `left`: the columns that are text."""
+    """The lines of a table; the cells are already Markdown. `left`: the columns that hold text."""
     ruler = ["---" if n in left else "---:" for n in range(len(titles))]
     return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]

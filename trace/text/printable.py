@@ -1,4 +1,4 @@
-"""Text from outside is data: what a terminal would obey or hide is written escaped."""
+"""External text is data: what a terminal would interpret or hide is escaped."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import re
 HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Letters and marks without a picture: Default_Ignorable_Code_Point (Unicode, section 5.21) as far
-as `str.isprintable` lets them pass."""
+"""Letters and marks without a glyph: Default_Ignorable_Code_Point (Unicode, section 5.21), as far
+as `str.isprintable` accepts them."""
 
 
 def is_printable(text: str) -> bool:
-    """Does a terminal show every character of the text, and obey none.
+    """Whether a terminal shows every character of the text and interprets none.
 
     `str.isprintable` is false for controls (C0, DEL, C1), lone surrogates, line separators, and
-    the format characters that turn the direction of writing or have no width.
+    format characters that change the writing direction or have no width.
     """
     return text.isprintable() and (text.isascii() or HIDDEN.search(text) is None)
 
 
 def printable(text: str) -> str:
-    """Text from outside is data: what a terminal would obey or hide is shown escaped, `\\x1b`."""
+    """The text with everything that a terminal would interpret or hide escaped, as `\\x1b`."""
     return text if is_printable(text) else "".join(map(_escaped, text))
 
 
 def printable_lines(text: str) -> str:
-    """Like `printable` for text of several lines, whose ends stay."""
+    """Like `printable`, but keeps line ends."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def json_lines(text: str) -> str:
-    """A JSON document in which the same characters are escaped as JSON does: `\\u001b`.
+    """A JSON document in which the same characters are escaped as in JSON: `\\u001b`.
 
-    It decodes to the same document: outside of strings JSON has none of them but line ends. Those
-    below 32 are escaped in any JSON.
+    It decodes to the same document: outside strings, JSON contains none of them except line ends.
+    Characters below 32 are escaped in any JSON.
     """
     if text.isascii() and "\x7f" not in text:
         return text
@@ -49,7 +49,7 @@ def _escaped(char: str) -> str:
 
 
 def _json_escaped(char: str) -> str:
-    """JSON writes what is beyond 16 bits as a pair of surrogates."""
+    """JSON writes characters beyond 16 bits as a pair of surrogates."""
     if is_printable(char):
         return char
     units = char.encode("utf-16-be", "surrogatepass").hex()

@@ -9,12 +9,12 @@ import msgspec
 from fusetui.trace.text.cutting import clip, pad, width
 
 GAP = "  "
-LEAST = 34  # cells that the last column gets at least, before others give way
+LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`spare`: shown only where there is room; the highest number goes first."""
+    """`spare`: dropped where space is short; the highest number goes first."""
 
     title: str
     left: bool = False
@@ -27,10 +27,10 @@ def table(
     most: int | None = None,
     least: int = LEAST,
 ) -> str:
-    """Lines of at most `most` cells: the last column shown is cut, the others never are.
+    """Lines of at most `most` cells: the last column is cut to fit, the others never are.
 
-    None: as wide as it is. Spare columns are left out where the last one would get fewer cells than
-    `least`.
+    With None there is no limit. Spare columns are dropped if the last column would get fewer than
+    `least` cells.
     """
     lines = [[column.title for column in columns], *rows]
     natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]

@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Times as users type them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRACTION = 18  # digits after the point, at most
 
 
 def parse_time(text: str) -> int | None:
-    """`12.5ms`, `-3 us` -> ns; what is less than a ns is dropped. None when it is no time."""
+    """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a time."""
     found = TIME.fullmatch(text)
     if found is None:
         return None

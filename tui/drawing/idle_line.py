@@ -36,7 +36,7 @@ def idle_segments(
             segments.append(segment(" " * size, palette.PLAIN))
             continue
         name = found.reasons[reason].name
-        text = glyphs.levels[level] * size if level else _block(name, size)
+        text = glyphs.levels[level] * size if level else _bar_text(name, size)
         segments.append(segment(text, _style(name, level, chosen)))
     return segments
 
@@ -59,7 +59,7 @@ def _cells(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs) 
     return list(zip(reason.tolist(), level.tolist(), chosen, strict=True))
 
 
-def _block(name: str, width: int) -> str:
+def _bar_text(name: str, width: int) -> str:
     if width >= len(SHORT[name]) + 2:
         return f" {SHORT[name]}".ljust(width)
     return LETTERS[name] * width
@@ -68,4 +68,4 @@ def _block(name: str, width: int) -> str:
 def _style(name: str, level: int, chosen: bool) -> Style:
     if chosen and not level:
         return palette.SELECTED
-    return palette.idle_bar(name) if level else palette.idle_block(name)
+    return palette.idle_bar(name) if level else palette.idle_fill(name)

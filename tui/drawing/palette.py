@@ -63,7 +63,7 @@ def fill(kind: Kind, second: bool = False) -> Style:
 
 
 @cache
-def idle_block(reason: str) -> Style:
+def idle_fill(reason: str) -> Style:
     """Time in which a device was idle for a reason."""
     return Style(color="#000000", bgcolor=IDLE_COLORS[reason])
 

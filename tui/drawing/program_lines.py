@@ -19,6 +19,12 @@ def tells_more(found: Origins | None) -> bool:
     return found is not None and bool(len(found.regions) or len(found.frames))
 
 
+def warm(found: Origins) -> None:
+    """What every line about a slice asks for, worked out before a key waits for it."""
+    if len(found.trace):
+        program_of(found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0)
+
+
 def program_line(found: Origins | None, row: int) -> str:
     """`my_model.py:42 forward   in Decoder_3 > MLP_3`, of backward work those of its forward op."""
     if found is None:

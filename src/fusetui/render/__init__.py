@@ -1,1 +1,1 @@
-"""Figures -> plain text for the command line. The app draws for itself."""
+"""Turns figures into plain text for the command line. The app does its own drawing."""

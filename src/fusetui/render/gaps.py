@@ -26,7 +26,7 @@ Row = tuple[str, ...]
 
 
 def gaps_text(found: Why, most: int | None, width: int) -> str:
-    """The first `most` gaps (None: all that are listed), and how many there are."""
+    """The first `most` gaps (None: all that are listed), and how many more there are."""
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
@@ -40,14 +40,14 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
 
 
 def gaps_table(rows: Sequence[Row], width: int) -> str:
-    """The column of the GPU is left out where there is only one."""
+    """A table without the column of the GPU if there is only one."""
     several = len({row[GPU] for row in rows}) > 1
     kept = [n for n in range(len(COLUMNS)) if n != GPU or several]
     return table([COLUMNS[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
 
 
 def gap_rows(gaps: Sequence[Gap], base_ns: int) -> list[Row]:
-    """The cells of COLUMNS for each gap."""
+    """The table cells of each gap, one for each of COLUMNS."""
     return [_row(gap, base_ns) for gap in gaps]
 
 

@@ -18,7 +18,7 @@ from fusetui.trace.text.figures import count, duration, percent, plural, quantit
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import LEAST, Column, table
 
-DIGITS = 3  # of rates, which rest on estimates
+DIGITS = 3  # of rates, which are based on estimates
 HINT = "--top 0 shows all"
 
 KERNEL_COLUMNS = (
@@ -52,7 +52,7 @@ TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
 FULL_NAME = Column("name", left=True, spare=15)
 
 WIDEST = 76
-"""Columns that names with shapes get before figures do."""
+"""Width that names with shapes get before figures do."""
 
 Row = Sequence[str]
 
@@ -60,7 +60,7 @@ Row = Sequence[str]
 def kernels_text(
     groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
 ) -> str:
-    """The first `top` groups (0: all), what is left out, and what could not be told."""
+    """The first `top` groups (0: all), how many are left out, and notices about missing figures."""
     if not groups:
         return "no kernels in this trace"
     whole = sum(group.spread.total_ns for group in groups)
@@ -95,7 +95,7 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> dict[str, Any]:
-    """The `kernels --json` contract; docs/guide.md has the keys."""
+    """The document of `kernels --json`; docs/guide.md describes the keys."""
     return {
         "by": by,
         "devices": [_device(device) for device in devices],
@@ -104,12 +104,12 @@ def kernels_json(
 
 
 def ops_json(groups: Sequence[OpGroup], by: str) -> dict[str, Any]:
-    """The `ops --json` contract."""
+    """The document of `ops --json`; docs/guide.md describes the keys."""
     return {"by": by, "ops": [_op_json(group) for group in groups]}
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], width: int, by: str) -> str:
-    """Without columns that would be blank."""
+    """A table without columns that would be blank."""
     kept = [n for n in range(len(columns)) if any(row[n] for row in rows)]
     named, shown = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
     return table(named, shown, width, WIDEST if by == "shape" else LEAST)
@@ -120,7 +120,7 @@ def _more(number: int, by: str) -> str:
 
 
 def _label(fields: dict[str, Any], by: str) -> str:
-    """One column: the last one is cut where it is too wide."""
+    """The text of the last column, which the table cuts to fit."""
     if by == "name":
         return printable(short_name(fields["name"]))
     if by == "shape":
@@ -218,7 +218,7 @@ def _op_json(group: OpGroup) -> dict[str, Any]:
 
 
 def _amount(number: int | None) -> float | None:
-    """Rounded where a double does not hold it; sums of FLOP may be that large."""
+    """Rounded to a double if it is larger than 2^53, as sums of FLOP may be."""
     return number if number is None or number <= LARGEST else float(number)
 
 

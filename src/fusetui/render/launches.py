@@ -66,7 +66,7 @@ def launches_json(
     graphs: Sequence[Replay],
     queues: Sequence[QueueLength],
 ) -> dict[str, Any]:
-    """The `launches --json` contract; starts count from `base_ns`."""
+    """The document of `launches --json`; starts are relative to `base_ns`."""
     return {
         "base_ns": str(trace.begin_ns),
         "threads": [_thread_json(thread) for thread in threads],
@@ -85,7 +85,7 @@ def launches_json(
 
 
 def _thread(thread: ThreadLaunches) -> Iterator[tuple[str, ...]]:
-    """The thread, and beneath it its calls by name."""
+    """The thread, followed by its calls by name."""
     named = f"thread {thread.thread} of process {thread.process}"
     yield _calls(thread.all, thread.span_ns, printable(named))
     if len(thread.names) > 1:
@@ -107,7 +107,7 @@ def _calls(calls: Calls, span_ns: int, label: str) -> tuple[str, ...]:
 
 
 def _kinds(trace: Trace, graphs: Sequence[Replay]) -> list[tuple[str, list[Replay]]]:
-    """Replays by call, device and number of kernels: one graph has always as many."""
+    """Replays by call, device and number of kernels, which all replays of a graph share."""
     kinds: dict[tuple[str, str, int], list[Replay]] = {}
     for replay in graphs:
         key = (trace.name_of(replay.row), str(replay.device), replay.kernels)
@@ -127,7 +127,7 @@ def _kind(label: str, same: Sequence[Replay]) -> tuple[str, ...]:
 
 
 def _median(values: Sequence[int]) -> int:
-    """Of an even number the mean of the middle two, rounded down."""
+    """The median; of an even number, the mean of the middle two, rounded down."""
     ordered = sorted(values)
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
 

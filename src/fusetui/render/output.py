@@ -1,4 +1,4 @@
-"""Standard output: data only, text or one JSON document. Nothing in it is obeyed by a terminal."""
+"""Standard output: results only, text or one JSON document, escaped for terminals."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ UNKNOWN_WIDTH = 100
 
 
 def emit(text: str) -> None:
-    """Write lines, each made printable. Raises as `streams.write` does."""
+    """Writes lines, each made printable. Raises as `streams.write` does."""
     write(f"{printable_lines(text)}\n")
 
 
 def emit_json(document: object) -> None:
-    """One JSON document of dicts, lists and records, indented; raises as `emit` does."""
+    """Writes one indented JSON document of dicts, lists and records. Raises as `emit` does."""
     write(f"{json_lines(_json(document))}\n")
 
 
 def width() -> int:
-    """Columns of the terminal, or of COLUMNS; a fixed width when there is neither."""
+    """The width of the terminal, or of COLUMNS; a fixed width if there is neither."""
     return max(NARROWEST, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
 
 
 def speaks_unicode() -> bool:
-    """Can box-drawing characters be written to standard output."""
+    """Whether standard output can represent box-drawing characters."""
     return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
 
 
 def _json(document: object) -> str:
     try:
         return orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
-    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is no UTF-8
+    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is not UTF-8
         return json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)

@@ -34,7 +34,7 @@ FUNCTION_COLUMNS = (
     Column("calls", spare=6),
     Column("function", left=True),
 )
-BACKWARD, IDLE = "backward", "idle"  # columns that not every trace fills
+BACKWARD, IDLE = "backward", "idle"  # columns that are blank in many traces
 NO_MODULES = (
     "nothing in this trace names a part of the program",
     "with_stack=True records the calls of modules, record_function names any other part",
@@ -48,7 +48,7 @@ INDENT = "  "
 
 
 def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
-    """The tree with its `top` largest paths (0: all), what belongs to none, and the phases."""
+    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases."""
     paragraphs = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
     paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
     parts = [
@@ -60,7 +60,7 @@ def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: i
 
 
 def functions_text(times: Functions, top: int, width: int) -> str:
-    """The first `top` functions (0: all), and what belongs to none of them."""
+    """The first `top` functions (0: all), and unclaimed GPU time."""
     paragraphs = [
         list(_function_table(times, top, width)) if times.functions else list(NO_FUNCTIONS)
     ]
@@ -69,7 +69,7 @@ def functions_text(times: Functions, top: int, width: int) -> str:
 
 
 def _text(paragraphs: Sequence[Sequence[str]], width: int) -> str:
-    """Sentences are folded; tables have their width."""
+    """Folds sentences to the width, but not tables, which already fit."""
     shown = [
         "\n".join(_folded(line, width) for line in paragraph)
         for paragraph in paragraphs
@@ -115,7 +115,7 @@ def _rest(number: int, noun: str) -> Iterator[str]:
 
 
 def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[str]:
-    """A line for each reason why GPU time belongs to nothing above."""
+    """A line for each reason why GPU time belongs to none of the rows."""
     words = {
         Nowhere.NOT_LAUNCHED: "without a recorded launch",
         Nowhere.NO_FORWARD: "backward, of no recorded forward op",
@@ -155,7 +155,7 @@ def _function(time: FunctionTime) -> tuple[str, ...]:
 
 
 def _short(path: str) -> str:
-    """The last folder and the name of a file."""
+    """The name of a file and of its folder."""
     return "/".join(path.split("/")[-2:])
 
 

@@ -1,4 +1,4 @@
-"""A progress bar for what takes over a second, on a terminal only."""
+"""A progress bar for work that takes over a second, shown on terminals only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BAR = 24
 
 
 class Bar:
-    """`reading big.json  [#######-----]    58 %`, on one line that is wiped at the end."""
+    """`reading big.json  [#######-----]    58 %`, on one line that is erased at the end."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
         self._title = printable(title)
@@ -33,7 +33,7 @@ class Bar:
             self._write("")
 
     def update(self, done: int, total: int) -> None:
-        """Draw when it is time to."""
+        """Redraws the bar if it is time to."""
         if time.monotonic() < self._due or not self._stream.isatty():
             return
         self._due = time.monotonic() + REFRESH_S
@@ -44,6 +44,6 @@ class Bar:
         self._write(clip(self._title, max(columns - len(figures), 8), "...") + figures)
 
     def _write(self, line: str) -> None:
-        with suppress(OSError):  # it is no failure when nobody sees it
+        with suppress(OSError):  # a bar that cannot be drawn is not an error
             self._stream.write(f"\r\x1b[K{line}")
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""The text of `summary`: the figures of a trace on one screen."""
+"""The text of `summary`: key figures of a trace on one screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LANE_COLUMNS = (
 def summary_text(
     figures: Summary, kernels: Sequence[KernelTotal], ops: Sequence[OpTotal], width: int
 ) -> str:
-    """Without kernels the ops are shown."""
+    """The text; without kernels, ops are listed."""
     blocks = [
         "\n".join(clip(line, width, "...") for line in _head(figures)),
         *_steps(figures, width),

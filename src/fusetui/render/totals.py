@@ -29,7 +29,7 @@ OP_COLUMNS = (
     Column("op", left=True),
 )
 
-GPU_COLUMNS = (2, 3)  # of the ops; left out where no op launched anything
+GPU_COLUMNS = (2, 3)  # of the ops; left out if no op launched anything
 
 
 def any_gpu(totals: Sequence[OpTotal]) -> bool:
@@ -39,7 +39,7 @@ def any_gpu(totals: Sequence[OpTotal]) -> bool:
 def kernels_text(
     totals: Sequence[KernelTotal], top: int, width: int, hint: str = "--top 0 shows all"
 ) -> str:
-    """The first `top` kernels (0: all), what is left out, and a hint how to see that."""
+    """The first `top` kernels (0: all), how many are left out, and a hint how to see them."""
     if not totals:
         return "no kernels in this trace"
     whole = sum(total.total_ns for total in totals)

@@ -1,4 +1,4 @@
-"""The text of `why A B`: what changed, class by class."""
+"""The text of `why A B`: what changed in each class of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusetui.trace.text.tables import CUT, Column, table
 
 
 def versus_text(found: Versus, width: int) -> str:
-    """What changed from A to B, class by class."""
+    """What changed from A to B in each class."""
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
     lines += _verdict(found)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
@@ -25,7 +25,7 @@ def versus_text(found: Versus, width: int) -> str:
 
 
 def _verdict(found: Versus) -> list[str]:
-    """The largest change of a class or of a reason."""
+    """The largest change of any class or reason."""
     parts = [one for one in found.change if one.name not in ("span", "idle")]
     span = next((one for one in found.change if one.name == "span"), None)
     if span is None:

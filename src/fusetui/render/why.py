@@ -1,4 +1,4 @@
-"""The text of `why`: the answer first, then what it rests on, on one screen."""
+"""The text of `why`: the answer first, then the evidence, on one screen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def why_text(found: Why, width: int) -> str:
 
 
 def _room(paragraphs: Sequence[Sequence[str]]) -> int:
-    """Lines that are left for one more paragraph."""
+    """The number of lines left for one more paragraph."""
     return MOST_LINES - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
@@ -76,7 +76,7 @@ def _findings(found: Why, room: int, width: int) -> list[str]:
 
 
 def _unknown(found: Why) -> list[str]:
-    """Each thing that was not recorded once, however many answers need it."""
+    """Each thing that was not recorded, listed once however many answers need it."""
     lacks = dict.fromkeys((one.missing, one.record_with) for one in found.cannot_tell)
     return [
         f"Not recorded: {printable(missing)}. To record: {printable(record_with)}"

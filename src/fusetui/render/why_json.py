@@ -1,4 +1,4 @@
-"""The documents of `why --json` and `gaps --json`. Start times count from `base_ns`."""
+"""The documents of `why --json` and `gaps --json`. Start times are relative to `base_ns`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 def why_document(found: Why, trace: Trace) -> Document:
-    """One trace; evidence is given by its places in traceEvents."""
+    """The document for one trace; evidence is given as indices in traceEvents."""
     return {
         "file": found.file,
         "base_ns": str(found.base_ns),
@@ -30,7 +30,7 @@ def why_document(found: Why, trace: Trace) -> Document:
 
 
 def gaps_document(found: Why) -> Document:
-    """The longest gaps, or all; `gaps_count` is the number of all."""
+    """The longest gaps, or all; `gaps_count` is the total number."""
     return {
         "gaps_count": found.gaps_count,
         "gaps": [_gap(one, found.base_ns) for one in found.gaps],
@@ -38,7 +38,7 @@ def gaps_document(found: Why) -> Document:
 
 
 def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
-    """Two traces and what changed."""
+    """The documents of two traces, and what changed."""
     return {
         "a": why_document(found.a, traces[0]),
         "b": why_document(found.b, traces[1]),
