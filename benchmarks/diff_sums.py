@@ -40,7 +40,7 @@ def main() -> int:
     for a, b in zip(options.traces[::2], options.traces[1::2], strict=True):
         found = diff(open_trace(a), open_trace(b))
         met.append(_is_met(found))
-        lines.append(f"| {' | '.join(_cells(found))} |")
+        lines.append(f"| {' | '.join(_columns(found))} |")
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if options.into:
@@ -50,7 +50,7 @@ def main() -> int:
     return 0 if all(met) else 1
 
 
-def _cells(found: Diff) -> list[str]:
+def _columns(found: Diff) -> list[str]:
     sums, step = found.accounting, found.step
     beside = sums.earlier_ns + sums.later_ns
     parts = sums.step_ns, sums.rows_ns

@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import loading, registry, summaries, whole
+from fusetui.tui import explaining, loading, registry, summaries, whole
 from fusetui.tui.drawing.canvas import Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
@@ -203,6 +203,9 @@ class FusetuiApp(Ending):
 
     def on_counted(self, message: loading.Counted) -> None:
         self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
+
+    def on_explained(self, message: explaining.Explained) -> None:
+        self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 
     def on_compared(self, message: loading.Compared) -> None:
         a, b = message.a.trace, message.b.trace

@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
+from fusetui.tui.explaining import explain
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
@@ -79,7 +80,7 @@ class Compared(Message):
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
     """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed; then what
-    takes longer: Unpacked, Counted.
+    takes longer: Unpacked, Counted, Explained.
 
     Once it is `stopped`, what was read by then is Loaded. Once it is `cancelled`, it ends without
     a word.
@@ -100,12 +101,20 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     except Cancelled:
         return
     post(Loaded(paths, _sides(traces, paths)))
+    _go_on(traces, post, cancelled)
+
+
+def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
+    """What takes longer, and no lane waits for."""
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
     for trace in traces:
         _count(trace, post, cancelled)
+    for trace in traces:
+        if not cancelled():
+            explain(trace, post, cancelled)
 
 
 def _count(trace: Trace, post: Post, cancelled: Stop) -> None:

@@ -13,15 +13,18 @@ from msgspec.structs import replace
 
 from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import list_keys, overlays, timeline
+from fusetui.tui.pages import folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
+from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
 from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
-from fusetui.tui.state import commands, marks, moving, reading, search
+from fusetui.tui.pages.why import WhyPage
+from fusetui.tui.state import commands, gaps, marks, moving, reading, search
 from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
@@ -34,11 +37,14 @@ PAGES: tuple[Page, ...] = (
     TREE,
     KernelsPage(),
     DiffPage(),
+    WhyPage(),
+    ModulesPage(),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
     list_keys.SECTION,
+    folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
     overlays.SECTION,
@@ -57,6 +63,12 @@ def list_of(state: State) -> ListPage | None:
         return OVERLAYS
     page = page_of(state)
     return page if isinstance(page, ListPage) and state.sides else None
+
+
+def tree_of(state: State) -> TreeListPage | None:
+    """The tree that has the keys."""
+    found = list_of(state)
+    return found if isinstance(found, TreeListPage) else None
 
 
 def turned_to(page: Page, state: State) -> State:
@@ -95,6 +107,8 @@ ACTIONS: tuple[Action, ...] = (
     *timeline.SCROLLING,
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
+    *gaps.ACTIONS,
+    *folding.tree_actions(tree_of),
     *list_keys.list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,

@@ -86,7 +86,7 @@ def test_samples_lists_the_lessons_apart(fusetui: Run) -> None:
 def test_an_unknown_lesson(fusetui: Run) -> None:
     found = fusetui("summary", "lesson:nothing")
     assert found.code == 2
-    assert "There is no lesson 'nothing': there are linear-eager" in found.sentence
+    assert "There is no lesson 'nothing', only linear-eager" in found.sentence
 
 
 def test_a_diff_of_lessons_cannot_fail_a_build(fusetui: Run) -> None:

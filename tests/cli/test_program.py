@@ -63,7 +63,7 @@ def test_lines_json(fusetui: Run, program_file: Path) -> None:
     forward, main = found["functions"]
     assert forward.keys() == main.keys() == set(FUNCTION_KEYS.split())
     assert (forward["file"], forward["line"], forward["gpu_self_ns"]) == ("my_model.py", 42, 70_000)
-    assert (main["gpu_self_ns"], main["gpu_ns"], main["idle_ns"]) == (0, 70_000, None)
+    assert (main["gpu_self_ns"], main["gpu_ns"], main["idle_ns"]) == (0, 70_000, 5_000)
 
 
 def test_lines_text(fusetui: Run, program_file: Path) -> None:

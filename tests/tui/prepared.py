@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import cast
 
 from msgspec.structs import replace
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import diff
+from fusetui.trace.model.callbacks import never
 from fusetui.trace.questions.search import find
+from fusetui.tui import whole
+from fusetui.tui.explaining import Explained, explain
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
+from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.state import Outcome, Size, State
@@ -43,6 +48,16 @@ def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> St
     return state
 
 
+def explained(state: State) -> State:
+    """All that a thread finds out about the traces."""
+    found: list[Explained] = []
+    for side in state.sides:
+        explain(side.trace, lambda message: found.append(cast(Explained, message)), never)
+    for message in found:
+        state = reading.explained(state, message.trace, message.insight)
+    return state
+
+
 def at(name: str) -> Run:
     """The first slice of a name selected."""
 
@@ -51,3 +66,11 @@ def at(name: str) -> Run:
         return replace(state, session=state.session.selected(state.active, row))
 
     return run
+
+
+def drawn(state: State) -> str:
+    """The lines of the screen, without colours."""
+    picture = whole.stack(whole.panes(state))
+    size = state.size
+    lines = (picture.line(y, size.width, size.height).text for y in range(size.height))
+    return "\n".join(lines)

@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
+from fusetui.tui.explaining import Explained
 from fusetui.tui.loading import Failed, Loaded, Loading, load
 
 
@@ -15,8 +16,23 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
     assert isinstance(posted[0], Loading)
-    assert isinstance(posted[-1], Loaded)
-    assert posted[-1].sides[0].label == "mlp"
+    (loaded,) = [message for message in posted if isinstance(message, Loaded)]
+    assert loaded.sides[0].label == "mlp"
+
+
+def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
+    """First why the GPU was idle, then everything."""
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    posted: list[Message] = []
+    load([str(path)], posted.append, lambda: False)
+    loaded, first, last = posted[-3:]
+    assert isinstance(loaded, Loaded)
+    assert isinstance(first, Explained)
+    assert first.insight.answer is None
+    assert isinstance(last, Explained)
+    assert last.insight.idle is first.insight.idle
+    assert last.insight.answer is not None
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:

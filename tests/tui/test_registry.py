@@ -12,7 +12,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
-from tests.tui.prepared import SIZE, after, at, do, opened
+from tests.tui.prepared import SIZE, after, at, do, explained, opened
 from textual.pilot import Pilot
 
 from fusetui.trace import Trace, open_trace
@@ -102,6 +102,10 @@ CASES = {
     "tree": Case(),
     "kernels": Case(),
     "diff": Case(*do("timeline"), sides=2),
+    "why": Case(explained),
+    "modules": Case(explained),
+    "next-gap": Case(explained),
+    "previous-gap": Case(explained, *do("next-gap")),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),

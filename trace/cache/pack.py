@@ -21,7 +21,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
-VERSION = 4
+VERSION = 5
 """Incremented with every change of the meaning of a Trace or of this format."""
 
 ALIGNED = 64  # bytes

@@ -151,7 +151,7 @@ class Accounting(msgspec.Struct, frozen=True):
     odd_ns: int = 0
 
 
-class Part(msgspec.Struct, frozen=True):
+class Subtotal(msgspec.Struct, frozen=True):
     """A part of the step on both sides; the sums of all parts are that of the step."""
 
     name: str
@@ -180,8 +180,8 @@ class Diff(msgspec.Struct, frozen=True):
     side_a: Side
     side_b: Side
     story: str = ""  # one sentence: the largest terms of the change
-    by_work: tuple[Part, ...] = ()  # the rows of the sum by sort of work, and by place
-    by_place: tuple[Part, ...] = ()
+    by_work: tuple[Subtotal, ...] = ()  # the rows of the sum by sort of work, and by place
+    by_place: tuple[Subtotal, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The `diff --json` contract; durations are integers in ns."""
@@ -241,5 +241,5 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _fields(value: Side | Accounting | Part) -> dict[str, Any]:
+def _fields(value: Side | Accounting | Subtotal) -> dict[str, Any]:
     return msgspec.structs.asdict(value)

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from fusetui.trace.diff.model import CPU, Diff, Part, Row
+from fusetui.trace.diff.model import CPU, Diff, Row, Subtotal
 from fusetui.trace.diff.names import decoded
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
@@ -36,12 +36,12 @@ _PLURAL = {
 CPU_WORK = "dispatch on the CPU"
 
 
-def by_work(diff: Diff) -> tuple[Part, ...]:
+def by_work(diff: Diff) -> tuple[Subtotal, ...]:
     """Rows of the sum by their sort of work, the largest change first."""
     return _parts(diff, lambda row: (_work(row), ""))
 
 
-def by_place(diff: Diff) -> tuple[Part, ...]:
+def by_place(diff: Diff) -> tuple[Subtotal, ...]:
     """By phase and module or annotation, whose numbers are starred."""
     return _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
 
@@ -145,13 +145,13 @@ def _change(rows: Iterable[Row]) -> int:
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
-def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Part, ...]:
+def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
     groups: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in diff.rows:
         if row.counts:
             groups[key(row)].append(row)
     found = [
-        Part(
+        Subtotal(
             name,
             phase,
             sum(row.a_ns for row in rows),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from fusetui.trace.diff.lines import Line, by_effect, closing, lines
-from fusetui.trace.diff.model import Answer, Diff, Part, Side, StepChange
+from fusetui.trace.diff.model import Answer, Diff, Side, StepChange, Subtotal
 from fusetui.trace.diff.statistics import CONFIDENCE
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change, count, duration, microseconds, percent, plural
@@ -131,21 +131,21 @@ def sums(diff: Diff) -> list[str]:
     return [f"by {name}: {_parts(parts)}" for name, parts in by if len(parts) > 1]
 
 
-def _parts(parts: Sequence[Part]) -> str:
+def _parts(parts: Sequence[Subtotal]) -> str:
     named = [f"{_part_name(part)} {_times(part)}" for part in parts[:PARTS] if part.change_ns]
     rest = sum(part.change_ns for part in parts[PARTS:])
     more = [f"{count(len(parts) - PARTS)} more {_signed(rest)}"] if parts[PARTS:] else []
     return ", ".join([*named, *more]) or "no change"
 
 
-def _part_name(part: Part) -> str:
+def _part_name(part: Subtotal) -> str:
     """`backward, compiled`, with the place where there is one."""
     words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
     name = clip(printable(" ".join(word for word in words if word)), PLACE)
     return f"{name} (compiled)" if part.compiled == "b" and part.phase + part.name else name
 
 
-def _times(part: Part) -> str:
+def _times(part: Subtotal) -> str:
     return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({_signed(part.change_ns)})"
 
 

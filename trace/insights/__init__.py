@@ -2,7 +2,12 @@
 evidence."""
 
 __all__ = [
+    "account",
+    "causes",
+    "markdown",
     "model",
+    "stretches",
+    "telling",
     "versus",
     "why",
     "words",

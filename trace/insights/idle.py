@@ -76,10 +76,23 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
 
 def common(a: Cover, b: Cover) -> Cover:
     """What both cover."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[inside], parts.end[inside])
+
+
+def without(a: Cover, b: Cover) -> Cover:
+    """What the first one covers and the second one does not."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[~inside], parts.end[~inside])
+
+
+def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
+    """The first one, cut wherever the second one begins or ends; and which parts lie in that."""
     edges = distinct(np.concatenate((*a, *b)))
     begin, end = edges[:-1], edges[1:]
-    both = (a.within(begin, end) > 0) & (b.within(begin, end) > 0)
-    return Cover(begin[both], end[both])
+    own = a.within(begin, end) > 0
+    parts = Cover(begin[own], end[own])
+    return parts, b.within(*parts) > 0
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:

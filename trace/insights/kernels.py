@@ -18,6 +18,7 @@ from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
+from fusetui.trace.roofline.model import Amount
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.roofline.row import Job
 
@@ -92,6 +93,35 @@ class Kernels:
     def bounds(self) -> Bounds:
         """Of all kernels of the trace, whatever the rows are."""
         return bounds(self.trace, self.jobs)
+
+    @cached_property
+    def bounded(self) -> Bounds:
+        """The bounds of these rows; none is known of what is no kernel."""
+        found, place = self.bounds, np.full(len(self.trace), -1, dtype=np.intp)
+        place[found.rows] = np.arange(len(found.rows))
+        own = place[self.rows]
+        known = own >= 0
+        return Bounds(
+            rows=self.rows,
+            effective_ns=self.effective_ns,
+            bound_ns=np.where(known, np.append(found.bound_ns, -1)[own], -1),
+            at_stake_ns=np.where(known, np.append(found.at_stake_ns, 0)[own], 0),
+            assumed=known & np.append(found.assumed, False)[own],
+        )
+
+    @cached_property
+    def job_numbers(self) -> Int64s:
+        """The number of the job of each, -1 where it has none."""
+        found = np.full(len(self.trace), -1, dtype=np.int64)
+        found[self.jobs.rows] = self.jobs.number
+        own: Int64s = found[self.rows]
+        return own
+
+    def amount_of(self, row: int) -> Amount | None:
+        """What the kernel in this row computes."""
+        place = int(np.searchsorted(self.rows, row))
+        number = int(self.job_numbers[place])
+        return self.jobs.distinct[number].amount if number >= 0 else None
 
     @cached_property
     def jobs(self) -> Jobs:

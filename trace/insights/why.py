@@ -41,9 +41,12 @@ class NotThere(Exception):  # noqa: N818
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
     chosen = selection or Selection()
-    devices = accounts(trace)
-    found = _accounted(devices, chosen)
-    facts = _facts(devices, chosen)
+    return explained(facts_of(accounts(trace), chosen), chosen)
+
+
+def explained(facts: Facts, chosen: Selection) -> Why:
+    """The same from facts, which go on holding what was worked out for it. Raises NotThere."""
+    found = _accounted(facts.accounts, chosen)
     findings, unknown = findings_of(facts)
     return msgspec.structs.replace(
         found,
@@ -54,7 +57,8 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     )
 
 
-def _facts(found: Accounts, chosen: Selection) -> Facts:
+def facts_of(found: Accounts, chosen: Selection) -> Facts:
+    """What the rules ask of the part of a trace that is chosen. Raises NotThere."""
     _, window, _ = _window(found.trace, _spans(found.trace, chosen), chosen)
     return Facts(found, _devices(found, chosen), *(window or ()))
 

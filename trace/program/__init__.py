@@ -3,6 +3,8 @@ belongs to its forward op.
 """
 
 __all__ = [
+    "around",
+    "calls",
     "functions",
     "modules",
     "origin",

@@ -59,11 +59,17 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     made: Subtrees  # the ops that created a node which ran backward
 
     def forward_of(self, ops: NDArray[np.integer]) -> Rows:
-        """For each row of an op the forward op that its work belongs to, else -1."""
+        """Of each row of an op the forward op that its work belongs to, else -1."""
+        linked, forward = self._linked
+        found: Rows = forward[linked.over(ops)]
+        return found
+
+    @cached_property
+    def _linked(self) -> tuple[Subtrees, Rows]:
+        """Those whose forward op is known, and that; the last one stands for none."""
         known = self.forward >= 0
         linked = Subtrees(self.rows[known], self.end_row[known])
-        found: Rows = np.append(self.forward[known], np.int32(-1))[linked.over(ops)]
-        return found
+        return linked, np.append(self.forward[known], np.int32(-1))
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:

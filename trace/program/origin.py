@@ -84,14 +84,14 @@ def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
     launch, op = trace.launch[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
-    own = np.where(cpu_rows(trace)[rows], rows, -1)
+    own = np.where(cpu_rows(trace, rows), rows, -1)
     found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
     return found
 
 
 def ops_of(trace: Trace, hosts: Rows) -> Rows:
-    """For each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
-    found: Rows = np.append(trace.op, np.int32(-1))[hosts]
+    """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
+    found: Rows = np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
     return found
 
 

@@ -72,5 +72,5 @@ def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) ->
     if wanted is not None:
         chosen &= wanted
     rows = trace.rows_of(Role.PYTHON)
-    rows = rows[cpu_rows(trace)[rows]]
+    rows = rows[cpu_rows(trace, rows)]
     return Spans(trace, line, rows[chosen[trace.name[rows]]])

@@ -100,8 +100,10 @@ class Spans:
         return found
 
     def rows_at(self, places: Places) -> Rows:
-        """The rows of the trace at these indices; -1 stays -1."""
-        found: Rows = np.append(self.rows, np.int32(-1))[places]
+        """The rows of the trace at these places; -1 stays -1."""
+        if not len(self):
+            return np.full(len(places), -1, dtype=np.int32)
+        found: Rows = np.where(places >= 0, self.rows[places], np.int32(-1))
         return found
 
     @cached_property
@@ -133,9 +135,10 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace) -> NDArray[np.bool_]:
-    """For each row, whether it lies on a CPU thread."""
-    return np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])[trace.track]
+def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+    """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
+    of_track = np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])
+    return of_track[trace.track if rows is None else trace.track[rows]]
 
 
 def threads_of(trace: Trace) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.annotate import Annotated, annotate
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Origins
 from fusetui.trace.questions.chain import (
     is_gpu,
     launch_chain,
@@ -23,6 +24,7 @@ from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.program_lines import program_line, program_lines, tells_more
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.values import value_text
 from fusetui.tui.layout.kinds import label_of, narrow
@@ -41,14 +43,23 @@ LONGEST_NAME = 4000  # characters that are shown and marked
 LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
 
 
-def details(trace: Trace, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines about a row; the same facts are always on the same line."""
-    legend = max(1, height - 6)
+def details(
+    trace: Trace,
+    row: int,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    origins: Origins | None = None,
+) -> list[Said]:
+    """At most `height` lines about a row; the same facts are always on the same line.
+
+    `origins`: where the trace names parts of the program, a line says which of them it comes from.
+    """
+    program = [program_line(origins, row)] if tells_more(origins) else []
+    legend = max(1 - len(program), height - 6 - len(program))
     lines = [title(trace, row, width, glyphs), *_name(trace, row, width, glyphs, legend)]
-    lines += [
-        Said(text)
-        for text in (_origin(trace, row, glyphs), *flow(_facts(trace, row, glyphs), width))
-    ]
+    facts = flow(_facts(trace, row, glyphs), width)
+    lines += [Said(text) for text in (_origin(trace, row, glyphs), *program, *facts)]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
 
 
@@ -57,7 +68,9 @@ def details_height(lines: int) -> int:
     return max(7, min(12, lines // 3))
 
 
-def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+def all_details(
+    trace: Trace, row: int, width: int, glyphs: Glyphs, origins: Origins | None = None
+) -> list[Said]:
     """Everything about a row, for a page of its own."""
     lines = [title(trace, row, width, glyphs), Said("")]
     found = _annotated(trace, row, width, glyphs)
@@ -67,6 +80,7 @@ def all_details(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said
     lines += [Said(""), Said(_origin(trace, row, glyphs))]
     for over in launch_chain(trace, row)[:MOST_LINES]:
         lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(text) for text in program_lines(origins, row)]
     if missing := _missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]

@@ -6,9 +6,10 @@ import msgspec
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """Every drawing character. `levels` goes from empty to full."""
+    """Every drawing character. `levels` goes from empty to full; `parts` are eighths of a cell."""
 
     levels: str
+    parts: str
     full: str
     rule: str
     window: tuple[str, str, str]  # left end, middle, right end
@@ -24,6 +25,7 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 UNICODE = Glyphs(
     levels=" ▁▂▃▄▅▆▇█",
+    parts=" ▏▎▍▌▋▊▉",
     full="█",
     rule="─",
     window=("├", "─", "┤"),
@@ -39,6 +41,7 @@ UNICODE = Glyphs(
 
 ASCII = Glyphs(
     levels=" .:-=+*##",
+    parts="    ####",
     full="#",
     rule="-",
     window=("[", "-", "]"),

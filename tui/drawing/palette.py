@@ -25,6 +25,22 @@ COLORS: dict[Kind, tuple[str, str, str]] = {  # block, its neighbour, text; all 
     Kind.OTHER: ("#6c6c6c", "#626262", "#ffffff"),
 }
 
+IDLE_COLORS = {  # by the names of gaps.IDLE; all of the 256, with black text
+    "unlinked": "#8a8a8a",
+    "graph": "#87d7d7",
+    "host_sync": "#d78787",
+    "host_alloc": "#d7af87",
+    "host_call": "#d7afd7",
+    "host_op": "#87afd7",
+    "host_python": "#87af87",
+    "host_annotation": "#5faf87",
+    "host_nothing": "#b2b2b2",
+    "launch_call": "#af87af",
+    "launch_latency": "#8787af",
+    "queued": "#5fafaf",
+    "after": "#9e9e9e",
+}
+
 PLAIN = Style()
 DIM = Style(color="#949494")
 BOLD = Style(bold=True)
@@ -44,6 +60,18 @@ def fill(kind: Kind, second: bool = False) -> Style:
     """A slice wide enough for a text; the second tint for every other of two neighbours."""
     first, neighbour, text = COLORS[kind]
     return Style(color=text, bgcolor=neighbour if second else first)
+
+
+@cache
+def idle_fill(reason: str) -> Style:
+    """Time in which a device was idle for a reason."""
+    return Style(color="#000000", bgcolor=IDLE_COLORS[reason])
+
+
+@cache
+def idle_bar(reason: str) -> Style:
+    """A cell that is idle for a small part of its time."""
+    return Style(color=IDLE_COLORS[reason])
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
+from fusetui.trace.insights.words import REASONS, SHORT
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.windows import WindowFigures, window_figures
 from fusetui.trace.text.cutting import clip, joined
@@ -28,11 +30,13 @@ ALL = (Column("ns inside", 16), *FEW[1:])
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines: length, GPU time, streams, and what took most of the time."""
     figures = _figures(side.trace, found.begin, found.end)
+    idle = _idle(side, found)
     names = figures.names[:height]
     rows = [[duration(n.ns), *_texts(figures, i)] for i, n in enumerate(names)]
     lines = [
         Said(joined([*_facts(side.trace, figures), _place(figures, side.origin)], width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
+        *([Said(_why_idle(idle, width))] if idle else []),
         Said(titles(_titled(FEW, figures), width)),
         *(Said(" " + "".join(fit(FEW, row, width - 1)), "name") for row in rows),
     ]
@@ -52,6 +56,8 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     if figures.devices:
         busy, idle = count(figures.busy_ns), count(figures.idle_ns)
         lines.append(Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "name"))
+    for name, ns in _idle(side, found):
+        lines.append(Said(f"    idle {count(ns)} ns, {REASONS[name]}", "name"))
     for stream in figures.streams:
         label, share = narrow(stream.label), percent(stream.busy_ns, figures.span_ns)
         events = plural(stream.events, "event")
@@ -59,6 +65,26 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     lines += [Said(""), Said(titles(_titled(ALL, figures), width), "title")]
     rows = [[count(n.ns), *_texts(figures, i)] for i, n in enumerate(figures.names)]
     return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "name") for row in rows]
+
+
+def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
+    """Why the GPUs were idle in the range, the longest first; nothing as long as it is not known,
+    and of a range that reaches beyond the trace."""
+    trace = side.trace
+    begin, end = max(found.begin, trace.begin_ns), min(found.end, trace.end_ns)
+    sums: Counter[str] = Counter()
+    for one in side.insight.idle or ():
+        sums.update(one.over(begin, max(begin, end)))
+    return sums.most_common()
+
+
+def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
+    whole = sum(ns for _, ns in idle)
+    return joined(
+        [f"idle {duration(whole)}:"]
+        + [f"{SHORT[name]} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle],
+        width,
+    )
 
 
 @lru_cache(maxsize=1)

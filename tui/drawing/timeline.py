@@ -10,8 +10,10 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from fusetui.trace.cells.counters import Curve
+from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
 from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.idle_line import idle_segments
 from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, window_bar
 from fusetui.tui.drawing.segments import blank
 from fusetui.tui.drawing.strips import (
@@ -52,6 +54,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if index >= len(self.places):
             return None, width
         place = self.places[index]
+        if place.idle_of is not None:
+            return window, place.depth, place.label, self.view.gap
         selected = self.view.selected if place.holds(self.view.selected) else -1
         return window, place.lane, place.depth, self._label(index, division), selected, self.marked
 
@@ -80,12 +84,24 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if index >= len(self.places):
             return blank(division.whole)
         place = self.places[index]
+        if place.idle_of is not None:
+            return self._idle_strip(place.label, place.idle_of.key[1], division)
         if place.curve is not None:
             return self._counter_strip(place.label, place.curve, division)
         if place.line is None:
             return group_line(place.label, division.whole)
         runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
         return _labelled(self._label(index, division), lane_segments(runs), division)
+
+    def _idle_strip(self, label: str, pid: Id, division: Division) -> Strip:
+        """Blank as long as it is not known why the device was idle."""
+        insight = self.side.insight
+        device = insight.device(pid)
+        if insight.idle is None or device < 0:
+            return _labelled(label, [], division)
+        idle = insight.idle[device]
+        segments = idle_segments(self.side, self.view, idle, division.width, self.glyphs)
+        return _labelled(label, segments, division)
 
     def _counter_strip(self, label: str, curve: Curve, division: Division) -> Strip:
         line = counter_line(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fusetui.tui.layout.view import Place, Side, View, index_of
+from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
 
 SMALL = 14  # with fewer lines the bar beneath the minimap is left out
 
@@ -35,7 +35,11 @@ def axis_height(lines: int) -> int:
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
     """The first line on the screen such that the selected one is on it, if there is one."""
-    index = index_of(side, shown, view.selected) if view.selected >= 0 else -1
+    index = -1
+    if view.selected >= 0:
+        index = index_of(side, shown, view.selected)
+    elif view.gap:
+        index = index_of_gap(side, shown, view.gap)
     if index >= 0 and room > 0:
         top = max(min(top, index), index - room + 1)
     return within(shown, top, room)

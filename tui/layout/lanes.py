@@ -54,6 +54,10 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         """What tells it from the other lanes of any part of the trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
+    @property
+    def is_cpu(self) -> bool:
+        return self.layer in CPU_LAYERS
+
     @cached_property
     def lines(self) -> Lines:
         """Each is computed when it is first shown, or beforehand by `prepare`."""

@@ -9,20 +9,27 @@ from msgspec.structs import replace
 
 from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
+from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
 from fusetui.tui.layout.lanes import Fold, Lane
 from fusetui.tui.layout.view import (
     MIN_SPAN_NS,
+    GapAt,
     Place,
     Side,
     View,
     depth_in_lane,
+    gap_times,
+    held,
     in_sight,
     index_of,
     line_of,
     places,
     times,
 )
+
+SEEN = 10
+"""A gap is seen well when it takes 1 / SEEN of the window at least."""
 
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
@@ -66,26 +73,47 @@ def over(side: Side, view: View, begin: int, end: int) -> View:
 def select(side: Side, view: View, row: int) -> View:
     """Select a row; the window moves only when the row would be out of sight."""
     if row < 0:
-        return replace(view, selected=-1)
+        return deselect(side, view)
     begin, end = times(side, row)
-    chosen = replace(view, selected=row)
+    chosen = replace(view, selected=row, gap=None)
     if end <= view.begin or begin >= view.end:
         return go(side, chosen, (begin + end) // 2)
     return chosen
 
 
 def zoom_to(side: Side, view: View) -> View:
-    """A window in which the selected row takes half of the width."""
-    if view.selected < 0:
+    """A window in which what is selected takes half of the width."""
+    found = held(side, view)
+    if found is None:
         return select_first(side, view)
-    begin, end = times(side, view.selected)
+    begin, end = found
     span = max(MIN_SPAN_NS, min(2 * (end - begin), side.end - side.begin))
     return _within(side, view, (begin + end - span) // 2, span)
 
 
 def centre(side: Side, view: View) -> View:
-    """The selected row in the middle, at the same zoom."""
-    return go(side, view, sum(times(side, view.selected)) // 2) if view.selected >= 0 else view
+    """What is selected in the middle, at the same zoom."""
+    found = held(side, view)
+    return go(side, view, sum(found) // 2) if found else view
+
+
+def to_gap(side: Side, view: View, at: GapAt) -> View:
+    """Select a gap; the window becomes three times as long, unless it shows it well already."""
+    begin, end = gap_times(side, at) or (view.begin, view.end)
+    chosen = replace(view, selected=-1, gap=at)
+    if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
+        return chosen
+    span = max(MIN_SPAN_NS, min(3 * (end - begin), side.end - side.begin))
+    return _within(side, chosen, (begin + end - span) // 2, span)
+
+
+def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
+    """The gap of a device at a time (ns from the origin), where that is known."""
+    device = side.insight.device(pid)
+    if device < 0 or side.insight.idle is None:
+        return None
+    gap = side.insight.idle[device].gap_at(time + side.origin)
+    return GapAt(device, gap) if gap >= 0 else None
 
 
 def edge(side: Side, view: View, which: int) -> View:
@@ -96,7 +124,7 @@ def edge(side: Side, view: View, which: int) -> View:
 
 def deselect(side: Side, view: View) -> View:
     """Nothing selected."""
-    return replace(view, selected=-1)
+    return replace(view, selected=-1, gap=None)
 
 
 def next_slice(side: Side, view: View, step: int) -> View:
@@ -181,11 +209,10 @@ def _seen(side: Side, view: View, lane: int) -> View:
 
 
 def anchor(side: Side, view: View) -> int:
-    """What zooming keeps in place: the visible middle of the selected slice, else of the window."""
-    if view.selected >= 0:
-        begin, end = times(side, view.selected)
-        if end > view.begin and begin < view.end:
-            return (max(begin, view.begin) + min(end, view.end)) // 2
+    """What zooming keeps in place: the visible middle of what is selected, else of the window."""
+    found = held(side, view)
+    if found and found[1] > view.begin and found[0] < view.end:
+        return (max(found[0], view.begin) + min(found[1], view.end)) // 2
     return (view.begin + view.end) // 2
 
 

@@ -57,13 +57,14 @@ def op_tree(trace: Trace) -> OpTree:
     )
 
 
-def visible(tree: OpTree, opened: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Nodes of which every node around them is open; `opened` has shape [nodes]."""
-    nodes = len(tree.row)
-    hiding = np.flatnonzero(~opened & (tree.end > np.arange(nodes) + 1))
+def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Nodes of which every node around them is open. Both of shape [nodes], in preorder; `end` is
+    one past the last node of a subtree."""
+    nodes = len(end)
+    hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
     delta = np.zeros(nodes + 1, dtype=np.int64)
     np.add.at(delta, hiding + 1, 1)
-    np.add.at(delta, tree.end[hiding], -1)
+    np.add.at(delta, end[hiding], -1)
     return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
 

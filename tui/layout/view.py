@@ -18,12 +18,15 @@ from msgspec.structs import replace
 
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
+from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.insight import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Fold, Lane, groups
 
 MIN_SPAN_NS = 20
+IDLE_LABEL = "idle because"
 KEPT = 4  # views of which the lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
@@ -33,7 +36,7 @@ T = TypeVar("T")
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero.
 
-    The counters are known a little after the rest.
+    The counters and the insight are known a little after the rest.
     """
 
     trace: Trace
@@ -41,6 +44,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     origin: int
     label: str
     counters: tuple[Curve, ...] = ()
+    insight: Insight = NOTHING_YET
     made: dict[Callable[[Trace], Any], Any] = msgspec.field(default_factory=dict)
 
     def once(self, make: Callable[[Trace], T]) -> T:
@@ -83,13 +87,22 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(found)
 
 
+class GapAt(msgspec.Struct, frozen=True):
+    """A stretch of idle time: places among the devices of the insight, and among its gaps."""
+
+    device: int
+    gap: int
+
+
 class View(msgspec.Struct, frozen=True):
-    """The window [begin, end), the selected row of the trace (-1: none), and the folds of lanes."""
+    """The window [begin, end), the selected row of the trace (-1: none) or the selected gap, and
+    the folds of lanes."""
 
     begin: int
     end: int
     selected: int = -1
     folds: tuple[Fold, ...] = ()
+    gap: GapAt | None = None
 
     @property
     def span(self) -> int:
@@ -97,9 +110,10 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """One line of the screen: one line of a lane, else a counter, else the name of a group.
+    """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
+    else the name of a group.
 
-    Counters and the names of groups belong to no lane (-1).
+    Only the lines of lanes belong to a lane; for the others that is -1.
     """
 
     lane: int
@@ -107,6 +121,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     label: str
     line: Line | None
     curve: Curve | None = None
+    idle_of: Lane | None = None  # a stream of the device
 
     def holds(self, row: int) -> bool:
         """Does a row of the trace lie on this line."""
@@ -143,6 +158,7 @@ def _places(side: Side, view: View) -> list[Place]:
             lane = side.lanes[index]
             label = f" {lane.label}" if len(indices) > 1 else lane.title
             found.extend(_lane_places(side, view, index, label))
+        found.extend(_idle_places(side, indices, nested=len(indices) > 1))
     return [*found, *side.counter_places]
 
 
@@ -230,6 +246,43 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
         Place(index, depth, label if depth == 0 else "", line)
         for depth, line in enumerate(lane.lines[:count])
     ]
+
+
+def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:
+    """One line beneath the lanes of a device: there before it is known why it was idle."""
+    streams = [n for n in indices if side.lanes[n].layer is Layer.STREAM]
+    label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
+    return [Place(-1, -2 - n, label, None, idle_of=side.lanes[n]) for n in streams[:1]]
+
+
+def gap_times(side: Side, at: GapAt) -> Interval | None:
+    """Begin and end of a gap, in ns from the origin; None where it is not known."""
+    found = idle_of(side, at)
+    if found is None:
+        return None
+    return int(found.begin[at.gap]) - side.origin, int(found.end[at.gap]) - side.origin
+
+
+def idle_of(side: Side, at: GapAt) -> IdleTime | None:
+    """The idle time that a gap belongs to."""
+    known = side.insight.idle or ()
+    inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
+    return known[at.device] if inside else None
+
+
+def held(side: Side, view: View) -> Interval | None:
+    """The times of the selected slice or gap; None where nothing is selected."""
+    if view.selected >= 0:
+        return times(side, view.selected)
+    return gap_times(side, view.gap) if view.gap else None
+
+
+def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
+    """Where the line of the device of a gap lies among the places, -1 when it is not there."""
+    found = idle_of(side, at)
+    pid = found.device if found else None
+    lanes = (p.idle_of.key[1] if p.idle_of else None for p in shown)
+    return next((n for n, own in enumerate(lanes) if own is not None and own == pid), -1)
 
 
 def _lane_in_sight(side: Side, view: View, lane: Lane) -> bool:

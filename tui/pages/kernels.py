@@ -134,7 +134,7 @@ class KernelsPage(ListPage):
 
         def lines(width: int, height: int) -> list[Said]:
             longest = int(entry.rows[np.argmax(side.trace.dur[entry.rows])])
-            return details(side.trace, longest, width, height, glyphs)
+            return details(side.trace, longest, width, height, glyphs, side.insight.origins)
 
         identity = (side, entry, state.unpacked)
         return ruled(identity, "the longest of them", glyphs.rule, lines)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details
+from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import LOOKS
 from fusetui.tui.drawing.range_lines import all_range_lines
@@ -23,6 +24,7 @@ from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.overlays import (
     OVERLAY,
     Chooser,
+    GapDetails,
     Help,
     Overlay,
     RangeFigures,
@@ -34,6 +36,7 @@ from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 
 SECTION = "Over the page"
 CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+MOST_GAP_LINES = 50
 EDGE = 4  # cells of an overlay beside its text
 
 
@@ -101,7 +104,9 @@ def show_details(state: State) -> State:
     on_timeline = state.page == TIMELINE
     if on_timeline and found and found.ended and found.side == state.active:
         return laid_over(state, RangeFigures(state.side, found))
-    row = state.view.selected
+    row, gap = state.view.selected, state.view.gap
+    if gap:
+        return laid_over(state, GapDetails(state.side, gap))
     if row < 0:
         return replace(state, hint="nothing is selected: j or k selects a slice")
     return laid_over(state, SliceDetails(state.side, row))
@@ -109,7 +114,10 @@ def show_details(state: State) -> State:
 
 @lru_cache(maxsize=1)
 def _texts(
-    overlay: Help | SliceDetails | RangeFigures, width: int, ascii_only: bool, unpacked: int
+    overlay: Help | SliceDetails | GapDetails | RangeFigures,
+    width: int,
+    ascii_only: bool,
+    unpacked: int,
 ) -> Rows:
     """The rows of a text, made once as long as nothing of this changes."""
     match overlay:
@@ -117,7 +125,11 @@ def _texts(
             title, lines = "keys; Esc closes", _sections(sections)
         case SliceDetails(side, slice_row):
             title = "everything about this slice; Esc closes"
-            lines = all_details(side.trace, slice_row, width, glyphs_for(ascii_only))
+            glyphs, origins = glyphs_for(ascii_only), side.insight.origins
+            lines = all_details(side.trace, slice_row, width, glyphs, origins)
+        case GapDetails(side, gap):
+            title = "everything about this gap; Esc closes"
+            lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))
         case RangeFigures(side, found):
             title = "everything about this range; Esc closes"
             lines = all_range_lines(side, found, width)

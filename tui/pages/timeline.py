@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.details import details, details_height
+from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.range_lines import range_lines
@@ -14,7 +15,7 @@ from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.division import axis_height, divided, top_for, within
 from fusetui.tui.layout.frame import row_at
-from fusetui.tui.layout.moves import go, select
+from fusetui.tui.layout.moves import gap_of_time, go, select
 from fusetui.tui.layout.view import View, places, same_line
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.state.action import Run, action, on_timeline
@@ -23,6 +24,7 @@ from fusetui.tui.state.moving import SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State
 
+WIDEST, MOST_LINES = 4000, 50  # of what is copied
 NOTHING = "nothing selected: j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
 
 
@@ -43,6 +45,11 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
     if index >= len(picture.places):
         return None
+    lane = picture.places[index].idle_of
+    if lane is not None:
+        time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
+        gap = gap_of_time(side, lane.key[1], time)
+        return replace(view, selected=-1, gap=gap)
     return select(side, view, row_at(side, view, picture.places[index], division.width, column))
 
 
@@ -102,7 +109,11 @@ class TimelinePage(Page):
 
     def copied(self, state: State) -> str:
         """The selected slice of the active side: name, start, duration."""
-        row = state.view.selected
+        row, gap = state.view.selected, state.view.gap
+        if gap:
+            glyphs = glyphs_for(state.ascii_only)
+            lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs)
+            return "\n".join(line.text for line in lines)
         return slice_text(state.side, row) if row >= 0 else ""
 
 
@@ -157,11 +168,19 @@ def _details(state: State) -> TextPicture:
             return range_lines(side, in_range, width, height, glyphs)
 
         return ruled((side, found), "", glyphs.rule, of_range)
+    gap = state.view.gap
+    if gap:
+        return ruled(
+            (side, gap),
+            "",
+            glyphs.rule,
+            lambda width, height: gap_lines(side, gap, width, height, glyphs),
+        )
     if row < 0:
         return ruled(NOTHING, "", glyphs.rule, lambda width, height: [Said(NOTHING)])
 
     def of_slice(width: int, height: int) -> list[Said]:
-        return details(side.trace, row, width, height, glyphs)
+        return details(side.trace, row, width, height, glyphs, side.insight.origins)
 
     return ruled((side, row, state.unpacked), "", glyphs.rule, of_slice)
 

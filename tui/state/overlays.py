@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state.ranges import Range
 
 OVERLAY = "overlay"
@@ -24,6 +24,13 @@ class SliceDetails(msgspec.Struct, frozen=True, eq=False):
     row: int
 
 
+class GapDetails(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one stretch of idle time."""
+
+    side: Side
+    gap: GapAt
+
+
 class RangeFigures(msgspec.Struct, frozen=True, eq=False):
     """Every figure of a range of time."""
 
@@ -37,4 +44,4 @@ class Chooser(msgspec.Struct, frozen=True):
     summaries: tuple[str, ...]
 
 
-Overlay = Help | SliceDetails | RangeFigures | Chooser
+Overlay = Help | SliceDetails | GapDetails | RangeFigures | Chooser

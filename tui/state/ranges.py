@@ -1,6 +1,6 @@
 """The range of time that a person selects: from where `v` was pressed to where it is pressed again.
 
-A press counts for the selected slice, or for the window when nothing is selected.
+A press counts for the selected slice or gap, or for the window when nothing is selected.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.tui.layout.view import Interval, Side, View, times
+from fusetui.tui.layout.view import Interval, Side, View, held
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ def interval_of(found: Range | None, index: int, side: Side, view: View) -> Inte
     """What one side shows of a range; until its end is set it reaches to where the person is."""
     if found is None or found.side != index:
         return None
-    if not found.ended and view.selected >= 0:
+    if not found.ended and held(side, view):
         found = pressed(found, index, side, view)
     return found.begin - side.origin, found.end - side.origin
 
@@ -44,7 +44,7 @@ def swapped(found: Range | None) -> Range | None:
 
 
 def _here(side: Side, view: View) -> Interval:
-    return times(side, view.selected) if view.selected >= 0 else (view.begin, view.end)
+    return held(side, view) or (view.begin, view.end)
 
 
 def _around(a: Range, b: Range) -> Range:

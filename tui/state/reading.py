@@ -13,6 +13,7 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
@@ -100,6 +101,12 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
     """The counters of a trace are known."""
     session = state.session.counted(trace, curves)
+    return state if session is state.session else replace(state, session=session)
+
+
+def explained(state: State, trace: Trace, insight: Insight) -> State:
+    """More was found out about a trace."""
+    session = state.session.explained(trace, insight)
     return state if session is state.session else replace(state, session=session)
 
 

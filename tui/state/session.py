@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.moves import deselect, select
 from fusetui.tui.layout.sides import Views, aligned, first_views
 from fusetui.tui.layout.view import Interval, Side, View, fitted
@@ -137,6 +138,13 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         if not any(side.trace is trace for side in self.sides):
             return self
         sides = (replace(s, counters=curves) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(sides))
+
+    def explained(self, trace: Trace, insight: Insight) -> Session:
+        """More known about a trace; the session itself when it does not show the trace."""
+        if not any(side.trace is trace for side in self.sides):
+            return self
+        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
         return replace(self, sides=tuple(sides))
 
     def swapped(self) -> Session:

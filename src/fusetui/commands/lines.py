@@ -15,11 +15,13 @@ from fusetui.trace.text.printable import printable
 
 def run(args: Namespace) -> int:
     from fusetui.render.program import functions_text
+    from fusetui.trace.insights.causes import idle_causes
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
     loaded = load(args.trace)
-    times = function_times(origins(loaded.trace), args.file)
+    idle = idle_causes(loaded.trace)
+    times = function_times(origins(loaded.trace), args.file, idle)
     if args.file is not None and not times.functions:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
     if args.json:

@@ -33,7 +33,7 @@ def _show(trace: Trace, found: Why, args: Namespace) -> None:
 
         emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
-        from fusetui.render.why_markdown import why_markdown
+        from fusetui.trace.insights.markdown import why_markdown
 
         emit_of(trace, why_markdown(found))
     else:
@@ -51,7 +51,7 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 
         emit_json_of(traces[0], versus_document(both, traces), traces[1])
     elif args.markdown:
-        from fusetui.render.why_markdown import versus_markdown
+        from fusetui.trace.insights.markdown import versus_markdown
 
         emit_of(traces[0], versus_markdown(both), traces[1])
     else:

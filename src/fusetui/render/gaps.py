@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from fusetui.trace.insights.model import Gap, Why
+from fusetui.trace.insights.telling import covered_by
 from fusetui.trace.insights.words import SHORT
 from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -21,7 +21,6 @@ COLUMNS = (
     Column("while", left=True),
 )
 GPU = 2
-PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders in torch's name for a frame
 
 Row = tuple[str, ...]
 
@@ -63,11 +62,3 @@ def _row(gap: Gap, base_ns: int) -> Row:
         printable(gap.drained_by or ""),
         printable(covered_by(gap)),
     )
-
-
-def covered_by(gap: Gap) -> str:
-    """What covered most of the gap, the most specific first; else the event that it waited for."""
-    frame = PATH.sub("", gap.frame) if gap.frame else None
-    layers = (frame, gap.op, gap.module, gap.annotation)
-    found = [text for text in layers if text]
-    return ", ".join(found) if found else f"before {gap.next}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusetui.trace.insights.telling import named
 from fusetui.trace.insights.versus import Versus
-from fusetui.trace.insights.words import CLASSES, REASONS
+from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import duration
@@ -36,11 +37,6 @@ def _verdict(found: Versus) -> list[str]:
     more = duration(abs(largest.b_ns - largest.a_ns))
     way = "more" if largest.b_ns > largest.a_ns else "less"
     return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
-
-
-def named(name: str) -> str:
-    """A class or a reason in words."""
-    return CLASSES[name] if name in CLASSES else REASONS[name]
 
 
 def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:

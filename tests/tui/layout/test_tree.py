@@ -13,21 +13,21 @@ def names(trace: Trace, rows: list[int]) -> list[str]:
 
 def test_a_closed_tree_shows_its_threads(mlp: Trace) -> None:
     tree = op_tree(mlp)
-    assert names(mlp, tree.row[visible(tree, np.zeros(len(tree.row), np.bool_))].tolist()) == [
+    assert names(mlp, tree.row[visible(tree.end, np.zeros(len(tree.row), np.bool_))].tolist()) == [
         "thread"
     ]
 
 
 def test_an_open_thread_shows_its_outer_ops(mlp: Trace) -> None:
     tree = op_tree(mlp)
-    shown = visible(tree, tree.row < 0)
+    shown = visible(tree.end, tree.row < 0)
     assert names(mlp, tree.row[shown].tolist())[:3] == ["thread", "aten::linear", "aten::linear"]
 
 
 def test_opening_to_a_node_opens_all_around_it(mlp: Trace) -> None:
     tree = op_tree(mlp)
     node = node_of(tree, int(find(mlp, "cudaLaunchKernel")[0]))
-    shown = visible(tree, open_to(tree, np.zeros(len(tree.row), np.bool_), node))
+    shown = visible(tree.end, open_to(tree, np.zeros(len(tree.row), np.bool_), node))
     assert names(mlp, tree.row[shown].tolist())[:4] == [
         "thread",
         "aten::linear",

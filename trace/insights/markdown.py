@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.render.gaps import covered_by
-from fusetui.render.versus import named
-from fusetui.render.why import answer, device_text
 from fusetui.trace.insights.model import Finding, Gap, Why
+from fusetui.trace.insights.telling import answer, covered_by, device_text, named
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Versus, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT

@@ -1,0 +1,37 @@
+"""Matrix products of unaligned tensors."""
+
+from __future__ import annotations
+
+from .conftest import Ask
+from .work import A100, work
+
+ALIGN1 = (
+    "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x3_tn_align1>"
+    "(cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x3_tn_align1::Params)"
+)
+ALIGN8 = ALIGN1.replace("align1", "align8")
+SHAPES = {
+    "Input Dims": [[4096, 4095], [4095, 4096]],
+    "Input type": ["c10::BFloat16", "c10::BFloat16"],
+}
+
+
+def test_it_speaks(found: Ask) -> None:
+    """2 x 4096 x 4095 x 4096 FLOP at the measured 271.2 TFLOP/s take 506.657 us."""
+    (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000), args=SHAPES), **A100)
+    assert finding.at_stake_ns == 1_000_000 - 506_657
+    assert "most of all 4,096 x 4,095 by 4,095 x 4,096; at the attainable rate" in finding.text
+    assert finding.certainty == "likely"
+
+
+def test_without_shapes_it_is_a_note(found: Ask) -> None:
+    (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000)), **A100)
+    assert finding.at_stake_ns is None
+    assert finding.text == (
+        "1 matrix product takes 1 ms (100 % of the span) in kernels for tensors that are not "
+        "aligned to 16 bytes."
+    )
+
+
+def test_aligned_tensors_are_silent(found: Ask) -> None:
+    assert found("alignment", work(("aten::mm", ALIGN8, 1_000), args=SHAPES), **A100) == []

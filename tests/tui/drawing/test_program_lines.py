@@ -1,0 +1,55 @@
+"""Where in the program a kernel comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.hostile import WORST, obeyed
+from tests.tui.explainable import training
+from tests.tui.prepared import after, at, do, drawn, explained, opened
+
+from fusetui.trace import Trace
+from fusetui.tui.drawing.details import details
+from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.pages.overlays import OVERLAYS
+
+Make = Callable[..., Trace]
+
+
+def test_the_chain_goes_on_to_frame_and_module(trace_of: Make) -> None:
+    state = after(opened(trace_of(training())), at("ampere"))
+    assert "my_model.py" not in drawn(state)
+    assert "my_model.py:40 forward   in Net_0 > Attention_0" in drawn(after(state, explained))
+
+
+def test_all_details_list_every_frame(trace_of: Make) -> None:
+    state = after(opened(trace_of(training())), explained, at("ampere"), *do("details"))
+    rows = OVERLAYS.rows(state)
+    text = "\n".join("".join(t for t, _ in rows.format(n, 90)) for n in range(rows.count))
+    assert "module Attention_0" in text
+    assert "main train.py:9" in text
+
+
+@pytest.mark.parametrize("height", [6, 8, 11])
+def test_the_facts_stay_where_there_is_little_room(trace_of: Make, height: int) -> None:
+    side = after(opened(trace_of(training())), explained).side
+    row = int(side.trace.gpu_rows[0])
+    lines = details(side.trace, row, 80, height, UNICODE, side.insight.origins)
+    assert len(lines) <= height
+    assert any(line.text.startswith("my_model.py:40") for line in lines)
+    assert any(line.text.startswith("launched ") for line in lines)
+
+
+def test_a_trace_without_stacks_has_no_line_for_it(mlp: Trace) -> None:
+    state = after(opened(mlp), explained)
+    row = int(mlp.gpu_rows[0])
+    known = details(mlp, row, 80, 8, UNICODE, state.side.insight.origins)
+    assert known == details(mlp, row, 80, 8, UNICODE)
+
+
+def test_names_stay_printable(trace_of: Make) -> None:
+    events: list[dict[str, Any]] = [{**e, "name": e["name"] + WORST} for e in training()]
+    state = after(opened(trace_of(events)), explained, at("ampere"))
+    assert obeyed(drawn(state)) == set()

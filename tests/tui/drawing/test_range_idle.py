@@ -1,0 +1,39 @@
+"""Why the GPU was idle in a range of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, drawn, explained, opened
+
+from fusetui.trace import Trace
+from fusetui.trace.questions.windows import window_figures
+from fusetui.tui.drawing.range_lines import all_range_lines
+from fusetui.tui.state.ranges import Range
+
+Make = Callable[..., Trace]
+
+
+def test_the_reasons_stand_below_the_streams(trace_of: Make) -> None:
+    state = after(opened(trace_of(training())), *do("range", "range"))
+    assert "idle 2.45 ms:   Python" not in drawn(state)
+    assert "idle 2.45 ms:   Python" in drawn(after(state, explained))
+
+
+def test_they_add_up_to_the_idle_time_exactly(trace_of: Make) -> None:
+    trace = trace_of(training())
+    side = after(opened(trace), explained).side
+    begin, end = trace.begin_ns + 123_456, trace.begin_ns + 1_234_567
+    lines = [line.text for line in all_range_lines(side, Range(0, begin, end, True), 100)]
+    parts = [line.split(" ns, ")[0] for line in lines if line.startswith("    idle ")]
+    amounts = [int(part.removeprefix("    idle ").replace(",", "")) for part in parts]
+    assert len(amounts) > 2
+    assert sum(amounts) == window_figures(trace, begin, end).idle_ns
+
+
+def test_a_range_beyond_the_trace(trace_of: Make) -> None:
+    trace = trace_of(training())
+    side = after(opened(trace), explained).side
+    found = Range(0, trace.end_ns + 5, trace.end_ns + 10, True)
+    assert not any("not launched yet" in line.text for line in all_range_lines(side, found, 100))

@@ -1,0 +1,101 @@
+"""The why page: the answer, and rows that lead to the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.hostile import WORST, obeyed
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, drawn, explained, opened
+
+from fusetui.trace import Trace
+from fusetui.trace.insights.why import why
+from fusetui.tui.pages.why import WhyPage, entries_of
+from fusetui.tui.state.session import Hits
+from fusetui.tui.state.state import TIMELINE, Size, State
+
+Make = Callable[..., Trace]
+SIZES = [Size(80, 24), Size(120, 35)]
+
+
+@pytest.fixture
+def waiting(trace_of: Make) -> Trace:
+    """A trace whose GPU waits for a data loader."""
+    return trace_of(training())
+
+
+def hits_of(state: State) -> Hits:
+    assert state.session.hits is not None
+    return state.session.hits
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.width}x{size.height}")
+def test_screen(waiting: Trace, size: Size, matches_screen: Callable[[str, str], None]) -> None:
+    state = after(opened(waiting, size=size), explained, *do("why"))
+    matches_screen(f"why-{size.width}x{size.height}", drawn(state))
+
+
+def test_it_works_before_the_answer_is_there(waiting: Trace) -> None:
+    state = after(opened(waiting), *do("why"))
+    assert "working" in drawn(state)
+    assert after(state, *do("row-down", "show")).page == "why"
+    assert "for the data loader" in drawn(after(state, explained))
+
+
+def test_enter_goes_from_one_row_of_the_evidence_to_the_next(waiting: Trace) -> None:
+    state = after(opened(waiting), explained, *do("why"))
+    evidence = why(waiting).findings[0].evidence
+    assert len(evidence) > 1
+    for row in (*evidence, evidence[0]):
+        state = after(state, *do("why", "show"))
+        assert (state.page, state.view.selected) == (TIMELINE, row)
+
+
+def test_another_finding_has_evidence_of_its_own(waiting: Trace) -> None:
+    state = after(opened(waiting), explained, *do("why", "show", "why"))
+    assert len(why(waiting).findings) > 1
+    other = after(state, *do("row-down", "show"))
+    assert hits_of(other).at == 0
+    assert hits_of(other).what != hits_of(state).what
+
+
+def test_enter_on_a_gap_selects_it(waiting: Trace) -> None:
+    state = after(opened(waiting), explained, *do("why"))
+    found = why(waiting)
+    index = next(n for n, entry in enumerate(entries_of(found)) if entry == found.gaps[0])
+    there = after(state, partial(WhyPage().chosen, index=index))
+    assert there.page == TIMELINE
+    assert "idle for " in drawn(there)
+    assert "scipy" in drawn(there) or "zoom_shift" in drawn(there)
+
+
+def test_y_copies_the_whole_answer_as_markdown(waiting: Trace) -> None:
+    text = WhyPage().copied(after(opened(waiting), explained, *do("why")))
+    assert text.startswith("**")
+    assert "| compute |" in text
+    assert "Try: " in text
+
+
+def test_what_was_not_recorded_is_a_row(mlp: Trace) -> None:
+    state = after(opened(mlp), explained, *do("why", "last"))
+    assert "not recorded: " in drawn(state)
+    assert after(state, *do("show")).hint.startswith("not recorded: ")
+
+
+def test_a_trace_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, Any]]) -> None:
+    state = after(opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("why"))
+    assert "No GPU events were recorded" in drawn(state)
+
+
+def test_names_of_a_trace_stay_printable(trace_of: Make) -> None:
+    events = [{**event, "name": event["name"] + WORST} for event in training()]
+    state = after(opened(trace_of(events)), explained, *do("why"))
+    for _ in range(8):
+        state = after(state, *do("row-down"))
+        assert obeyed(drawn(state)) == set()
+    assert obeyed(drawn(after(state, *do("show")))) == set()
+    assert obeyed(drawn(after(state, *do("modules")))) == set()
+    assert obeyed(WhyPage().copied(state)) == set()

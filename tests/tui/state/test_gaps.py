@@ -1,0 +1,94 @@
+"""Gaps of a GPU: going to them, and what is said about the one that is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.tui.explainable import training
+from tests.tui.prepared import after, at, do, drawn, explained, opened
+
+from fusetui.trace import Trace
+from fusetui.tui import whole
+from fusetui.tui.layout.division import divided
+from fusetui.tui.layout.view import gap_times, held
+from fusetui.tui.pages.overlays import OVERLAYS
+from fusetui.tui.pages.timeline import TimelinePage
+from fusetui.tui.state.state import State
+
+Make = Callable[..., Trace]
+
+
+@pytest.fixture
+def known(trace_of: Make) -> State:
+    return after(opened(trace_of(training())), explained)
+
+
+def length(state: State) -> int:
+    assert state.view.gap is not None
+    begin, end = gap_times(state.side, state.view.gap) or (0, 0)
+    return end - begin
+
+
+def test_from_the_longest_gap_to_shorter_ones_and_back(known: State) -> None:
+    lengths = []
+    state = known
+    for _ in range(3):
+        state = after(state, *do("next-gap"))
+        lengths.append(length(state))
+    assert lengths == sorted(lengths, reverse=True)
+    assert length(after(state, *do("previous-gap"))) == lengths[1]
+
+
+def test_a_gap_is_in_sight_and_undo_goes_back(known: State) -> None:
+    state = after(known, *do("zoom-in", "zoom-in", "next-gap"))
+    begin, end = held(state.side, state.view) or (0, 0)
+    assert state.view.begin <= begin < end <= state.view.end
+    assert after(state, *do("undo")).view.gap is None
+
+
+def test_the_details_say_why(known: State) -> None:
+    text = drawn(after(known, *do("next-gap")))
+    assert "gap 1 of 5 by length" in text
+    assert "not launched yet: Python ran" in text
+    assert "the CPU was in zoom_shift zoom.py:7" in text
+    over = after(known, *do("next-gap", "details"))
+    assert OVERLAYS.rows(over).count > 3
+    copied = TimelinePage().copied(after(known, *do("next-gap")))
+    assert copied.startswith("idle for ")
+
+
+def test_the_range_of_a_gap(known: State) -> None:
+    state = after(known, *do("next-gap", "range", "range"))
+    found = state.session.time_range
+    assert found is not None
+    assert found.end - found.begin == length(state)
+
+
+def test_a_slice_takes_the_place_of_a_gap(known: State) -> None:
+    state = after(known, *do("next-gap"), at("aten::mm"))
+    assert state.view.gap is None
+    assert after(known, *do("next-gap", "deselect")).view.gap is None
+    assert after(known, *do("next-gap", "down")).view.selected >= 0
+
+
+def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
+    lines = drawn(known).split("\n")
+    y = next(n for n, line in enumerate(lines) if line.startswith("idle because"))
+    gutter = divided(known.size.width, known.size.height).gutter
+    x = next(x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   ")
+    there = after(known, lambda state: whole.pointed(state, x + 1, y))
+    assert there.view.gap is not None
+    begin, end = held(there.side, there.view) or (0, 0)
+    assert begin < known.view.span * (x + 2 - gutter) // (known.size.width - gutter)
+    assert end > known.view.span * (x - gutter) // (known.size.width - gutter)
+
+
+def test_before_it_is_known_a_sentence_says_so(trace_of: Make) -> None:
+    state = after(opened(trace_of(training())), *do("next-gap"))
+    assert "working: the idle time" in state.hint
+
+
+def test_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, object]]) -> None:
+    state = after(opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("next-gap"))
+    assert state.hint == "this trace has no idle time of a GPU"

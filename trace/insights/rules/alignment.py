@@ -1,0 +1,75 @@
+"""Matrix products of tensors whose rows do not begin at multiples of 16 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Flags
+from fusetui.trace.insights.kernels import Kernels, heaviest
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.kernel_names import KernelName
+from fusetui.trace.text.figures import count, duration, plural
+
+UNALIGNED = 2  # elements at a time or fewer: below 16 bytes for every type
+LEAST_SHARE = 0.02  # of the span, where no bound is known
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    unaligned = kernels.flags(is_unaligned)
+    taken = int(kernels.effective_ns[unaligned].sum())
+    if not taken:
+        return
+    number = int(np.count_nonzero(unaligned))
+    text = (
+        f"{plural(number, 'matrix product')} {'takes' if number == 1 else 'take'} "
+        f"{duration(taken)} "
+        f"({share_of_span(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
+        f"{_shape(kernels, unaligned)}"
+    )
+    at_stake = kernels.bounded.at_stake_ns[unaligned]
+    if (kernels.bounded.bound_ns[unaligned] >= 0).any():
+        yield Claim(
+            text=f"{text}; at the attainable rate they would take {duration(int(at_stake.sum()))} "
+            "less.",
+            at_stake_ns=int(at_stake.sum()),
+            rows=heaviest(kernels, unaligned),
+            why_likely="The alignment may not be the only reason why they are slow.",
+        )
+    elif taken >= LEAST_SHARE * facts.span_ns:
+        yield Claim(text=f"{text}.", at_stake_ns=None, rows=heaviest(kernels, unaligned))
+
+
+def is_unaligned(kernel: KernelName) -> bool:
+    """Its name says how few elements it loads at a time."""
+    return kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
+
+
+def _shape(kernels: Kernels, which: Flags) -> str:
+    """The product that takes longest."""
+    row = heaviest(kernels, which, 1)[0]
+    amount = kernels.amount_of(row)
+    if amount is None or not (amount.m and amount.n and amount.k):
+        return ""
+    shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
+    batch = f"{count(amount.batch)} times " if amount.batch and amount.batch > 1 else ""
+    return f", most of all {batch}{shape}"
+
+
+RULE = Rule(
+    id="alignment",
+    title="Products of unaligned tensors",
+    question="Do matrix products fall back to kernels that load one or two elements at a time?",
+    needs="Kernel names; shapes and a known device for the figure.",
+    formula="The effective duration of GEMMs whose name says align1 or align2, less their bound "
+    "(see the ceiling), where that is known.",
+    remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
+    "of the sequence, the width of a layer.",
+    thresholds={"unaligned": UNALIGNED},
+    find=find,
+    silent="Kernels whose names do not tell the alignment are not counted.",
+)

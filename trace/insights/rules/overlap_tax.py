@@ -1,0 +1,69 @@
+"""Kernels that are slower while communication runs beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Int64s
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.model.categories import Role
+from fusetui.trace.text.figures import count, duration, percent
+
+FEWEST = 5  # of a kernel alone, and beside communication
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    if not kernels.communicates.any():
+        return
+    work = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
+    beside = work & kernels.beside(kernels.communicates)
+    alone = work & kernels.alone
+    job = np.where(beside | alone, kernels.job_numbers, -1)
+    usual = _usual(job, alone, beside, kernels.effective_ns)
+    measured = beside & (job >= 0) & (usual[job] > 0)
+    if not measured.any():
+        return
+    rows, usual_ns = kernels.rows[measured], usual[job[measured]]
+    slower = kernels.effective_ns[measured] - usual_ns
+    at_stake = int(slower.sum())
+    if at_stake > 0:
+        yield Claim(
+            text=f"{count(len(rows))} kernels beside communication take {duration(at_stake)} "
+            f"({share_of_span(facts, at_stake)}) longer than the same ones alone, which is "
+            f"{percent(at_stake, int(usual_ns.sum()))} more.",
+            at_stake_ns=at_stake,
+            rows=the_most(rows, slower),
+        )
+
+
+def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
+    """The median time alone of each job with enough of both, else 0; one more for no job."""
+    jobs = int(job.max(initial=-1)) + 1
+    often = [np.bincount(job[which & (job >= 0)], minlength=jobs) for which in (alone, beside)]
+    found = np.zeros(jobs + 1, dtype=np.int64)
+    places = np.flatnonzero(alone & (job >= 0))
+    order = places[np.lexsort((ns[places], job[places]))]
+    first = np.searchsorted(job[order], np.arange(jobs))
+    enough = np.flatnonzero((often[0] >= FEWEST) & (often[1] >= FEWEST))
+    found[enough] = ns[order[first[enough] + often[0][enough] // 2]]
+    return found
+
+
+RULE = Rule(
+    id="overlap-tax",
+    title="What overlapping costs",
+    question="Are kernels slower while communication runs beside them?",
+    needs="Communication kernels; shapes, so that it is known which kernels are the same.",
+    formula="Of kernels with the same name and shapes, at least five alone and five beside "
+    "communication: the effective durations beside it, less the median alone for each.",
+    remedy="Fewer SMs for communication (NCCL_MAX_CTAS, NCCL_MIN_CTAS), copy engines instead of "
+    "kernels, or communication where the work is bound by arithmetic and not by memory. It may "
+    "still pay: compare with the time that is hidden.",
+    thresholds={"fewest": FEWEST},
+    find=find,
+)

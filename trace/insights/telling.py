@@ -1,0 +1,137 @@
+"""The answer to `why` in words, for all who show it: the command line and the app."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from fusetui.trace.insights.model import Gap, Why
+from fusetui.trace.insights.versus import CLASSES as PARTS
+from fusetui.trace.insights.versus import median_step, steps_tell, totals
+from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
+from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import Column, table
+
+REASON_ROWS = 4
+CUT_OFF = "waits-outside"
+"""With a likely finding of this rule work from before the window is missing."""
+
+PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
+
+Sums = Counter[str]
+
+
+def answer(found: Why) -> str:
+    """The first sentence: how long, how busy, and why idle most of all."""
+    if not found.devices:
+        threads = plural(len(found.cpu), "CPU thread")
+        return f"No GPU events were recorded: this is what {threads} did."
+    what, sums = headline(found)
+    return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
+
+
+def headline(found: Why) -> tuple[str, Sums]:
+    """What the figures of the answer are about, and its sums over all devices."""
+    if steps_tell(found):
+        step = median_step(found.steps)
+        of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
+        return f"{duration(step.dur_ns)} a step{of}.", totals(step.devices)
+    sums = totals(found.devices)
+    if found.about:
+        return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
+    spans = "GPU's span is" if len(found.devices) == 1 else "GPUs' spans add up to"
+    return f"The {spans} {duration(sums['span'])}.", sums
+
+
+def _busy(found: Why, sums: Sums) -> str:
+    busy, gpus = sums["span"] - sums["idle"], len(found.devices)
+    who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
+    if any(one.rule == CUT_OFF and one.why_likely for one in found.findings):
+        return f"{who} {duration(busy)} of it, and longer on work from before the window."
+    return f"{who} {percent(busy, sums['span'])} of it."
+
+
+def _idle(sums: Sums) -> str:
+    why = [(ns, name) for name, ns in sums.items() if name in REASONS and ns]
+    if not why:
+        return "It is never idle." if sums["span"] else ""
+    ns, name = max(why)
+    most = "all" if ns == sums["idle"] else duration(ns)
+    return f"{duration(sums['idle'])} is idle, {most} of it {WHILE[name]}."
+
+
+def account_lines(found: Why, width: int) -> list[str]:
+    """Classes and reasons, of the median step and of the span."""
+    columns = _columns(found)
+    main = columns[0][1]
+    reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
+    shown, rest = reasons[:REASON_ROWS], reasons[REASON_ROWS:]
+    names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
+    hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
+    labels = [*names, *((name, f"  {REASONS[name]}") for name in shown)]
+    rows = [_row(text, [sums[name] for _, sums in columns], columns) for name, text in labels]
+    if rest:
+        others = [sum(sums[name] for name in rest) for _, sums in columns]
+        rows.append(_row(f"  {plural(len(rest), 'other reason')}", others, columns))
+    rows += [_row(text, [sums[name] for _, sums in columns], columns) for name, text in hidden]
+    titles = [Column(device_text(found), left=True)]
+    for title, _ in columns:
+        titles += [Column(title), Column("share")]
+    return table(titles, rows, width).split("\n")
+
+
+HIDDEN = {
+    "hidden_comm": "beside compute: communication",
+    "hidden_copy": "beside both: copies",
+}
+
+
+def device_text(found: Why) -> str:
+    """The name of the one device, or how many there are."""
+    if len(found.devices) != 1:
+        return f"{count(len(found.devices))} GPUs together"
+    one = found.devices[0]
+    return printable(f"GPU {one.device} {one.name}".rstrip())
+
+
+def _columns(found: Why) -> list[tuple[str, Sums]]:
+    if found.about:
+        return [("time", totals(found.devices))]
+    whole = ("span", totals(found.devices))
+    if not steps_tell(found):
+        return [whole]
+    return [("step", totals(median_step(found.steps).devices)), whole]
+
+
+def _row(text: str, amounts: Sequence[int], columns: Sequence[tuple[str, Sums]]) -> tuple[str, ...]:
+    cells = [text]
+    for ns, (_, sums) in zip(amounts, columns, strict=True):
+        cells += [duration(ns), percent(ns, sums["span"])] if ns else ["", ""]
+    return tuple(cells)
+
+
+def ceiling_text(found: Why) -> str:
+    """What better kernels could give at most, of the kernels for which that is known; else ""."""
+    known = found.ceiling
+    if not known or not known.known_ns:
+        return ""
+    return (
+        f"Better kernels could save {duration(known.at_stake_ns)} at most of the "
+        f"{duration(known.known_ns)} whose work is known "
+        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
+    )
+
+
+def covered_by(gap: Gap) -> str:
+    """What covered most of it, the most telling first; else the event that it waited for."""
+    frame = PATH.sub("", gap.frame) if gap.frame else None
+    layers = (frame, gap.op, gap.module, gap.annotation)
+    found = [text for text in layers if text]
+    return ", ".join(found) if found else f"before {gap.next}"
+
+
+def named(name: str) -> str:
+    """A class or a reason in words."""
+    return CLASSES[name] if name in CLASSES else REASONS[name]

@@ -1,0 +1,66 @@
+"""Where in the program a slice comes from: how the chain of a kernel goes on past its op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from fusetui.trace.program.around import Program, path_of, program_of, source_of
+from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.regions import label_of as region_label
+from fusetui.trace.text.figures import duration
+from fusetui.tui.layout.kinds import label_of, narrow
+
+MOST = 1000  # modules and frames around a slice that are listed
+
+
+def tells_more(found: Origins | None) -> bool:
+    """Does the trace name modules, annotations or Python frames at all."""
+    return found is not None and bool(len(found.regions) or len(found.frames))
+
+
+def warm(found: Origins) -> None:
+    """What every line about a slice asks for, worked out before a key waits for it."""
+    if len(found.trace):
+        program_of(found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0)
+
+
+def program_line(found: Origins | None, row: int) -> str:
+    """`my_model.py:42 forward   in Decoder_3 > MLP_3`, of backward work those of its forward op."""
+    if found is None:
+        return ""
+    program = _program(found, row)
+    source = source_of(found, program)
+    file = source.file.rpartition("/")[2] if source else ""
+    parts = (
+        f"{file}:{source.line} {source.name}" if source else "",
+        f"in {path_of(found, program)}" if program.regions else "",
+        _forward(found, program),
+    )
+    return "   ".join(narrow(part) for part in parts if part)
+
+
+def program_lines(found: Origins | None, row: int) -> Iterator[str]:
+    """Everything around it in the program, the innermost first, each with its duration."""
+    if found is None:
+        return
+    program, trace = _program(found, row), found.trace
+    if forward := _forward(found, program):
+        yield f"  {narrow(forward)}"
+    for over in program.regions[:MOST]:
+        label = region_label(trace.name_of(over), expanded=True)
+        yield f"  module {narrow(label)}   {duration(int(trace.dur[over]))}"
+    for over in program.frames[:MOST]:
+        label = label_of(int(trace.role[over]), trace.name_of(over))
+        yield f"  {label}   {duration(int(trace.dur[over]))}"
+
+
+def _forward(found: Origins, program: Program) -> str:
+    if program.forward_op < 0:
+        return ""
+    return f"backward of {found.trace.name_of(program.forward_op)}"
+
+
+@lru_cache(maxsize=64)
+def _program(found: Origins, row: int) -> Program:
+    return program_of(found, row)

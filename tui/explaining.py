@@ -1,0 +1,44 @@
+"""Finds out why the time went where it went, in a thread, after the lanes are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.message import Message
+
+from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.insight import Answer, Insight
+
+
+class Explained(Message):
+    """What is known by now about a trace."""
+
+    def __init__(self, trace: Trace, insight: Insight) -> None:
+        super().__init__()
+        self.trace, self.insight = trace, insight
+
+
+def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) -> None:
+    """Posts Explained with the idle time, then with all answers, unless nobody wants them.
+
+    Of a part of a trace nothing is said: the rest would change it into its contrary.
+    """
+    if trace.report.prefix:
+        return
+    from fusetui.trace.insights.account import accounts
+    from fusetui.trace.insights.stretches import idle_time
+    from fusetui.trace.insights.why import Selection, explained, facts_of
+    from fusetui.tui.drawing.program_lines import warm
+    from fusetui.tui.layout.modules import module_tree
+
+    found = accounts(trace)
+    idle = tuple(map(idle_time, found.devices))
+    if cancelled():
+        return
+    post(Explained(trace, Insight(idle)))
+    facts = facts_of(found, Selection())
+    why, origins = explained(facts, Selection()), facts.kernels.origins
+    warm(origins)
+    if not cancelled():
+        post(Explained(trace, Insight(idle, Answer(why, module_tree(origins), origins))))

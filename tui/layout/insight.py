@@ -1,0 +1,45 @@
+"""What was found out about a trace beside the drawing: known some time after its lanes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fusetui.trace.insights.model import Why
+from fusetui.trace.insights.stretches import IdleTime
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+from fusetui.trace.program.origin import Origins
+from fusetui.tui.layout.modules import ModuleTree
+
+
+class Answer(msgspec.Struct, frozen=True, eq=False):
+    """Why the time went where it went, and what the program has to do with it."""
+
+    why: Why
+    modules: ModuleTree
+    origins: Origins
+
+
+class Insight(msgspec.Struct, frozen=True, eq=False):
+    """None as long as it is not known; the idle time is known before the answer."""
+
+    idle: tuple[IdleTime, ...] | None = None  # of each device
+    answer: Answer | None = None
+
+    @property
+    def origins(self) -> Origins | None:
+        return self.answer.origins if self.answer else None
+
+    def device(self, pid: Id) -> int:
+        """The place of a device among those with idle time, -1 where it is not known."""
+        return next((n for n, one in enumerate(self.idle or ()) if one.device == pid), -1)
+
+
+NOTHING_YET = Insight()
+
+
+def working(trace: Trace, what: str) -> str:
+    """One sentence where something is not known yet, or never will be."""
+    if trace.report.prefix:
+        return f"only a part of this trace was read: nothing is said about {what}"
+    return f"working: {what} will follow"

@@ -1,0 +1,55 @@
+"""The tree of the modules of a program as preorder arrays, with a call of each to look at."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.program.calls import longest_calls
+from fusetui.trace.program.modules import ModuleTime, Unclaimed, module_times
+from fusetui.trace.program.origin import Origins
+
+FEW = 20
+"""As many modules are open at first at most."""
+
+
+class ModuleTree(msgspec.Struct, frozen=True, eq=False):
+    """Nodes in preorder: the modules, then one for each reason why work belongs to none of them.
+    `end` is one past the last node of a subtree."""
+
+    times: tuple[ModuleTime, ...]
+    none: tuple[Unclaimed, ...]
+    end: NDArray[np.int64]  # shape [times + none]
+    row: NDArray[np.int64]  # of the longest call; shape [times]
+    gpu_ns: int  # of all GPU events
+
+
+def module_tree(found: Origins) -> ModuleTree:
+    modules = module_times(found)
+    calls = longest_calls(found)
+    levels = np.array([time.level for time in modules.modules], dtype=np.int64)
+    rows = np.array([calls[time.path] for time in modules.modules], dtype=np.int64)
+    ends = _ends(np.append(levels, np.zeros(len(modules.none), dtype=np.int64)))
+    return ModuleTree(modules.modules, modules.none, ends, rows, modules.gpu_ns)
+
+
+def first_open(tree: ModuleTree) -> NDArray[np.bool_]:
+    """The outermost levels of which all nodes together are few."""
+    levels = np.array([time.level for time in tree.times], dtype=np.int64)
+    sizes = np.cumsum(np.bincount(levels)) if len(levels) else levels
+    shown = int(np.searchsorted(sizes, FEW, side="right"))
+    opened = np.zeros(len(tree.end), dtype=np.bool_)
+    opened[: len(levels)] = levels < shown - 1
+    return opened
+
+
+def _ends(levels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of each node of a preorder, where the next one begins that is not deeper."""
+    ends = np.full(len(levels), len(levels), dtype=np.int64)
+    open_nodes: list[int] = []
+    for node, level in enumerate(levels.tolist()):
+        while open_nodes and levels[open_nodes[-1]] >= level:
+            ends[open_nodes.pop()] = node
+        open_nodes.append(node)
+    return ends

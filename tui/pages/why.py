@@ -1,0 +1,213 @@
+"""The why page: what the time went to, and what would help, with rows that lead to the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.insights.markdown import why_markdown
+from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
+from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, covered_by
+from fusetui.trace.insights.words import SHORT
+from fusetui.trace.model.ids import exact_id
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import duration, percent
+from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.gap_lines import gap_lines
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import TextPicture, ruled
+from fusetui.tui.drawing.rows import Rows, Styled
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.view import GapAt, Side
+from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.state import gaps, search
+from fusetui.tui.state.copying import MOST
+from fusetui.tui.state.session import Hits
+from fusetui.tui.state.state import Size, State, told
+
+COLUMNS = (
+    Column("at stake", 9),
+    Column("share", 7),
+    Column("finding, then the longest gaps", 0, left=True),
+)
+WIDEST = 110  # cells of a text that is folded
+ROWS, BELOW = 6, 7  # lines that the list and the pane beneath it have at least
+
+Entry = Finding | Gap | Unknown
+
+
+class Entries(msgspec.Struct, frozen=True, eq=False):
+    """All rows, and what they are about."""
+
+    why: Why
+    rows: tuple[Entry, ...]
+
+
+class WhyPage(ListPage):
+    """Enter shows the evidence of a finding, again the next; of a gap, the gap."""
+
+    name = "why"
+    title = "Why"
+    key = "5"
+    help = "what the time went to, and what would help"
+    hints = (
+        "? keys",
+        "j/k move",
+        "Enter show the evidence",
+        "e next gap",
+        "1 timeline",
+        "6 modules",
+        "y copy all as Markdown",
+    )
+
+    def rows(self, state: State) -> Rows:
+        found = _why(state.side)
+        if found is None:
+            said = working(state.side.trace, "why the time went where it went")
+            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
+        entries = entries_of(found)
+
+        def row(index: int, width: int) -> list[Styled]:
+            return _row(found, entries[index], width)
+
+        return Rows(found, len(entries), lambda width: titles(COLUMNS, width), row)
+
+    def chosen(self, state: State, index: int) -> State:
+        found = _why(state.side)
+        if found is None:
+            return state
+        match entries_of(found)[index]:
+            case Finding() as finding:
+                return _to_evidence(state, finding)
+            case Gap() as gap:
+                at = gap_at(state.side, gap)
+                return gaps.at_gap(state, at) if at else state
+            case Unknown(_, missing, record_with):
+                return told(state, printable(f"not recorded: {missing}; {record_with} does"))
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """The answer, and as much of the account as there is room for."""
+        found = _why(state.side)
+        if found is None:
+            return ()
+        lines = _answer(found, size.width)
+        room = size.height - ROWS - self._below(size)
+        shown = lines[: max(1, room)]
+        return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
+
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
+        """The whole of what the cursor is on."""
+        return (Pane(self._below(size), self._about(state)),)
+
+    def follow(self, before: State, state: State) -> State:
+        """More of the trace has another answer."""
+        return state
+
+    def copied(self, state: State) -> str:
+        """The whole answer, for a pull request or an issue."""
+        found = _why(state.side)
+        return clip(why_markdown(found), MOST) if found else ""
+
+    def _below(self, size: Size) -> int:
+        return max(BELOW, min(10, size.height // 4))
+
+    def _about(self, state: State) -> TextPicture:
+        side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
+        entries = entries_of(found) if found else ()
+        index = min(state.list_of(self.name).cursor, len(entries) - 1)
+
+        def lines(width: int, height: int) -> list[Said]:
+            match entries[index] if entries else None:
+                case Finding() as finding:
+                    return _about_finding(finding, width)
+                case Gap() as gap:
+                    at = gap_at(side, gap)
+                    return gap_lines(side, at, width, height, glyphs) if at else []
+                case Unknown(_, missing, record_with):
+                    text = printable(f"Not recorded: {missing}. To record: {record_with}")
+                    return _folded(text, width, "name")
+            return []
+
+        return ruled((found, side, index), "", glyphs.rule, lines)
+
+
+def entries_of(found: Why) -> tuple[Entry, ...]:
+    """Findings, the longest gaps, and each thing once that was not recorded."""
+    unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
+    return (*found.findings, *found.gaps, *unknown.values())
+
+
+def gap_at(side: Side, gap: Gap) -> GapAt | None:
+    """Where the app knows a gap of the answer."""
+    for device, idle in enumerate(side.insight.idle or ()):
+        if exact_id(idle.device) == gap.device:
+            place = idle.gap_at(gap.start_ns)
+            return GapAt(device, place) if place >= 0 else None
+    return None
+
+
+def _why(side: Side) -> Why | None:
+    return side.insight.answer.why if side.insight.answer else None
+
+
+def _answer(found: Why, width: int) -> list[Said]:
+    """The first sentence, the account, and the ceiling."""
+    lines = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
+    if found.devices:
+        lines += [Said(f" {text}", "name") for text in account_lines(found, width - 2)]
+    return [*lines, *(Said(f" {text}") for text in _wrapped(ceiling_text(found), width))]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return wrap(printable(text), max(20, min(width - 2, WIDEST)))
+
+
+def _folded(text: str, width: int, look: str = "plain") -> list[Said]:
+    return [Said(line, look) for line in _wrapped(text, width)]
+
+
+def _about_finding(finding: Finding, width: int) -> list[Said]:
+    lines = _folded(finding.text, width, "name")
+    if finding.why_likely:
+        lines += _folded(f"Likely, not certain: {finding.why_likely}", width)
+    return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
+
+
+def _row(found: Why, entry: Entry, width: int) -> list[Styled]:
+    match entry:
+        case Finding():
+            stake = duration(entry.at_stake_ns) if entry.at_stake_ns is not None else "note"
+            share = percent(round(entry.share * 1e9), 10**9) if entry.share is not None else ""
+            texts, look = (stake, share, narrow(entry.text)), palette.PLAIN
+        case Gap():
+            texts, look = _gap_texts(found, entry), palette.DIM
+        case Unknown():
+            texts = "", "", narrow(f"not recorded: {entry.missing}; to record: {entry.record_with}")
+            look = palette.DIM
+    return [(text, look) for text in fit(COLUMNS, texts, width)]
+
+
+def _gap_texts(found: Why, gap: Gap) -> tuple[str, str, str]:
+    spans = {one.device: one.span_ns for one in found.devices}
+    reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
+    start = duration(gap.start_ns - found.base_ns)
+    text = f"idle from {start}: {SHORT[reason]}, {covered_by(gap)}"
+    return duration(gap.dur_ns), percent(gap.dur_ns, spans.get(gap.device, 0)), narrow(text)
+
+
+def _to_evidence(state: State, finding: Finding) -> State:
+    """The first row of the evidence; from the row before of the same finding, the next."""
+    if not finding.evidence:
+        return told(state, "this finding has no slice to show")
+    hits = state.session.hits
+    if hits is None or hits.what != finding.text or hits.side != state.active:
+        hits = Hits(finding.text, state.active, np.array(finding.evidence))
+    return search.shown(state, hits.step(1))
