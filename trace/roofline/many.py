@@ -37,7 +37,7 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
     number: NDArray[np.int32]
     distinct: tuple[Job, ...]
     inputs: Arguments
-    """What the op of each row was given: INPUTS."""
+    """The recorded inputs of the op of each row: INPUTS."""
 
     def of_each(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row, by its job; nan where it is not known. Shape [rows]."""
