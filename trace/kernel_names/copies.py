@@ -1,6 +1,6 @@
 """Copies and fills by the copy engine: `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`.
 
-PyTorch's profiler writes them (pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then
+Written by PyTorch's profiler (pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then
 the kinds of memory on both sides.
 """
 
