@@ -8,6 +8,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import gpu_times
+from fusetui.trace.questions.note import note_of
 from fusetui.trace.scrub.found import secrets_of
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, percent, plural, several, size
@@ -56,7 +57,7 @@ def _no_gpu(whole: bool) -> str:
 def warnings(trace: Trace) -> list[str]:
     """What a person must know before trusting the picture."""
     report = trace.report
-    found: list[str] = []
+    found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
     if report.missing:
         found.append(report.missing)
     if report.unreadable:

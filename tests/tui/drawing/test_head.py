@@ -35,3 +35,10 @@ def test_nothing_is_said_of_a_trace_without_secrets(
 ) -> None:
     trace = trace_of([event("TOKENIZERS_PARALLELISM=false")], metadata={"cache_key": "a1" * 20})
     assert "secret" not in head(Side(trace, (), 0, "a"), 200)
+
+
+def test_a_trace_that_nobody_recorded_says_so(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    trace = trace_of([event()], reconstructed="from published times")
+    assert "reconstructed, not recorded" in head(Side(trace, (), 0, "a"), 120)
