@@ -214,7 +214,7 @@ def _is_users(number: int) -> bool:
 def _absolute(out: Path) -> Path:
     """The same folder whatever the working directory becomes. Raises CaptureError."""
     if out.name in ("", ".."):
-        raise CaptureError(f"{out} is no name of a new folder: give another --out.")
+        raise CaptureError(f"{out} is not a valid name for a new folder: give another --out.")
     try:
         return out.absolute()
     except OSError as error:

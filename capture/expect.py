@@ -46,7 +46,7 @@ def parse(guess: str) -> dict[str, int]:
         if not match or match[1] not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise CaptureError(
-                f"'{term}' is no guess such as gemm=3: what can be counted is {known}."
+                f"'{term}' is not a guess such as gemm=3: use one of {known}."
             )
         found[match[1]] = int(match[2])
     if not found:

@@ -69,7 +69,7 @@ def make_job(workload: str, options: Options, device: Device) -> Job:
         return user.user_job(workload, options, device)
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': there are {known}.")
+        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
     try:
         return workload_job.workload_job(kernels.get(workload), options, device)
     except (RuntimeError, MemoryError) as error:

@@ -105,7 +105,7 @@ def why_not(folder: Path, name: str) -> str | None:
     except OSError as error:
         return f"cannot be opened ({(error.strerror or str(error)).lower()})"
     except ValueError:
-        return "is no name of a file"
+        return "is not a file name"
     return None if regular else "is no regular file"
 
 
@@ -118,7 +118,7 @@ def read_json(path: Path) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise CaptureError(f"{path} is no JSON: {error}.") from error
+        raise CaptureError(f"{path} is not JSON: {error}.") from error
 
 
 def _read(folder: Path, kind: type[T]) -> T:

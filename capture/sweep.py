@@ -66,7 +66,7 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
         for number, point in enumerate(points, 1):
             _run_point(workload, options, point, folder, progress, f"{number} of {len(points)}")
     except KeyboardInterrupt:
-        tell(f"Stopped. To go on: the same command with --out {folder}")
+        tell(f"Stopped. To continue, run the same command with --out {folder}")
         raise
     finally:
         runs = _saved(folder, points)
@@ -87,7 +87,7 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
         return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': there are {known}.")
+        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
     found = kernels.get(workload)
     return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
 
@@ -113,7 +113,7 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
     try:
         there = read_json(folder / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
-        raise CaptureError(f"{folder} exists and is no sweep: give another --out.") from error
+        raise CaptureError(f"{folder} exists and is not a sweep: give another --out.") from error
     if there != asked:
         raise CaptureError(f"{folder} holds another sweep: give another --out.")
     return folder
@@ -157,7 +157,7 @@ def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
     try:
         return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}
     except CaptureError as error:
-        raise CaptureError(f"{error} Move its folder away, and the point is run again.") from error
+        raise CaptureError(f"{error} Move its folder away to run the point again.") from error
 
 
 def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:

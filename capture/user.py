@@ -144,7 +144,7 @@ def _from_file(path: Path) -> ModuleType:
         raise CaptureError(f"there is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise CaptureError(f"{path} is no Python file.")
+        raise CaptureError(f"{path} is not a Python file.")
     _import_from(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

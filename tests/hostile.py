@@ -49,12 +49,12 @@ def is_hidden(char: str) -> bool:
 
 
 def not_ours(output: bytes) -> set[str]:
-    """What the app let through to the terminal beside what it says itself."""
+    """What the app let through to the terminal, other than its own sequences."""
     return obeyed(OUR_SEQUENCES.sub("", output.decode()), "\r\n")
 
 
 def write_trace(path: Path, texts: Iterable[str] = PAYLOADS.values()) -> Path:
-    """A trace in which each of the texts stands in every field."""
+    """A trace in which each of the texts occurs in every field."""
     found = list(texts)
     events = [event for number, text in enumerate(found) for event in _events(number, text)]
     worst = "".join(found)

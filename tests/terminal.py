@@ -82,7 +82,7 @@ class Terminal:
         os.write(self.master, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Until a text was written behind what was seen before, and no more follows."""
+        """Waits until a text was written after what was seen before, and nothing more follows."""
         until = time.monotonic() + PATIENCE
         while text not in (found := plain(self.output[self._seen :])):
             assert time.monotonic() < until, f"{text!r} is not in {found[-800:]!r}"

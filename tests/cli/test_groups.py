@@ -1,4 +1,4 @@
-"""`kernels --by`, `ops --by`, `--peak` and `launches`, as a person or a script asks for them."""
+"""`kernels --by`, `ops --by`, `--peak` and `launches`, as users and scripts call them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _SET = re.compile(r"Memset(?: \((?P<kind>\w{1,20})\))?")
 
 _MEMORY: Final = {
     "Pageable": "ordinary host memory: the copy is slow and makes the host wait",
-    "Pinned": "page-locked host memory: the copy can run beside other work",
+    "Pinned": "page-locked host memory: the copy can overlap other work",
     "Device": "GPU memory",
     "Host": "host memory",
     "Managed": "memory that moves between host and GPU on demand",

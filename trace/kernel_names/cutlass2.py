@@ -74,7 +74,7 @@ _WORDS: Final = {
     "drelu": "probably can apply the gradient of ReLU when it stores",
     "gelu": "can apply a GELU when it stores",
     "relu": "can apply a ReLU when it stores; plain matrix products run it too",
-    "analytic": "computes each address anew: any convolution",
+    "analytic": "computes each address: any convolution",
     "optimized": "steps through memory with precomputed offsets",
 }
 

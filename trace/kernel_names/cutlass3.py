@@ -38,7 +38,7 @@ _MEANINGS: Final = {
     "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c complex)",
     "mma": "tensor-core instruction {}",
     "math": "{}: the arithmetic, when the operands are converted on the way in",
-    "scaled": "each block of the operands has a scale of its own",
+    "scaled": "each block of the operands has its own scale",
     "a": "type of A: {}",
     "b": "type of B: {}",
     "sum": "type of the sums: {}",

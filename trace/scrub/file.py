@@ -43,7 +43,7 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> Scrubbed:
     document = Document(source, this_machine())
     document.learn(progress)
     if not document.events:
-        raise NotATrace(f"{source.path} has no event that can be read: there is nothing to write.")
+        raise NotATrace(f"{source.path} contains no readable event, so there is nothing to write.")
     save(out, document.text(progress))
     return Scrubbed(
         path=source.path,

@@ -61,7 +61,7 @@ class Cut:
         self.lost += lost
         self.lost_in_all += chunk.unreadable - (len(chunk.skipped) - len(lost))
         if chunk.too_damaged:
-            self.lost.append((chunk.end, "too damaged to go on from here"))
+            self.lost.append((chunk.end, "too damaged to continue from here"))
             self.lost_in_all += 1
 
 

@@ -30,7 +30,7 @@ def check_target(out: str) -> None:
     """Raises CannotWrite unless a file of this name can be created."""
     if not out.endswith(ENDINGS):
         raise CannotWrite(
-            f"{out} is no name for a trace: it must end in .json, .json.gz or .json.zst."
+            f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
         )
     if os.path.lexists(out):
         raise CannotWrite(f"{out} exists already: give another name, or move it away.")

@@ -61,7 +61,7 @@ def in_time() -> Iterator[None]:
 
 
 def plant(folder: Path, name: str, content: bytes) -> Path:
-    """A file that nobody has used for long."""
+    """A file that was not used for a long time."""
     path = folder / name
     path.write_bytes(content)
     os.utime(path, (0, 0))
@@ -70,7 +70,7 @@ def plant(folder: Path, name: str, content: bytes) -> Path:
 
 @contextmanager
 def open_files(free: int) -> Iterator[None]:
-    """Only so many more files can be opened."""
+    """Only this many more files can be opened."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = os.open(os.devnull, os.O_RDONLY)
     os.close(spare)

@@ -150,7 +150,7 @@ def test_nothing_but_starts_of_events(trace_of: Open) -> None:
 
 
 def test_a_quote_too_few_in_every_event(trace_of: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are bounds for the time that damage takes; what is beyond them is told."""
+    """The time that damage may cost is bounded; what is beyond the bound is reported."""
     bound = mend.Patience(damaged=500, ahead=1 << 26)
     assert mend.patience_for(0).damaged > bound.damaged
     monkeypatch.setattr(mend, "patience_for", lambda _: bound)

@@ -51,7 +51,7 @@ def test_as_each_alone(name: str) -> None:
 
 
 def test_equal_kernels_have_one_job(trace_of: Make, event: Make) -> None:
-    """Ten products: nine of the same shapes, of which one has a helper beside it."""
+    """Ten products: nine with the same shapes, one of which has a helper kernel."""
     events = []
     for n in range(10):
         shapes = [[8192, 4096], [4096, 4096 if n else 64]]
