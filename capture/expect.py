@@ -45,9 +45,7 @@ def parse(guess: str) -> dict[str, int]:
         match = _TERM.match(term)
         if not match or match[1] not in KINDS:
             known = ", ".join(sorted(KINDS))
-            raise CaptureError(
-                f"'{term}' is not a guess such as gemm=3: use one of {known}."
-            )
+            raise CaptureError(f"'{term}' is not a guess such as gemm=3: use one of {known}.")
         found[match[1]] = int(match[2])
     if not found:
         raise CaptureError('the guess is empty: try --expect "kernels=5 gemm=3".')
