@@ -1,4 +1,4 @@
-"""Nothing is there for the tests alone."""
+"""Nothing exists only for tests."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def unused(trees: dict[str, ast.Module]) -> list[str]:
-    """What no module uses, but for itself."""
+    """What no module uses except its own definition."""
     everywhere = Counter(name for tree in trees.values() for name in used_in(tree))
     return [
         f"{path}: {name}"

@@ -1,4 +1,4 @@
-"""What a capture left may come from anybody."""
+"""The results of a capture may come from anybody."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None)  # files are written
 @given(st.data())
 def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> None:
-    """One value of a record, whichever, is replaced by anything."""
+    """Any value of a record is replaced by anything."""
     place, key = data.draw(st.sampled_from(places(RUN)))
     before = place[key]
     place[key] = data.draw(JSON)

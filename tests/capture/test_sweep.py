@@ -1,4 +1,4 @@
-"""Sweeps: every point is a run, and a sweep that was stopped goes on."""
+"""Sweeps: every point is a run, and an interrupted sweep can be continued."""
 
 import csv
 import json
@@ -126,7 +126,7 @@ def test_what_failed_is_in_the_outcome(tmp_path: Path) -> None:
     outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert outcome.failed == (f"batch={2**50}", "batch=2 fused")
     again = command.capture("partitioned-linear", options, tmp_path / "a")
-    assert again == outcome  # the point that is there already counts as well
+    assert again == outcome  # the existing point counts as well
 
 
 def test_a_variant_that_was_skipped_did_not_fail() -> None:

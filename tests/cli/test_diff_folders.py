@@ -1,4 +1,4 @@
-"""`diff` of folders: variants of a run with a baseline, files of two folders by their names."""
+"""`diff` of folders: variants of a run with a baseline, files of equal names in two folders."""
 
 from __future__ import annotations
 

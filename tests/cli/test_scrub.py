@@ -1,4 +1,4 @@
-"""`fusetui scrub`, and what `summary` says of secrets."""
+"""`fusetui scrub`, and what `summary` says about secrets."""
 
 from __future__ import annotations
 

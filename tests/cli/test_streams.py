@@ -14,7 +14,7 @@ File = Callable[..., Path]
 
 
 def run(redirection: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """fusetui as a shell starts it."""
+    """Runs fusetui from a shell."""
     command = [sys.executable, "-P", "-m", "fusetui", *map(str, words)]
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],

@@ -1,4 +1,4 @@
-"""The cache reads, replaces and removes its own files, whatever else is in its folder."""
+"""The cache reads, replaces and removes only its own files, whatever else is in its folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HASH = "0123456789abcdef" * 2
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the cache, in which all files are too many."""
+    """The folder of the cache, with a limit that any file exceeds."""
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0")
@@ -48,7 +48,7 @@ def entry(folder: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Pa
 
 @pytest.fixture
 def in_time() -> Iterator[None]:
-    """What waits for another process fails."""
+    """Fails if anything waits for another process."""
 
     def late(*_: object) -> None:
         raise TimeoutError("it waits")

@@ -1,4 +1,4 @@
-"""What counts as a step where there is no ProfilerStep."""
+"""What counts as a step if there is no ProfilerStep."""
 
 from __future__ import annotations
 

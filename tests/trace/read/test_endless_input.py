@@ -1,4 +1,4 @@
-"""Bombs and endless input end in a sentence, and take no more memory than what they hold."""
+"""Bombs and endless input end with a message, and take no more memory than their contents."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ NAMES = (
 
 
 def agrees(trace: Trace, most: int = 300) -> int:
-    """Compares some kernels with what is found for each alone; how many have work."""
+    """Compares some kernels with each computed alone; returns how many have work."""
     found = jobs(trace)
     places = np.unique(np.linspace(0, max(len(found.rows) - 1, 0), most).astype(int)).tolist()
     known = 0
