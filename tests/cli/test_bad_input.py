@@ -1,4 +1,4 @@
-"""What cannot be read ends in one sentence and exit code 2, what can be read in part says so."""
+"""Unreadable input ends with one sentence and exit code 2; partly read input is reported."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_unknown_workload(fusetui: Run) -> None:
 
 
 def test_pipe_that_closes(trace_file: File) -> None:
-    """As in `fusetui decode ... | head -0`: not a word, and the exit code of SIGPIPE."""
+    """As in `fusetui decode ... | head -0`: no message, and the exit code of SIGPIPE."""
     read, write = os.pipe()
     os.close(read)
     run = subprocess.run(

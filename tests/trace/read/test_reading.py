@@ -1,4 +1,4 @@
-"""The forms a trace file comes in, and what is said about files that are none."""
+"""The forms that a trace file may have, and the messages about files that are not traces."""
 
 from __future__ import annotations
 
