@@ -70,7 +70,6 @@ class TimelinePage(Page):
         ",/. slice",
         "]/[ launch-kernel",
         "/ search",
-        "5 why",
         "2 tree",
         "3 kernels",
         "4 diff",
