@@ -2,8 +2,8 @@
 
     python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [NAME ...]
 
-Without names it runs all of them, on a CPU in under ten minutes. Each table goes between two
-markers of its experiment and device; what the other device printed stays. With `--runs` the run
+Without names it runs all of them, on a CPU in under ten minutes. Each table goes between the two
+markers of its experiment and device; tables of the other device are kept. With `--runs` the run
 folders are kept; their traces are scrubbed.
 """
 
@@ -36,8 +36,8 @@ FORMS = ("loop", "big", "masked", "bmm", "fused")
 
 @dataclass(frozen=True)
 class Experiment:
-    """One command. `sweep` and `variants` as for `fusetui capture`; `cpu_sweep` is what a CPU runs
-    in its place, to be done in minutes."""
+    """One command. `sweep` and `variants` as for `fusetui capture`; a CPU runs `cpu_sweep` instead,
+    so that it takes minutes."""
 
     name: str
     workload: str
@@ -53,7 +53,7 @@ class Experiment:
         return self.cpu_sweep if kind == "cpu" and self.cpu_sweep else self.sweep
 
     def command(self, kind: str) -> str:
-        """What to type for the same."""
+        """The command line that does the same."""
         words = ["fusetui", "capture", self.workload]
         words += [word for name in self.variants for word in ("--variant", name)]
         words += ["--backward"] if self.backward else []
@@ -106,7 +106,7 @@ EXPERIMENTS = (
 
 
 def main() -> None:
-    """Runs the experiments asked for, one after another; one that fails spares the others."""
+    """Runs the requested experiments one after another; if one fails, the others still run."""
     options = _options()
     try:
         kind = find_device(options.device).kind
@@ -136,7 +136,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
-    """Runs one experiment and puts what it printed into the page; did it work?"""
+    """Runs one experiment and puts its output into the page; returns whether it succeeded."""
     begin = perf_counter()
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
@@ -152,7 +152,7 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
 
 
 def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
-    """What `fusetui capture` prints, less the lines that name the folder."""
+    """The output of `fusetui capture` without the lines that name the folder."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         sweep = experiment.sweep_on(kind)

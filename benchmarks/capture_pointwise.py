@@ -3,8 +3,8 @@
     python -P benchmarks/capture_pointwise.py [--out FILE.json]
 
 gelu(gate) * up reads two tensors and writes one: three transfers. A copy of a tensor of 1.5 times
-the size moves the same bytes, which is the least time there can be. Inputs are rotated so that
-together they exceed the L2 cache. It also counts how often the shapes made Triton compile.
+the size moves the same bytes, which is the lower bound. Inputs are rotated so that together they
+exceed the L2 cache. The benchmark also counts how often the shapes made Triton compile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER = ("shape", "eager", "inductor", "fused", "copy", "fused / copy", "compil
 
 
 def reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """What eager runs as two kernels."""
+    """What eager mode runs as two kernels."""
     return gelu(gate, approximate="tanh") * up
 
 
@@ -72,7 +72,7 @@ def row(result: dict[str, object]) -> list[str]:
 
 
 def main() -> None:
-    """Prints the table, and writes the figures as JSON if asked to."""
+    """Prints the table, and writes the figures as JSON if requested."""
     parser = argparse.ArgumentParser(description="Times gelu(gate) * up.")
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out

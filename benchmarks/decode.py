@@ -1,8 +1,8 @@
-"""How long the names of kernels take to decode: many distinct names, one core.
+"""How long decoding kernel names takes: many distinct names, one core.
 
     python -P benchmarks/decode.py names.txt
 
-The file holds one name a line, or one JSON object with a `name` a line. Names are varied until
+The file has one name per line, or one JSON object with a `name` per line. Names are varied until
 there are 100,000 distinct ones.
 """
 
@@ -31,7 +31,7 @@ def names_in(path: Path) -> list[str]:
 
 
 def varied(names: Sequence[str]) -> Iterator[str]:
-    """The names, then the same with another last number, without an end and without repeats."""
+    """The names, then the same with other last numbers, endlessly and without repeats."""
     seen: set[str] = set()
     for turn in count():
         for name in names:

@@ -2,10 +2,10 @@
 
     python -P benchmarks/diff_peers.py a.json.gz b.json.gz --hta PYTHON [--into docs/diff.md]
 
-Each tool runs three times in a process of its own; time and memory are those of the whole process,
-from its start to its answer. `--hta` names a Python that has HolisticTraceAnalysis. What the files
-hold is counted here with the standard library alone. TraceLens is not run: its column says what its
-documentation and source say.
+Each tool runs three times in its own process; time and memory are those of the whole process, from
+its start to its answer. `--hta` names a Python that has HolisticTraceAnalysis. The contents of the
+files are counted here with the standard library alone. TraceLens is not run: its column reports
+what its documentation and source say.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Figures = dict[str, str]  # by point of the table
 
 @dataclass(frozen=True)
 class Run:
-    """What a process said, how long it took (s) and the most memory it held (MB)."""
+    """The output of a process, its duration (s), and its peak memory (MB)."""
 
     said: dict[str, Any]
     seconds: float
@@ -79,7 +79,7 @@ class Run:
 
 
 def measured(command: Sequence[str]) -> Run:
-    """The median time of several runs; the last one's answer."""
+    """The median time of several runs, and the answer of the last one."""
     runs = [once(command) for _ in range(RUNS)]
     said = runs[-1].said
     times, sizes = [run.seconds for run in runs], [run.megabytes for run in runs]
@@ -100,7 +100,7 @@ def once(command: Sequence[str]) -> Run:
 
 
 def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
-    """The JSON that was printed, else the last line of the error."""
+    """The printed JSON, or else the last line of the error."""
     try:
         said: dict[str, Any] = json.loads(out)
         return said
@@ -110,7 +110,7 @@ def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class InFile:
-    """GPU events of each step: those that calls in it launched; of the whole file without steps."""
+    """GPU events launched by the calls in each step, or of the whole file if there are no steps."""
 
     counts: list[int]
     ns: list[int]
@@ -158,7 +158,7 @@ TRACELENS = {
     COST: "not measured",
     PREPARE: "a script in Python, or two spreadsheets to compare",
 }
-"""Read in its documentation and source."""
+"""According to its documentation and source."""
 
 
 def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
@@ -234,12 +234,12 @@ def of_hta(said: dict[str, Any]) -> Figures:
 
 
 def any_column(said: dict[str, Any], word: str) -> str:
-    """No, as long as none of its columns is about that."""
+    """No, unless one of its columns is about that."""
     return ", ".join(column for column in said["columns"] if word in column) or "no"
 
 
 def spread(values: Sequence[int], unit: int = 1) -> str:
-    """`5`, or `5 to 7` where steps differ."""
+    """`5`, or `5 to 7` if steps differ."""
     shown = [f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))]
     return " to ".join(dict.fromkeys(shown))
 

@@ -2,8 +2,8 @@
 
     python -P benchmarks/first_picture.py trace.json.gz --megabytes 50 500 2000
 
-Makes files of these sizes out of a real trace (see generate.py), opens each in a terminal of its
-own without the cache, and waits for the words that tell one picture from the next. Prints a table
+Makes files of these sizes from a real trace (see generate.py), opens each in its own terminal
+without the cache, and waits for words that distinguish one picture from the next. Prints a table
 and puts it into docs/benchmarks.md. Times are the median of --repeat runs.
 """
 
@@ -139,7 +139,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def put(text: str) -> None:
-    """Into the page, between its markers."""
+    """Puts the table into the page, between its markers."""
     before, rest = PAGE.read_text().split(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
 

@@ -1,9 +1,9 @@
-"""Makes a trace of any size from a real one: its events again and again, later, with new ids.
+"""Makes a trace of any size from a real one by repeating its events later, with new ids.
 
     python -P benchmarks/generate.py trace.json.gz big.json --megabytes 1000
 
-The text of the events stays as the profiler wrote it, digit for digit, but for the whole
-microseconds of each start and for the ids.
+The text of the events is kept as the profiler wrote it, digit for digit, except for the integer
+part of the microseconds of each start, and for the ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLENTY = 10  # the gap between copies, in us
 
 
 def generate(source: Path, target: Path, size: int) -> int:
-    """Write at least `size` bytes; returns the number of copies."""
+    """Writes at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
     body = find_body(opened)
     after = whole(opened.document, body.start)[-1].after

@@ -5,9 +5,9 @@
 Runs the GPU part of the tests, the experiments of docs/experiments.md at their full shapes, the
 pointwise kernel against a copy, and two more captures: with CUDA graphs, with stacks and memory.
 The run folders, whose traces are scrubbed and may become samples, logs and session.json go into
-OUT, the tables into docs/experiments.md. A part that fails or takes too long spares the others;
-what matters most comes first. fusetui need not be installed, what it depends on must be. Exit code
-1 if any part failed.
+OUT, the tables into docs/experiments.md. If a part fails or takes too long, the others still run;
+the most important come first. fusetui need not be installed, but its dependencies must be. Exit
+code 1 if any part failed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Piece:
 
 
 def parts(out: Path) -> list[Piece]:
-    """What to run, the most important first."""
+    """The parts to run, most important first."""
     experiments = [*PYTHON, "benchmarks/capture_experiments.py", "--device", "cuda"]
     experiments += ["--runs", str(out / "runs")]
     tests = [*PYTHON, "-m", "pytest", "-q", "tests/kernels", "tests/capture"]
@@ -68,7 +68,7 @@ def parts(out: Path) -> list[Piece]:
 
 
 def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
-    """Runs one part with its output in a log file; how it went."""
+    """Runs one part with its output in a log file; returns how it went."""
     limit, begin = min(part.limit, seconds_left), perf_counter()
     print(f"{part.name} ...", end=" ", flush=True)
     if limit < 5:

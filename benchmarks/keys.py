@@ -1,8 +1,8 @@
-"""How long a key press takes in the timeline: the action, its frame, and the details beneath.
+"""How long a key press takes in the timeline: the action, its frame, and the details below.
 
     python -P benchmarks/keys.py trace.json.gz [more traces]
 
-Measured without a terminal: what Textual and the line to the terminal add is not in it.
+Measured without a terminal: the time in Textual and on the way to the terminal is not included.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""How fast and how small reading is, beside `orjson.loads` of the same file in the same run.
+"""How fast reading is and how much memory it takes, compared with `orjson.loads` in the same run.
 
     python -P benchmarks/reading.py trace.json.gz --megabytes 50 250 1000
 
-Makes files of these sizes out of a real trace (see generate.py) in a temporary folder, measures the
-whole process of each reader in turn, prints the tables and puts them into docs/benchmarks.md.
-Times are the best of --repeat runs, with modules compiled before, as an installation does. Memory
-is that of all processes of a reader together at its peak: their private memory and the files in
-memory that they share. Pages of the trace itself, which the system keeps and drops as it likes, are
-not counted.
+Makes files of these sizes from a real trace (see generate.py) in a temporary folder, measures the
+whole process of each reader in turn, prints the tables and puts them into docs/benchmarks.md. Times
+are the best of --repeat runs, with modules compiled before, as an installation does. Memory is the
+peak of all processes of a reader together: their private memory and the files in memory that they
+share. Pages of the trace itself, which the system keeps and drops as it likes, are not counted.
 
-Other readers are run once, where they are named; {} stands for the file:
+Other readers are run once, if they are given; {} stands for the file:
 
     --beside 'HTA=/path/python -c "from hta.common.trace import *; parse_trace_file(\'{}\')"'
 """
@@ -47,20 +46,20 @@ print(time.perf_counter() - start, trace.report.events)
 SUMMARY = [str(Path(sys.executable).with_name("fusetui")), "summary", "--json"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 LARGEST_BESIDE = 1_100_000_000  # bytes; with larger files other readers take minutes
-EVERY = 0.02  # seconds between two looks at the memory
+EVERY = 0.02  # seconds between two samples of the memory
 
 Rows = list[list[str]]
 
 
 def seconds(command: Sequence[str], cores: int, env: Mapping[str, str] | None = None) -> float:
-    """Wall time of a whole process on so many cores."""
+    """Wall time of a whole process on this many cores."""
     start = time.perf_counter()
     _start(command, cores, env).wait()
     return time.perf_counter() - start
 
 
 def peak(command: Sequence[str], cores: int) -> int:
-    """Bytes of all processes of a command together, at their peak."""
+    """Peak bytes of all processes of a command together."""
     process = _start(command, cores, None)
     most = 0
     while process.poll() is None:
@@ -93,7 +92,7 @@ def _start(
 
 
 def _memory(root: int) -> int:
-    """Private bytes of a process and its children, and of the files in memory they hold."""
+    """Private bytes of a process and its children, and of the files in memory that they hold."""
     total = 0
     files: dict[int, int] = {}
     for pid in _family(root):
@@ -118,7 +117,7 @@ def _family(root: int) -> Iterator[int]:
 def speed_rows(
     files: Iterable[Path], repeat: int, folder: Path, others: Mapping[str, str]
 ) -> tuple[list[str], Rows]:
-    """Every reader in turn, so that a change of the machine meets all of them."""
+    """Every reader in turn, so that changes of the machine affect all of them."""
     head = ["file", "events", "orjson.loads", "fusetui, 2 cores", "1 core", ".json.gz"]
     head += ["again", "again, whole command", *others]
     rows: Rows = []
@@ -176,7 +175,7 @@ def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
 
 
 def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list[str], Rows]:
-    """Time per event of open_trace, for ever more events."""
+    """Time per event of open_trace, for growing numbers of events."""
     rows: Rows = []
     probe = _made(source, folder, 50)
     _, events = opening(probe, {"FUSETUI_CACHE": "off"})
@@ -192,7 +191,7 @@ def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list
 
 
 def _beside(other: str, file: Path, loads: float) -> str:
-    """Of another reader; it may fail, or use up the memory."""
+    """Another reader, which may fail or run out of memory."""
     if file.stat().st_size > LARGEST_BESIDE:
         return ""
     start = time.perf_counter()
@@ -233,7 +232,7 @@ def machine() -> str:
 
 
 def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
-    """What matters most of both tables, for the README."""
+    """The most important figures of both tables, for the README."""
     wanted = ["file", "orjson.loads", "fusetui, 2 cores", "again, whole command", *head[8:]]
     places = [head.index(name) for name in wanted]
     names = [*wanted[:2], "fusetui", "opened again", *head[8:], "peak memory"]
@@ -242,7 +241,7 @@ def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
 
 
 def put(page: Path, text: str) -> None:
-    """Into a page, between its markers."""
+    """Puts text into a page, between its markers."""
     before, rest = page.read_text().split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
 

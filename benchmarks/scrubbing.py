@@ -1,10 +1,10 @@
-"""Scrubs real traces: how fast, with how much memory, and whether every figure stays.
+"""Scrubs real traces: how fast, with how much memory, and whether every figure is preserved.
 
     python -P benchmarks/scrubbing.py trace.json.gz more.json --megabytes 1000
 
-Of each trace the figures (`summary`, `kernels` and `ops --json`) of the scrubbed one are compared
+For each trace the figures (`summary`, `kernels` and `ops --json`) of the scrubbed one are compared
 with those of the original, and so is every number of its events, digit for digit. With --megabytes
-the first trace is also made that large (see generate.py). Exit code 1 when anything differs.
+the first trace is also enlarged to that size (see generate.py). Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measure(trace: Path, out: Path) -> bool:
-    """Scrub one trace, print a line about it, and tell whether its figures stayed."""
+    """Scrubs one trace, prints a line about it, and returns whether its figures are preserved."""
     before = time.perf_counter()
     done = subprocess.run([*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True)
     seconds = time.perf_counter() - before
@@ -83,7 +83,7 @@ def figures(command: str, path: Path) -> dict[str, Any]:
 
 
 def numbers(path: Path) -> int:
-    """A hash of all numbers from the events on."""
+    """A hash of all numbers, starting at the events."""
     data = bytes(open_source(str(path)).document[:])
     begin = max(data.find(b'"traceEvents"'), 0)
     found = (match[1] for match in NUMBER.finditer(data, begin) if match[1])

@@ -5,7 +5,8 @@
 Makes a file of so many events out of each real trace (see generate.py) in a temporary folder.
 Measured are whole commands, which read the file anew or, in the second line of each, take its
 columns from the cache; all in turn, so that a change of the machine meets all, and the best of
---repeat runs each. Prints the table and puts it into docs/benchmarks.md.
+--repeat runs each. The ratios are those of CPU seconds, of all processes of a command: beside other
+work the time on the clock tells little. Prints the table and puts it into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fusetui.trace.text.figures import size
 
@@ -32,13 +34,24 @@ HEAD = ["trace", "events", "size", "columns", *(f"`{name} --json`" for name in C
 HEAD += ["gaps / summary", "why / summary"]
 
 
-def seconds(name: str, file: Path, cache: Path | None) -> float:
-    """Of a whole command."""
+class Seconds(NamedTuple):
+    """Of a whole command, on the clock and of the CPUs."""
+
+    wall: float
+    cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s ({self.cpu:.1f} s)"
+
+
+def seconds(name: str, file: Path, cache: Path | None) -> Seconds:
     command = [*FUSETUI, name, "--json", *([] if cache else ["--no-cache"]), str(file)]
     surroundings = os.environ | ({"FUSETUI_CACHE": str(cache)} if cache else {})
-    start = time.perf_counter()
+    start, before = time.perf_counter(), os.times()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=surroundings)
-    return time.perf_counter() - start
+    wall, after = time.perf_counter() - start, os.times()
+    user = after.children_user - before.children_user
+    return Seconds(wall, user + after.children_system - before.children_system)
 
 
 def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]]:
@@ -50,12 +63,10 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
     found = []
     for title, where in (("read", None), ("from the cache", cache)):
         turns = [[seconds(name, file, where) for name in COMMANDS] for _ in range(repeat)]
-        best = [min(turn[n] for turn in turns) for n in range(len(COMMANDS))]
-        shares = [f"{one / best[0]:.2f}" for one in best[1:]]
+        best = [Seconds(*map(min, zip(*of, strict=True))) for of in zip(*turns, strict=True)]
+        shares = [f"{one.cpu / best[0].cpu:.2f}" for one in best[1:]]
         name = source.name.partition(".")[0]
-        found.append(
-            [name, f"{count:,}", size(length), title, *(f"{one:.2f} s" for one in best), *shares]
-        )
+        found.append([name, f"{count:,}", size(length), title, *map(str, best), *shares])
     file.unlink()
     return found
 
@@ -105,7 +116,8 @@ def main() -> None:
         for source in args.source:
             lines += rows(source, Path(name), args.events, args.repeat)
             print("\n".join(" | ".join(line) for line in lines[-2:]), file=sys.stderr, flush=True)
-    text = f"{os.cpu_count()} cores, load before the run {loads}.\n\n{table(lines)}"
+    head = f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
+    text = f"{head}\n\n{table(lines)}"
     print(text)
     put(text)
 

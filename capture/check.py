@@ -1,4 +1,4 @@
-"""Is a variant's answer right? Its largest error against the eager float32 reference."""
+"""Whether a variant's result is right: its largest error against the eager float32 reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from .step import Answer
 
 TOLERANCE = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
-"""Largest error allowed, as a share of the reference's largest absolute value."""
+"""The largest error allowed, as a share of the largest absolute value of the reference."""
 
 
 class WrongResultError(Exception):
@@ -18,18 +18,18 @@ class WrongResultError(Exception):
 
 @dataclass(frozen=True)
 class Errors:
-    """`result`: the largest absolute error of the result; `gradients`: the largest of all
-    gradients, each as a share of its largest value. None where nothing could be compared."""
+    """`result`: the largest absolute error of the result; `gradients`: the largest error of any
+    gradient, as a share of its largest value. None if nothing could be compared."""
 
     result: float | None
     gradients: float | None
 
 
 def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
-    """The errors of a result and of the gradients that both sides know by the same name.
+    """The errors of a result and of the gradients that both sides have by the same name.
 
-    Raises WrongResultError if the result has another shape, or if an error exceeds the tolerance
-    of the dtype or is no number.
+    Raises WrongResultError if the result has another shape, or if an error exceeds the tolerance of
+    the dtype or is NaN.
     """
     result = check(found["result"], reference["result"], dtype)
     shares = [
@@ -41,7 +41,7 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
 
 
 def compare_answer(found: Answer, reference: Answer) -> Errors:
-    """The largest errors, whatever they are: for functions that need not compute one thing."""
+    """The largest errors, without judging them: for functions that need not compute the same."""
     names = [name for name in found if name.startswith("result")]
     if names != [name for name in reference if name.startswith("result")]:
         return Errors(None, None)
@@ -76,7 +76,7 @@ def largest(tensor: Tensor) -> float:
 
 
 def _gradients(found: Answer, reference: Answer) -> list[str]:
-    """Names of gradients that can be compared; one that is 0 everywhere has no share."""
+    """Names of gradients that can be compared; one that is 0 everywhere has no relative error."""
     names = [name for name in found if name in reference and not name.startswith("result")]
     same = [name for name in names if found[name].shape == reference[name].shape]
     return [name for name in same if largest(reference[name])]

@@ -1,8 +1,8 @@
-"""The place of a run: taken before it is measured, so that no two captures want the same one.
+"""The folder of a run, reserved before measuring, so that two captures never use the same one.
 
-Until a run is whole it is in `.NAME.part` beside its folder. A file in it, locked as long as the
-capture lives, is how the next capture knows that a folder is ours and that nobody writes it any
-more. Needs no torch.
+Until a run is complete, it is in `.NAME.part` next to its folder. A file in it, locked as long as
+the capture is alive, shows the next capture that the folder is ours, and whether it is still being
+written. Does not need torch.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .errors import CaptureError
 
 try:
     import fcntl
-except ImportError:  # Windows: nothing can be proven to be abandoned
+except ImportError:  # Windows: a folder cannot be proven to be abandoned
     fcntl = None  # type: ignore[assignment]
 
 MARKER = ".fusetui-capture"
-"""The file that makes a folder ours; it tells the machine whose lock it has."""
+"""The file that marks a folder as ours; it names the machine that holds the lock."""
 _PART = re.compile(r"\..+\.part", re.DOTALL)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -38,10 +38,10 @@ class TakenError(CaptureError):
 
 
 class Claim:
-    """A folder to fill, `part`, that becomes `out` or vanishes.
+    """A folder to fill, `part`, which becomes `out` or is removed.
 
-    A child that the user's code forked can do neither. Raises CaptureError; TakenError if somebody
-    has `out` already.
+    A child process forked by the user's code can do neither. Raises CaptureError; TakenError if
+    `out` is already taken.
     """
 
     def __init__(self, out: Path) -> None:
@@ -60,7 +60,7 @@ class Claim:
             raise TakenError(f"{out} exists already: give another --out, or move it away.")
 
     def keep(self) -> None:
-        """The folder gets its name. Raises CaptureError when the run had to get another one."""
+        """Renames the folder. Raises CaptureError if the run had to get another name."""
         if os.getpid() != self._pid:
             return
         named = next(path for path in numbered(self._place) if not os.path.lexists(path))
@@ -74,7 +74,7 @@ class Claim:
             raise CaptureError(f"{self.out} was made by another program: the run is in {named}.")
 
     def release(self) -> None:
-        """The folder vanishes, with those around it that were made for it."""
+        """Removes the folder, and any parent folders that were created for it."""
         if os.getpid() != self._pid or self not in _held:
             return
         shutil.rmtree(self.part, ignore_errors=True)
@@ -105,7 +105,7 @@ class Claim:
 
 
 def claim_free(first: Path) -> Claim:
-    """A folder to fill, with a number behind its name if others have that. Raises CaptureError."""
+    """A folder to fill, with a number appended to its name if it is taken. Raises CaptureError."""
     for path in numbered(first):
         with suppress(TakenError):
             return Claim(path)
@@ -119,15 +119,15 @@ def numbered(first: Path) -> Iterator[Path]:
 
 
 def release_all() -> None:
-    """Everything that this process has begun vanishes."""
+    """Removes everything that this process has claimed."""
     for claim in list(_held):
         claim.release()
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes what captures of this user left in a folder whose process ended without a word.
+    """Removes what captures of this user left in a folder when they were killed.
 
-    Only what is provably a run of ours that nobody writes any more: see `_is_abandoned`.
+    Only runs that are certainly ours and no longer being written: see `_is_abandoned`.
     """
     with suppress(OSError), os.scandir(parent) as found:
         for item in found:
@@ -137,20 +137,20 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def _remove_if_abandoned(part: Path) -> None:
-    """Raises OSError."""
+    """Removes one such folder. Raises OSError."""
     directory = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
     with _opened(part, directory) as folder, _opened(MARKER, os.O_RDWR, folder) as marker:
         if _is_abandoned(part, folder, marker):
-            for name in sorted(os.listdir(folder), key=MARKER.__eq__):  # the proof goes last
+            for name in sorted(os.listdir(folder), key=MARKER.__eq__):  # the marker goes last
                 os.unlink(name, dir_fd=folder)
             part.rmdir()
 
 
 def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
-    """Is a folder that of a capture on this machine, whose lock nobody holds.
+    """Whether a folder belongs to a capture on this machine whose lock is free.
 
-    Once we hold the lock, the marker must still be where it was: else its capture is done, and what
-    we look at is a run that was kept. Raises OSError.
+    Once we hold the lock, the marker must still be in place; otherwise the capture has finished,
+    and this is a run that was kept. Raises OSError.
     """
     if not _is_users(folder) or not _is_users(marker) or not _locked(marker):
         return False
@@ -164,7 +164,7 @@ def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
 
 @contextmanager
 def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
-    """A descriptor. Raises OSError."""
+    """An open descriptor, closed after the block. Raises OSError."""
     number = os.open(path, flags | _OPEN, dir_fd=folder)
     try:
         yield number
@@ -175,8 +175,8 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
 def _marked(part: Path) -> int:
     """Puts the marker into a new folder; its lock lasts as long as the descriptor. Raises OSError.
 
-    It is empty until it is locked, and stays empty where files cannot be locked: an empty marker
-    proves nothing.
+    The marker is empty until it is locked, and stays empty if files cannot be locked: an empty
+    marker proves nothing.
     """
     marker = os.open(part / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
     try:
@@ -189,7 +189,8 @@ def _marked(part: Path) -> int:
 
 
 def _mark() -> bytes:
-    """Locks of other machines may be invisible here, so their folders are never removed."""
+    """The text of the marker. Locks of other machines may be invisible here, so their folders are
+    never removed."""
     return f"fusetui capture on {platform.node()}\n".encode(errors="replace")
 
 
@@ -211,9 +212,9 @@ def _is_users(number: int) -> bool:
 
 
 def _absolute(out: Path) -> Path:
-    """The same folder wherever the user's code goes. Raises CaptureError."""
+    """The same folder whatever the working directory becomes. Raises CaptureError."""
     if out.name in ("", ".."):
-        raise CaptureError(f"{out} is no name of a new folder: give another --out.")
+        raise CaptureError(f"{out} is not a valid name for a new folder: give another --out.")
     try:
         return out.absolute()
     except OSError as error:

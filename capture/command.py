@@ -1,4 +1,4 @@
-"""`fusetui capture`: a run or a sweep, and what is told of it. Importing this needs no torch."""
+"""`fusetui capture`: runs, sweeps and the report on them. Importing this does not need torch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .telling import show
 
 
 def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:
-    """Runs a workload's variants, at every point of a sweep if there is one.
+    """Runs the variants of a workload, at every point if there is a sweep.
 
     `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress goes to
-    stderr, tables and the command that opens the result to stdout. Raises CaptureError, with
-    nothing left behind, if an option is wrong or no variant could be measured.
+    stderr, tables and the command that opens the result to stdout. Raises CaptureError, leaving
+    nothing behind, if an option is wrong or no variant could be measured.
     """
     if options.sweep:
         return run_sweep(workload, options, out)

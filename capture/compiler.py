@@ -1,4 +1,4 @@
-"""What torch.compile did: its counters, and its settings that make a CPU's kernels visible."""
+"""torch.compile: its counters, and the settings that make a CPU's kernels visible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def show_cpu_kernels() -> None:
 
 
 def forget_compiled() -> None:
-    """Each variant compiles for itself, whatever another one left in memory."""
+    """Makes each variant compile anew, whatever was compiled before in this process."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
 

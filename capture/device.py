@@ -24,14 +24,14 @@ _NOISE = (
     r".*Profiler clears events at the end of each cycle.*",
     r".*pkg_resources is deprecated.*",
 )
-"""Warnings of torch that tell the user of a capture nothing."""
+"""Warnings of torch that are irrelevant to the user of a capture."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """`kind` is what torch calls it, cpu or cuda; `name` is for people.
+    """`kind` is torch's name, cpu or cuda; `name` is for users.
 
-    `cache_bytes` is the L2 cache of a GPU, which inputs must exceed; 0 on a CPU.
+    `cache_bytes` is the size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU.
     """
 
     kind: str
@@ -59,7 +59,7 @@ def load_torch() -> Any:
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Keeps torch's known noise off the screen; every other warning passes."""
+    """Suppresses known irrelevant warnings of torch; all others are shown."""
     with catch_warnings():
         for message in _NOISE:
             filterwarnings("ignore", message=message)
@@ -82,7 +82,7 @@ def find_device(wanted: str) -> Device:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what decides a measurement; null for what is not installed."""
+    """Versions of the software that a measurement depends on; null if not installed."""
     torch = load_torch()
     return {
         "fusetui": __version__,
@@ -102,13 +102,13 @@ def _installed(package: str) -> str | None:
 
 
 def _cache_bytes(torch: Any) -> int:
-    """The L2 cache of the GPU; 64 MiB, more than most have, where torch does not tell."""
+    """The size of the GPU's L2 cache; if torch does not say, 64 MiB, more than most GPUs have."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return int(getattr(properties, "L2_cache_size", 64 * 2**20))
 
 
 def _cpu_name() -> str:
-    """The processor's name; Linux tells it only in a file."""
+    """The name of the processor, which Linux gives only in a file."""
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):

@@ -1,4 +1,4 @@
-"""What ends the process from outside: it tidies up first, then ends as it would have without us."""
+"""Signals that end the process: it cleans up first, then ends as it would have without us."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 _NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
 _NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 GRACE = 2.0
-"""Seconds after which a thread ends the process whose main thread does not listen."""
+"""Seconds after which a thread ends the process if the main thread does not respond."""
 
 _forking = threading.local()
 
@@ -23,9 +23,8 @@ _forking = threading.local()
 def tidied(tidy: Callable[[], None]) -> Iterator[None]:
     """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
 
-    A handler that is there already is called instead: what it raises, the block may tidy up after.
-    Ignored signals stay ignored. Outside the main thread, where Python has no handlers, nothing is
-    done.
+    An existing handler is called instead; the block may clean up after what it raises. Ignored
+    signals stay ignored. Does nothing outside the main thread, where Python has no handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -42,8 +41,8 @@ class _Ending:
     """The handlers of one block, and a thread.
 
     The thread ends the process when the main thread waits for a GPU and runs no Python, so that no
-    handler is called: the system also writes the number of each signal into a pipe, from which it
-    reads.
+    handler is called: the system also writes the number of each signal into a pipe, which the
+    thread reads.
     """
 
     def __init__(self, tidy: Callable[[], None]) -> None:
@@ -58,7 +57,7 @@ class _Ending:
         _active.add(self)
         os.set_blocking(self._tell, False)
         listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        if listening != -1:  # an event loop does already
+        if listening != -1:  # an event loop already does
             signal.set_wakeup_fd(listening)
         for number in _NUMBERS:
             before = signal.getsignal(number)
@@ -74,7 +73,7 @@ class _Ending:
         os.close(self._told)
 
     def forget(self) -> None:
-        """Everything is as before, unless somebody else has changed it since."""
+        """Restores everything, unless other code has changed it since."""
         _active.discard(self)
         for number, before in self._before.items():
             if self._handles(number):
@@ -111,12 +110,13 @@ _active: set[_Ending] = set()
 
 @cache
 def _know_forks() -> None:
-    """A signal to a child that the user's code forks, even at once, is not one to this process."""
+    """Makes sure that a signal to a forked child does not end this process, even right after a
+    fork."""
     os.register_at_fork(before=_hold, after_in_parent=_resume, after_in_child=_forget)
 
 
 def _hold() -> None:
-    """Signals wait while the child still has our handlers."""
+    """Blocks signals while the child still has our handlers."""
     if _active:
         _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
 

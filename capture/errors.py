@@ -1,4 +1,4 @@
-"""What capture tells a user when it cannot go on."""
+"""The error that capture reports to the user."""
 
 
 class CaptureError(Exception):

@@ -1,7 +1,7 @@
-"""Guess first, then look: `kernels=5 gemm=3 pointwise=2` against what a step really ran.
+"""Guesses such as `kernels=5 gemm=3 pointwise=2`, compared with what a step really ran.
 
-Parsing and comparing are pure functions; none needs torch. The kinds are in `trace.kernel_kinds`,
-the counting in `trace.tally`.
+Parsing and comparing are pure functions and do not need torch. The kinds are defined in
+`trace.kernel_names.kinds`, the counting in `trace.questions.tally`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FOR_VARIANT = re.compile(r"\s*([\w.-]+)\s*:")
 
 @dataclass(frozen=True)
 class Guess:
-    """One term of a guess beside what was found: a number per step, or one for a whole trace."""
+    """One term of a guess and what was found: a number per step, or one for a whole trace."""
 
     kind: str
     expected: int
@@ -29,25 +29,23 @@ class Guess:
 
     @property
     def right(self) -> bool:
-        """Was it guessed right, for every step."""
+        """Whether the guess is right, for every step."""
         return all(count == self.expected for count in self.found)
 
     @property
     def said(self) -> str:
-        """What was found: one number, or all of them where steps differ."""
+        """What was found: one number, or all of them if steps differ."""
         return ", ".join(map(str, self.found if len(set(self.found)) > 1 else self.found[:1]))
 
 
 def parse(guess: str) -> dict[str, int]:
-    """`kernels=5 gemm=3` -> counts by kind. Raises CaptureError for what is no guess."""
+    """`kernels=5 gemm=3` -> counts by kind. Raises CaptureError for an invalid guess."""
     found: dict[str, int] = {}
     for term in guess.replace(",", " ").split():
         match = _TERM.match(term)
         if not match or match[1] not in KINDS:
             known = ", ".join(sorted(KINDS))
-            raise CaptureError(
-                f"'{term}' is no guess such as gemm=3: what can be counted is {known}."
-            )
+            raise CaptureError(f"'{term}' is not a guess such as gemm=3: use one of {known}.")
         found[match[1]] = int(match[2])
     if not found:
         raise CaptureError('the guess is empty: try --expect "kernels=5 gemm=3".')
@@ -55,9 +53,9 @@ def parse(guess: str) -> dict[str, int]:
 
 
 def parse_for(guesses: Iterable[str], variants: Sequence[str]) -> dict[str, dict[str, int]]:
-    """The guesses of each variant: `gemm=3` holds for all of them, `eager: gemm=3` for one.
+    """The guesses of each variant: `gemm=3` applies to all of them, `eager: gemm=3` to one.
 
-    Raises CaptureError for an unknown variant or what is no guess.
+    Raises CaptureError for an unknown variant or an invalid guess.
     """
     found: dict[str, dict[str, int]] = {name: {} for name in variants}
     for guess in guesses:
@@ -71,12 +69,12 @@ def parse_for(guesses: Iterable[str], variants: Sequence[str]) -> dict[str, dict
 
 
 def compare(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
-    """Every term of a guess beside what was counted."""
+    """Every term of a guess, with what was counted."""
     return tuple(Guess(kind, count, counted.found(kind)) for kind, count in expected.items())
 
 
 def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
-    """`= eager kernels  guess 5  found 5`, with a `!` in front of a wrong guess."""
+    """`= eager kernels: guess 5, found 5`, with a `!` in front of a wrong guess."""
     return [
         f"{'=' if g.right else '!'} {variant} {g.kind}: guess {g.expected}, found {g.said}"
         for g in guesses

@@ -1,4 +1,4 @@
-"""Turns what went wrong in a variant into one sentence."""
+"""Turns the error of a variant into one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders: written under a temporary name, renamed when whole. Needs no torch."""
+"""Run folders: written under a temporary name, renamed when complete. Does not need torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .saved import RECORD_NAME
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
-    """`runs/mlp-cpu-20260131-174500`; somebody else may have it."""
+    """`runs/mlp-cpu-20260131-174500`; the name may be taken."""
     return Path("runs") / f"{workload}-{device_kind}-{now:%Y%m%d-%H%M%S}"
 
 
@@ -30,10 +30,10 @@ def file_name(workload: str) -> str:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `out` when the block ends well and vanishes when it does not.
+    """A folder to fill, which becomes `out` if the block succeeds and is removed if it does not.
 
-    It also vanishes when a signal ends the process; see `claim` for what ends it without a word.
-    Raises CaptureError if `out` exists already or cannot be made.
+    It is also removed if a signal ends the process; see `claim` for what happens if it is killed.
+    Raises CaptureError if `out` already exists or cannot be created.
     """
     with _filled(lambda: Claim(out)) as claim:
         yield claim.part
@@ -41,7 +41,8 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_numbered_folder(first: Path) -> Iterator[tuple[Path, Path]]:
-    """The same with a number behind a name that others have: what to fill, and what it becomes."""
+    """The same with a number appended if the name is taken: the folder to fill, and its final
+    name."""
     with _filled(lambda: claim_free(first)) as claim:
         yield claim.part, claim.out
 

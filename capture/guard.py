@@ -1,4 +1,4 @@
-"""What the user's code may do to the process that runs it: change its folder, or fork."""
+"""Guards against what the user's code may do to this process: change its folder, or fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 
 @contextmanager
 def same_folder() -> Iterator[None]:
-    """The working directory is the same behind the block as before it."""
+    """Restores the working directory after the block."""
     try:
         before = os.getcwd()
     except OSError:  # it was removed
@@ -27,7 +27,7 @@ def same_folder() -> Iterator[None]:
 
 @contextmanager
 def parent_only() -> Iterator[None]:
-    """A child that the block forked ends here, as if its program had come to an end."""
+    """A child process that was forked in the block ends here, as if its program had ended."""
     parent = os.getpid()
     try:
         yield
@@ -45,7 +45,7 @@ def leave_if_forked(parent: int) -> None:
 
 
 def _leave(error: BaseException | None) -> NoReturn:
-    """With the exit code that Python would have given it, but without tidying up for the parent."""
+    """Exits with the code that Python would have used, but without the parent's clean-up."""
     code: object = 0
     if isinstance(error, SystemExit):
         code = error.code or 0

@@ -1,4 +1,4 @@
-"""What is run: the variants of a workload or of the user's own build function, ready to go."""
+"""What is run: the variants of a workload or of the user's build function, ready to run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Job:
-    """The trials of one run and what is common to them.
+    """The trials of one run and what they have in common.
 
-    `reference` is the right answer, in float32, which every trial must give; without one the
-    first trial's answer is what the others are compared with, for information only. `gradient` is
-    the result's in a backward pass. `keeps_gradients`: the user's functions decide about autograd
+    `reference` is the right answer, in float32, which every trial must give; without one, the
+    others are compared with the first trial's answer, for information only. `gradient` is that of
+    the result in a backward pass. `keeps_gradients`: the user's functions decide about autograd
     themselves.
     """
 

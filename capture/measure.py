@@ -1,4 +1,4 @@
-"""One run, from its options to its folder. Importing this needs no torch."""
+"""One run, from its options to its folder. Importing this does not need torch."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def measure(
     workload: str, options: Options, *, out: Path | None = None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """One run without the closing table: the record and the run folder.
+    """Runs once, without printing the closing table; returns the record and the run folder.
 
-    Its name is taken before anything is measured: `out`, or one that nobody has.
+    The name of the folder is reserved before anything is measured: `out`, or one that is free.
     """
     validate(options)
     with quiet_torch(), same_folder():
@@ -46,7 +46,7 @@ def measure(
 
 @contextmanager
 def _folder_for(workload: str, device: Device, out: Path | None) -> Iterator[tuple[Path, Path]]:
-    """The folder to fill, and what it will be called."""
+    """The folder to fill, and its final name."""
     if out is None:
         first = default_folder(file_name(workload), device.kind, datetime.now())
         with new_numbered_folder(first) as found:
@@ -59,7 +59,7 @@ def _folder_for(workload: str, device: Device, out: Path | None) -> Iterator[tup
 def make_job(workload: str, options: Options, device: Device) -> Job:
     """The variants to run, with weights and inputs.
 
-    Raises CaptureError for an unknown workload, an option that does not fit, or when there is not
+    Raises CaptureError for an unknown workload, an option that does not apply, or if there is not
     enough memory for weights and inputs.
     """
     load_torch()
@@ -69,7 +69,7 @@ def make_job(workload: str, options: Options, device: Device) -> Job:
         return user.user_job(workload, options, device)
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': there are {known}.")
+        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
     try:
         return workload_job.workload_job(kernels.get(workload), options, device)
     except (RuntimeError, MemoryError) as error:

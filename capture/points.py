@@ -1,4 +1,4 @@
-"""The points of a sweep, from `batch=64,128,...,2048`. Needs no torch."""
+"""The points of a sweep, from `batch=64,128,...,2048`. Does not need torch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_POINTS = 1000
 def parse_sweep(
     texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
 ) -> tuple[Point, ...]:
-    """Every combination of the sizes of all axes named, the last one changing fastest.
+    """Every combination of the sizes of all named axes, the last one changing fastest.
 
-    A text is `batch=64,128 n=2,4`, or the name of a preset. Raises CaptureError for an unknown
-    axis or preset, an axis named twice, or sizes that are none.
+    A text is `batch=64,128 n=2,4`, or the name of a preset. Raises CaptureError for an unknown axis
+    or preset, an axis that is named twice, or invalid sizes.
     """
     ranges: dict[str, tuple[int, ...]] = {}
     for word in " ".join(texts).split():
@@ -35,10 +35,10 @@ def parse_sweep(
 
 
 def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
-    """`64,128,...,2048`: sizes, where `...` goes on as the two before it began.
+    """`64,128,...,2048`: sizes, where `...` continues the progression of the two before it.
 
-    It goes on by doubling (or the same factor) if that meets the last size exactly, else by the
-    same difference. Raises CaptureError.
+    The factor is kept if that reaches the last size exactly, otherwise the difference. Raises
+    CaptureError.
     """
     words = text.split(",")
     sizes: list[int] = []
@@ -79,7 +79,7 @@ def _parse_term(
 
 
 def _between(axis: str, before: int, first: int, last: int) -> list[int]:
-    """What lies between `first` and `last`, both left out."""
+    """The sizes between `first` and `last`, excluding both."""
     factor, rest = divmod(first, before)
     size = first
     if rest == 0 and factor > 1:

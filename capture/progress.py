@@ -15,7 +15,7 @@ _REDRAW_SECONDS = 0.5
 
 
 class Progress:
-    """One line per phase with its time. On a terminal the running time is redrawn."""
+    """One line per phase with its time. On a terminal the elapsed time is updated."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
@@ -26,7 +26,7 @@ class Progress:
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
-        """Shows `title ...` while the block runs and its duration in seconds behind it."""
+        """Shows `title ...` while the block runs, then its duration in seconds."""
         begin, title = perf_counter(), printable(title)
         self._write(f"{title} ... ")
         try:
@@ -59,7 +59,7 @@ class Progress:
             thread.join()
 
     def _write(self, text: str) -> None:
-        """It is no failure when nobody can hear it."""
+        """Writes to stderr; it is not an error if that fails."""
         with suppress(OSError):
             self._stream.write(text)
             self._stream.flush()

@@ -18,10 +18,10 @@ _SECONDS = 5
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """What run.json tells about its making; null for what cannot be read.
+    """Provenance for run.json; null for what cannot be read.
 
-    `where` is a folder of the user's code. With `scrubbed` the command line tells nothing private;
-    that of a program of the user's own is left out.
+    `where` is a folder of the user's code. With `scrubbed` the command line contains nothing
+    private; that of the user's own program is left out.
     """
     return {
         "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
@@ -31,12 +31,12 @@ def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """The command as it can be typed again; of the program, only its name."""
+    """The command as it can be typed again; the program without its folder."""
     return shlex.join([Path(argv[0]).name, *argv[1:]])
 
 
 def public_command(argv: Sequence[str]) -> str | None:
-    """The command of fusetui without folders and names; None for any other program."""
+    """The fusetui command without folders and names; None for any other program."""
     program = Path(argv[0])
     if program.stem != "fusetui" and program.parts[-2:] != ("fusetui", "__main__.py"):
         return None
@@ -62,7 +62,8 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def gpu_state() -> dict[str, Any]:
-    """Name, multiprocessors, memory, L2 cache, and what nvidia-smi tells of clocks and driver."""
+    """Name, multiprocessors, memory, L2 cache, and the clocks and driver according to
+    nvidia-smi."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -76,7 +77,7 @@ def gpu_state() -> dict[str, Any]:
 
 
 def parse_smi(line: str) -> dict[str, str | None]:
-    """One line of nvidia-smi's CSV as a dict; what the GPU does not tell is null."""
+    """One line of nvidia-smi's CSV as a dict; null for what the GPU does not report."""
     values = [value.strip() for value in line.split(",")]
     if len(values) != len(_FIELDS):
         return dict.fromkeys(_FIELDS)
@@ -85,14 +86,15 @@ def parse_smi(line: str) -> dict[str, str | None]:
 
 
 def _smi(uuid: object) -> dict[str, str | None]:
-    """nvidia-smi numbers GPUs without regard to CUDA_VISIBLE_DEVICES, so it is asked by UUID."""
+    """The output of nvidia-smi for one GPU. It is selected by UUID, because nvidia-smi ignores
+    CUDA_VISIBLE_DEVICES in its numbers."""
     query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
     lines = _output([*query, f"--id=GPU-{uuid}"] if uuid else query)
     return parse_smi(lines.splitlines()[0] if lines else "")
 
 
 def _output(command: Sequence[str]) -> str | None:
-    """What a program prints, or None if it is missing, fails or takes too long."""
+    """The output of a program, or None if it is missing, fails or takes too long."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace"

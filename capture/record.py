@@ -1,4 +1,4 @@
-"""What a run measured: the content of run.json, as frozen data. Durations are integer ns."""
+"""The measurements of a run: the content of run.json, as frozen data. Durations are integer ns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .expect import Guess
 from .options import Options
 
 FORMAT = 2
-"""Version of run.json; it rises when a key changes its meaning."""
+"""Version of run.json; incremented when a key changes its meaning."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Measured:
     """A variant that ran.
 
     `step_ns` is null if no step ran with the profiler off. `compile_ns` is the time of the first
-    call of a variant that compiles something, or null; `compile_cached` says that the compiler's
-    cache on disk spared the work, `recompilations` how many graphs were compiled after the first
-    call. `peak_memory_bytes` is the most that was allocated on the GPU while timing, weights
-    included, or null on a CPU; `weight_bytes` are the parameters and buffers of this variant.
-    `max_error` is the largest absolute error of the result, `max_gradient_error` that of any
-    gradient as a share of its largest value. `settled`: step times were stable when timing began.
-    `files` are names inside the run folder.
+    call of a variant that compiles something, or null; `compile_cached` says whether the compiler's
+    cache on disk was used, `recompilations` how many graphs were compiled after the first call.
+    `peak_memory_bytes` is the most that was allocated on the GPU during timing, including weights,
+    or null on a CPU; `weight_bytes` are the parameters and buffers of this variant. `max_error` is
+    the largest absolute error of the result, `max_gradient_error` that of any gradient as a share
+    of its largest value. `settled`: step times were stable when timing began. `files` are names
+    inside the run folder.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Measured:
 class Failed:
     """A variant that did not run or gave a wrong result: why, in one sentence.
 
-    `skipped`: it cannot run on this machine, and nobody asked for it by name.
+    `skipped`: it cannot run on this machine, and was not selected by name.
     """
 
     name: str
@@ -69,8 +69,9 @@ class Failed:
 class RunRecord:
     """One run of a workload. `shapes_shrunk`: the CPU's defaults were used for some axis.
 
-    `options` is what was asked for. `backward`: a step is forward and backward pass. `mode` is
-    torch.compile's. `provenance` tells where and how it was made, null for what could not be read.
+    `options` are the given options. `backward`: a step is a forward and a backward pass. `mode` is
+    that of torch.compile. `provenance` says where and how the run was made, null for what could not
+    be read.
     """
 
     format: int
@@ -93,7 +94,7 @@ class RunRecord:
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """The variants that ran, in the order they were asked for."""
+        """The variants that ran, in the requested order."""
         return tuple(v for v in self.variants if isinstance(v, Measured))
 
     @property
@@ -103,5 +104,5 @@ class RunRecord:
 
     @property
     def guessed_right(self) -> bool:
-        """Was every guess right; true without guesses."""
+        """Whether every guess was right; True if there were none."""
         return all(guess.right for variant in self.measured for guess in variant.guesses)

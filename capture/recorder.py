@@ -46,7 +46,7 @@ def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
 
 
 def settings(options: Options, device_kind: str) -> dict[str, Any]:
-    """The arguments of torch.profiler.profile for what is to be recorded."""
+    """The arguments of torch.profiler.profile for these options."""
     activities = [ProfilerActivity.CPU]
     if device_kind == "cuda":
         activities.append(ProfilerActivity.CUDA)
@@ -59,9 +59,9 @@ def settings(options: Options, device_kind: str) -> dict[str, Any]:
 
 
 def compress(plain: Path, path: Path, scrub: bool) -> None:
-    """Moves a trace into its gzip file; the path in it becomes the file's name.
+    """Moves a trace into its gzip file, replacing the path in it by the file's name.
 
-    With `scrub` everything else that is private goes as well.
+    With `scrub` all other private data is removed as well.
     """
     if scrub:
         text = scrubbed(plain, plain.name)

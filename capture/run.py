@@ -30,13 +30,13 @@ NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say 
 
 
 class EmptyTraceError(Exception):
-    """The profiler ran but saw no kernels, for instance without the right to read counters."""
+    """The profiler ran but saw no kernels, for instance for lack of permission to read counters."""
 
 
 class Runner:
-    """Runs one job after the other trial, into one folder.
+    """Runs the trials of a job one after another, into one folder.
 
-    Its only state is the answer that later trials are compared with, where the job has none.
+    Its only state is the answer that later trials are compared with if the job has none.
     """
 
     def __init__(self, job: Job, options: Options, device: Device, progress: Progress) -> None:
@@ -48,9 +48,9 @@ class Runner:
         self._guesses = expect.parse_for(options.expect, names)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns what was measured.
+        """Writes the traces into the folder and returns the measurements.
 
-        A trial that fails spares the others. `where` is the folder of the user's code.
+        If a trial fails, the others still run. `where` is the folder of the user's code.
         """
         compiler.show_cpu_kernels()
         with self._autograd():
@@ -116,7 +116,7 @@ class Runner:
         return step.forward_step(call, label, trial.copies)
 
     def _check(self, answer: Answer) -> check.Errors:
-        """Against the reference; or, where there is none, against the first trial's answer."""
+        """Compares with the reference, or if there is none, with the first trial's answer."""
         if self._job.reference is not None:
             return check.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
@@ -134,7 +134,7 @@ class Runner:
         return timed, torch.cuda.max_memory_allocated()
 
     def _public(self, text: str) -> str:
-        """The text, scrubbed if the run is to hold nothing private."""
+        """The text, scrubbed if the run must not contain private data."""
         return self._texts.scrub(text) if self._texts else text
 
     def _record(self, outcomes: tuple[Measured | Failed, ...], where: Path) -> RunRecord:
@@ -165,7 +165,7 @@ def _first_phase(trial: Trial) -> str:
 
 
 def _counted(path: Path, kind: str) -> Tallies:
-    """The kernels of a trace just written. Raises EmptyTraceError when there are none."""
+    """The kernels of a trace just written. Raises EmptyTraceError if there are none."""
     counted = tallies(open_trace(str(path), cached=False))
     if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
         raise EmptyTraceError(NO_KERNELS)
@@ -173,7 +173,7 @@ def _counted(path: Path, kind: str) -> Tallies:
 
 
 def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
-    """The first result and how long it took, in ns: what compiles does so here."""
+    """The first result and how long it took, in ns, including any compilation."""
     begin = perf_counter_ns()
     result = step.run_step(parts)
     timing.synchronizer(kind)()

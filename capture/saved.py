@@ -1,4 +1,4 @@
-"""Reads what a capture left behind. Anybody may have made it: nothing in it is believed unseen."""
+"""Reads the results of a capture. They may come from anybody, so nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from .record import StepTime
 
 RECORD_NAME = "run.json"
 LARGEST = 16 << 20
-"""Bytes of a JSON file of ours; a run of a hundred variants takes 100 kB."""
+"""The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
 _LONGEST = 60
-"""Characters of a name in a sentence."""
+"""Characters of a name in a message."""
 
 T = TypeVar("T")
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """What is needed of a variant to open its traces."""
+    """The fields of a variant that are needed to open its traces."""
 
     name: str = ""
     files: tuple[str, ...] | None = ()
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """The traces that run.json lists: (variant, file); and a sentence for each that is ignored."""
+    """The traces listed in run.json: (variant, file); and a sentence for each that is ignored."""
 
     found: tuple[tuple[str, Path], ...]
     ignored: tuple[str, ...]
 
 
 class SavedVariant(msgspec.Struct, frozen=True):
-    """A variant of a run: all that is shown of it again. See `record.Measured` and `Failed`."""
+    """A variant of a run, with the fields that are shown again. See `record.Measured` and
+    `Failed`."""
 
     name: str
     step_ns: StepTime | None = None
@@ -54,7 +55,7 @@ class SavedVariant(msgspec.Struct, frozen=True):
 
 
 class SavedRun(msgspec.Struct, frozen=True):
-    """A run as far as it is shown again. See `record.RunRecord`."""
+    """A run, with the fields that are shown again. See `record.RunRecord`."""
 
     workload: str
     shapes: dict[str, int]
@@ -71,12 +72,12 @@ class _Listing(msgspec.Struct, frozen=True):
 
 
 def read_run(folder: Path) -> SavedRun:
-    """Raises CaptureError if the folder has no run.json of the form that we write."""
+    """Reads run.json. Raises CaptureError if it is missing or does not have our form."""
     return _read(folder, SavedRun)
 
 
 def trace_files(folder: Path) -> Traces:
-    """The trace files of a run that lie in its folder, in the run's order.
+    """The trace files of a run that lie in its folder, in the order of the run.
 
     Raises CaptureError if the folder has no run.json that lists variants.
     """
@@ -93,9 +94,9 @@ def trace_files(folder: Path) -> Traces:
 
 
 def why_not(folder: Path, name: str) -> str | None:
-    """Why a file that is said to lie in a folder is not to be opened, or None.
+    """Why a file listed in a folder must not be opened, or None.
 
-    Only regular files are, and those whose links all lead to a place in the folder.
+    It must be a regular file inside the folder after following all links.
     """
     try:
         if not _leads_into(folder, name):
@@ -104,7 +105,7 @@ def why_not(folder: Path, name: str) -> str | None:
     except OSError as error:
         return f"cannot be opened ({(error.strerror or str(error)).lower()})"
     except ValueError:
-        return "is no name of a file"
+        return "is not a file name"
     return None if regular else "is no regular file"
 
 
@@ -117,7 +118,7 @@ def read_json(path: Path) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise CaptureError(f"{path} is no JSON: {error}.") from error
+        raise CaptureError(f"{path} is not JSON: {error}.") from error
 
 
 def _read(folder: Path, kind: type[T]) -> T:
@@ -129,8 +130,8 @@ def _read(folder: Path, kind: type[T]) -> T:
 
 
 def _content(path: Path) -> bytes:
-    """Raises OSError, also for what is no file or too large for one of ours."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could take forever
+    """The content of a file. Raises OSError, also if it is not a regular file or too large."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
         raise OSError("it is no regular file")
     with open(path, "rb", opener=_without_waiting) as file:
         content = file.read(LARGEST + 1)
@@ -144,7 +145,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _leads_into(folder: Path, name: str) -> bool:
-    """Raises ValueError for a name that no file can have."""
+    """Whether a file is inside the folder. Raises ValueError for an impossible file name."""
     real = Path(os.path.realpath(folder / name))
     return real.is_relative_to(os.path.realpath(folder))
 

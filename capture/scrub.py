@@ -1,4 +1,4 @@
-"""What is private goes out of a trace and of the record; how is told in `fusetui.trace.scrub`."""
+"""Removes private data from a trace and from the record, by means of `fusetui.trace.scrub`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
 def scrubbed(trace: Path, trace_name: str) -> str:
-    """The JSON text of a trace without what is private; `trace_name` replaces the path it tells.
+    """The JSON text of a trace without private data; `trace_name` replaces the path in it.
 
-    Raises CaptureError when some of it could not be read, and TraceError.
+    Raises CaptureError if part of the trace could not be read, and TraceError.
     """
     document = Document(open_source(str(trace)), this_machine(), trace_name)
     document.learn()
@@ -29,12 +29,13 @@ def scrubbed(trace: Path, trace_name: str) -> str:
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
-    """The trace's JSON with another `traceName`: the profiler writes the path of its output."""
+    """The trace's JSON with another `traceName`, where the profiler wrote the path of its
+    output."""
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
 def texts() -> Texts:
-    """For the texts of one record: names of this machine are private in them."""
+    """A scrubber for the texts of one record: names of this machine are private in them."""
     found = Texts()
     found.expect(this_machine())
     return found

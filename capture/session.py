@@ -1,7 +1,7 @@
 """`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at its end.
 
-The first steps are left alone, the next are recorded, and the rest run with the profiler off and
-give the time per step. Importing this needs no torch; entering the block does.
+The first steps are skipped, the next are recorded, and the rest run with the profiler off and give
+the time per step. Importing this does not need torch; entering the block does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """What the `with` block gets: call `step()` at the end of each step of the loop."""
+    """The object of the `with` block: call `step()` at the end of each step of the loop."""
 
     def __init__(
         self, profiler: Any, synchronize: Callable[[], None], first: int, last: int
@@ -57,12 +57,12 @@ class Session:
 
     @property
     def steps(self) -> int:
-        """How many steps have ended."""
+        """The number of steps that have ended."""
         return self._steps
 
     @property
     def recorded_steps(self) -> int:
-        """How many whole steps the trace holds."""
+        """The number of complete steps in the trace."""
         return max(min(self._steps, self._last_recorded) - self._first_recorded + 1, 0)
 
 
@@ -76,10 +76,10 @@ def profile(
 ) -> Iterator[Session]:
     """Records steps of a loop into the run folder `out`, which must not exist.
 
-    `skip` steps go before them, and one more that warms the profiler up; every further step runs
+    `skip` steps come before them, and one more that warms up the profiler; every further step runs
     with the profiler off and is timed. The folder appears when the block ends; if it ends with an
     exception, or before a step was recorded, nothing is left behind. `options` are those of
-    `Options` that are meant for a loop. Raises CaptureError, and TypeError for another option.
+    `Options` that apply to a loop. Raises CaptureError, and TypeError for any other option.
     """
     asked = loop_options(options)
     validate(asked)
@@ -93,7 +93,7 @@ def profile(
         with _profiler(asked, found.kind, skip, plain) as (profiler, synchronize):
             session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + asked.steps)
             yield session
-        if os.getpid() != parent:  # a child that the loop forked: the run is not its own
+        if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
         record = _record(session, asked, found, plain, name, where)
         write_record(folder, record)
@@ -104,7 +104,8 @@ def profile(
 def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A running profiler that writes its trace to `plain`, and what waits for the device."""
+    """A running profiler that writes its trace to `plain`, and a function that waits for the
+    device."""
     import torch.profiler
 
     from . import recorder, timing
@@ -134,9 +135,9 @@ def _profiler(
 def _record(
     session: Session, options: Options, device: Device, plain: Path, name: str, where: Path
 ) -> RunRecord:
-    """Compresses the trace and gathers what was measured, from code in the folder `where`.
+    """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
 
-    Raises CaptureError without a trace.
+    Raises CaptureError if there is no trace.
     """
     from fusetui.trace import open_trace
     from fusetui.trace.questions.tally import tallies
@@ -190,7 +191,7 @@ def _step_time(session: Session) -> StepTime | None:
 
 
 def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:
-    """Talk goes to stderr: stdout belongs to the user's program."""
+    """Messages go to stderr: stdout belongs to the user's program."""
     if record.profiled_steps < wanted:
         tell(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of {wanted} "

@@ -8,9 +8,9 @@ from .errors import CaptureError
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The defaults with the sizes that the arguments name put in.
+    """The defaults, updated with the sizes that the arguments name.
 
-    Raises CaptureError for an unknown axis, a missing size or one that is no positive number.
+    Raises CaptureError for an unknown axis, or a missing or non-positive size.
     """
     shapes = dict(defaults)
     for axis, size in _pairs(args):

@@ -1,4 +1,5 @@
-"""One step of a variant as labelled parts: the forward pass, and the backward pass if wanted."""
+"""One step of a variant as labelled pieces: the forward pass, and the backward pass if
+requested."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ MOST_COPIES = 1024
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a step with its name in the trace; it gets what the part before it returned."""
+    """A piece of a step with its name in the trace; it takes the result of the previous piece."""
 
     label: str
     run: Callable[[Any], Any]
@@ -29,7 +30,7 @@ Step = Sequence[Piece]
 
 
 def run_step(parts: Step) -> Any:
-    """Runs a step; the value of its last part."""
+    """Runs a step and returns the result of its last piece."""
     value = None
     for part in parts:
         value = part.run(value)
@@ -37,7 +38,7 @@ def run_step(parts: Step) -> Any:
 
 
 def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]) -> Step:
-    """The forward pass alone, on the next copy of the inputs each time."""
+    """Only the forward pass, on the next copy of the inputs each time."""
     feed = cycle(copies)
     return (Piece(f"{label}_fwd", lambda _: call(*next(feed))),)
 
@@ -45,9 +46,9 @@ def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence
 def training_step(
     call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]], gradient: Tensor | None
 ) -> Step:
-    """Forward and backward pass, from no gradients at all; without an optimizer.
+    """Forward and backward pass, starting without gradients; no optimizer.
 
-    `gradient` is the one of the result; None means ones.
+    `gradient` is that of the result; None means ones.
     """
     feed = cycle(copies)
 
@@ -65,7 +66,7 @@ def training_step(
 
 
 def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:
-    """Copies of what a step computed: its result and the gradients that it left behind."""
+    """Copies of what a step computed: its result and the gradients."""
     leaves = list(_leaves(result))
     names = ["result"] if len(leaves) == 1 else [f"result {i}" for i in range(len(leaves))]
     found = dict(zip(names, leaves, strict=True))
@@ -76,7 +77,7 @@ def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> A
 
 
 def rotation(inputs: Sequence[Tensor], cache_bytes: int, backward: bool) -> list[list[Tensor]]:
-    """Copies of the inputs that together exceed a cache, so that none is still in it."""
+    """Copies of the inputs that together exceed a cache, so that none of them is still cached."""
     size = sum(tensor.nbytes for tensor in inputs)
     count = min(cache_bytes // max(size, 1) + 1, MOST_COPIES)
     return [[t.clone().requires_grad_(backward) for t in inputs] for _ in range(count)]
@@ -102,7 +103,7 @@ def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
 
 
 def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
-    """The inputs that get a gradient of their own."""
+    """The inputs that have gradients."""
     return [t for t in inputs if isinstance(t, Tensor) and t.is_leaf and t.requires_grad]
 
 

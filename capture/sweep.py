@@ -1,7 +1,7 @@
 """`--sweep`: a run for every point, and a table, a chart, JSON and CSV of all of them.
 
-Each point is a run folder of its own inside the sweep's folder, which appears when it is whole. So
-the same command with the same `--out` goes on after Ctrl-C: a point that is there is not run again.
+Each point is a run folder inside the folder of the sweep, which appears when it is complete. So the
+same command with the same `--out` continues after Ctrl-C: existing points are not run again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from .telling import show, tell
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
 Runs = Mapping[str, SavedRun]
-"""The runs of a sweep by their points' names, in the order of the points."""
+"""The runs of a sweep by the names of their points, in order."""
 
 
 def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
-    """Runs every point that is not there yet and prints the result.
+    """Runs every missing point and prints the result.
 
-    The outcome has the sweep's folder, and holds for all points. A point at which no variant could
-    be measured is told and left out. Raises CaptureError for a wrong option, if the folder holds
-    another sweep or a point that cannot be read, or, with nothing left behind, if there is no other
-    point.
+    The outcome has the sweep's folder, and is about all points. A point at which no variant could
+    be measured is reported and left out. Raises CaptureError for a wrong option, if the folder
+    holds another sweep or a point that cannot be read, or, leaving nothing behind, if there is no
+    other point.
     """
     validate(options)
     with same_folder():
@@ -60,13 +60,13 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
     kind = find_device(options.device).kind
     asked = _asked(workload, options, kind, points)
     folder = _claim_free(workload, kind, asked) if out is None else _claim(out, asked)
-    _saved(folder, points)  # one that cannot be read is told before the others are run
+    _saved(folder, points)  # reports an unreadable point before others are run
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
             _run_point(workload, options, point, folder, progress, f"{number} of {len(points)}")
     except KeyboardInterrupt:
-        tell(f"Stopped. To go on: the same command with --out {folder}")
+        tell(f"Stopped. To continue, run the same command with --out {folder}")
         raise
     finally:
         runs = _saved(folder, points)
@@ -87,13 +87,13 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
         return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': there are {known}.")
+        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
     found = kernels.get(workload)
     return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
 
 
 def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
-    """What identifies a sweep: two with the same can share a folder."""
+    """What identifies a sweep: sweeps that agree in it can share a folder."""
     shown = texts().scrub(workload) if options.scrub else workload
     asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
     found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
@@ -101,26 +101,26 @@ def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) 
 
 
 def _claim_free(workload: str, kind: str, asked: Mapping[str, Any]) -> Path:
-    """Makes a folder of a name that nobody has."""
+    """Creates a folder with a name that is free."""
     first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
     return next(folder for folder in numbered(first) if _made(folder, asked))
 
 
 def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
-    """Makes the sweep's folder, or checks that it holds a part of this very sweep."""
+    """Creates the sweep's folder, or checks that it holds a part of this very sweep."""
     if _made(folder, asked):
         return folder
     try:
         there = read_json(folder / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
-        raise CaptureError(f"{folder} exists and is no sweep: give another --out.") from error
+        raise CaptureError(f"{folder} exists and is not a sweep: give another --out.") from error
     if there != asked:
         raise CaptureError(f"{folder} holds another sweep: give another --out.")
     return folder
 
 
 def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
-    """Makes the sweep's folder, if there is none. Raises CaptureError."""
+    """Creates the sweep's folder unless it exists; returns whether it did. Raises CaptureError."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -152,16 +152,16 @@ def _run_point(
 
 
 def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
-    """The runs that are there, by `describe_point`. Raises CaptureError for one we cannot read."""
+    """The existing runs, by `describe_point`. Raises CaptureError for one that cannot be read."""
     names = [describe_point(point) for point in points]
     try:
         return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}
     except CaptureError as error:
-        raise CaptureError(f"{error} Move its folder away, and the point is run again.") from error
+        raise CaptureError(f"{error} Move its folder away to run the point again.") from error
 
 
 def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
-    """A row for every point and variant that was run: sizes, times in ns, or the failure."""
+    """A row for every point and variant that ran: sizes, times in ns, or the failure."""
     for point, variant in _variants(runs, points):
         times = variant.step_ns
         yield {
@@ -186,7 +186,7 @@ def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, Save
 
 
 def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
-    """Points without a run, and `n=2 eager` for a variant that failed at one."""
+    """Points without a run, and `n=2 eager` for a variant that failed at a point."""
     yield from (name for point in points if (name := describe_point(point)) not in runs)
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
@@ -199,7 +199,7 @@ def _write_results(folder: Path, asked: Mapping[str, Any], rows: Sequence[Row]) 
 
 
 def _remove(folder: Path) -> None:
-    """What we wrote; the folder too, if there is nothing else in it."""
+    """Removes what we wrote, and the folder if it is empty then."""
     with suppress(OSError):
         for name in (CSV_NAME, SWEEP_NAME):
             (folder / name).unlink()
@@ -217,7 +217,7 @@ def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:
 
 
 def _heading(runs: Runs, axes: Sequence[str]) -> str:
-    """What was swept, on which device, and the sizes that stayed the same."""
+    """What was swept, on which device, and the sizes that were constant."""
     run = next(iter(runs.values()))
     fixed = {axis: size for axis, size in run.shapes.items() if axis not in axes}
     return heading(
@@ -230,7 +230,7 @@ def _heading(runs: Runs, axes: Sequence[str]) -> str:
 
 
 def _show_guesses(runs: Runs, points: Sequence[Point]) -> bool:
-    """Prints the guesses that were wrong, point by point; are there none?"""
+    """Prints the wrong guesses, point by point; returns whether there are none."""
     wrong = [
         f"{describe_point(point)}: {line}"
         for point, variant in _variants(runs, points)
@@ -253,7 +253,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all. Raises CaptureError."""
+    """Writes a file completely or not at all. Raises CaptureError."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A sweep's results as a table, as bars and as CSV: text from rows, nothing else."""
+"""The results of a sweep as a table, as bars and as CSV: pure functions from rows to text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
 
 
 def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:
-    """Bars of the time per step, a group per point, each group on a scale of its own."""
+    """Bars of the time per step, a group per point, each group on its own scale."""
     block = "#" if ascii_only else "█"
     wide = max(width(printable(row["variant"])) for row in rows)
     lines = ["Time per step; the longest bar of each group has the same length."]
@@ -50,7 +50,7 @@ def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = 
 
 
 def sweep_csv(rows: Sequence[Row]) -> str:
-    """The rows as CSV with a header; nothing for no rows."""
+    """The rows as CSV with a header; "" if there are no rows."""
     if not rows:
         return ""
     text = io.StringIO()
@@ -74,7 +74,7 @@ def _first(point: Sequence[Row]) -> int | None:
 
 
 def _entry(row: Row | None, first_ns: int | None) -> str:
-    """`1.31 ms 2.10x`, or a dash for what was not measured."""
+    """`1.31 ms 2.10x`, or a dash if it was not measured."""
     if row is None or row["median_ns"] is None:
         return "-"
     return f"{duration(row['median_ns'])} {speed_up(first_ns, row['median_ns']):>6}"

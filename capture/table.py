@@ -20,13 +20,13 @@ _COLUMNS = (
 )
 
 _LARGEST_SPREAD = 2
-"""The 90th percentile of step times as a multiple of the 10th, above which a note is due."""
+"""The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
 
 
 def closing_table(record: RunRecord) -> str:
     """What was run, a row per variant, and a line for each one that failed.
 
-    Speed-ups are against the first variant that ran.
+    Speed-ups are relative to the first variant that ran.
     """
     rows = [_row(variant, baseline(record)) for variant in record.variants]
     failed = (v for v in record.variants if isinstance(v, Failed))
@@ -35,7 +35,7 @@ def closing_table(record: RunRecord) -> str:
 
 
 def guesses(record: RunRecord) -> list[str]:
-    """A line for every guess and variant, under an empty one; nothing without guesses."""
+    """A blank line, then a line for every guess and variant; nothing without guesses."""
     lines = [line for v in record.measured for line in guess_lines(v.name, v.guesses)]
     return ["", *lines] if lines else []
 
@@ -52,7 +52,7 @@ def title(record: RunRecord) -> str:
 
 
 def heading(*parts: str) -> str:
-    """The parts that say something, with commas between them."""
+    """The non-empty parts, separated by commas."""
     return ", ".join(printable(part) for part in parts if part)
 
 
@@ -90,7 +90,7 @@ def _notes(record: RunRecord) -> list[str]:
 
 
 def _remarks(variant: Measured) -> list[str]:
-    """What the columns do not show: compiling, and what makes a time less than it seems."""
+    """What the columns do not show: compilation, and what makes a time less reliable."""
     remarks = []
     if variant.compile_ns is not None:
         cached = ", with kernels from the cache on disk" if variant.compile_cached else ""

@@ -1,4 +1,4 @@
-"""What a capture prints: results to stdout, talk to stderr. A terminal obeys nothing in it."""
+"""What a capture prints: results to stdout, messages to stderr, all escaped for terminals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .errors import CaptureError
 
 
 def show(text: str) -> None:
-    """Lines of a result.
+    """Prints lines of a result.
 
-    Raises CaptureError if they cannot be written, BrokenPipeError if nobody reads them any more.
+    Raises CaptureError if they cannot be written, BrokenPipeError if the reader has left.
     """
     try:
         print(printable_lines(text), flush=True)
@@ -24,6 +24,6 @@ def show(text: str) -> None:
 
 
 def tell(line: str) -> None:
-    """One line of talk; it is no failure when nobody can hear it."""
+    """Prints one message; it is not an error if that fails."""
     with suppress(OSError):
         print(printable(line), file=sys.stderr, flush=True)

@@ -15,9 +15,9 @@ from .record import StepTime
 Call = Callable[[], object]
 
 WARM_UP_NS, WARM_UP_LIMIT_NS = 200_000_000, 2_000_000_000
-"""The least and the most time of warming up; between them it ends when steps take equally long."""
+"""The minimum and maximum time of warming up; in between, it ends when step times are stable."""
 WINDOW, LARGEST_CHANGE = 10, 0.05
-"""Steps are equally long when the medians of two windows of steps differ by at most 5 %."""
+"""Step times are stable if the medians of two windows of steps differ by at most 5 %."""
 MIN_SAMPLES, MAX_SAMPLES = 10, 500
 
 
@@ -31,7 +31,7 @@ class Timing:
 
 
 def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
-    """Warms up until the step time has settled, then times single steps for some seconds."""
+    """Warms up until the step time has settled, then times single steps for `seconds`."""
     durations = _warm_up(call, synchronizer(device_kind))
     n = sample_count(durations[-1], round(seconds * 1e9))
     samples = _time_on_gpu(call, n) if device_kind == "cuda" else _time_on_cpu(call, n)
@@ -39,12 +39,12 @@ def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
 
 
 def synchronizer(device_kind: str) -> Callable[[], None]:
-    """What waits until the device has done all its work."""
+    """A function that waits until the device has done all its work."""
     return torch.cuda.synchronize if device_kind == "cuda" else lambda: None
 
 
 def sample_count(step_ns: int, budget_ns: int) -> int:
-    """How many steps of that duration fit the budget, within bounds."""
+    """The number of steps of that duration that fit the budget, within bounds."""
     return min(max(budget_ns // max(step_ns, 1), MIN_SAMPLES), MAX_SAMPLES)
 
 
@@ -59,7 +59,7 @@ def summarise(samples_ns: Sequence[int]) -> StepTime:
 
 
 def settled(durations: Sequence[int]) -> bool:
-    """Have the last steps taken as long as those before them?"""
+    """Whether the last steps took as long as those before them."""
     if len(durations) < 2 * WINDOW:
         return False
     before = median_low(durations[-2 * WINDOW : -WINDOW])
@@ -67,7 +67,7 @@ def settled(durations: Sequence[int]) -> bool:
 
 
 def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
-    """Runs steps until clocks and caches have settled; the duration of each in ns."""
+    """Runs steps until clocks and caches have settled; returns the duration of each in ns."""
     begin = perf_counter_ns()
     durations: list[int] = []
     while _goes_on(durations, perf_counter_ns() - begin):
@@ -94,7 +94,8 @@ def _time_on_cpu(call: Call, n: int) -> list[int]:
 
 
 def _time_on_gpu(call: Call, n: int) -> list[int]:
-    """Pairs of events on the stream; read after all steps, so that no step waits for a reading."""
+    """Times steps with pairs of events, read after all steps, so that no step waits for a
+    reading."""
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
     for begin, end in pairs:
         begin.record()

@@ -1,8 +1,8 @@
 """The user's own code as a job: `my_file.py:build` or `my_module:build`.
 
-`build` returns a function or a dict of functions; a function takes no arguments, or stands in a
-pair with the tuple of its arguments. Parameters of `build` with a whole number as default are its
-shapes, so `--batch 64` and `--sweep batch=...` work; `device` and `dtype` are passed if it has
+`build` returns a function or a dict of functions; each is a function without arguments, or a pair
+of a function and a tuple of arguments. Parameters of `build` with an integer default are its
+shapes, so `--batch 64` and `--sweep batch=...` work; `device` and `dtype` are passed if there are
 parameters of these names.
 """
 
@@ -33,14 +33,14 @@ Build = Callable[..., object]
 
 
 def is_target(name: str) -> bool:
-    """Does a name mean the user's own code: `file.py:build`, `module:build`."""
+    """Whether a name means the user's own code: `file.py:build`, `module:build`."""
     return ":" in name
 
 
 def folder_of(target: str) -> Path:
     """The folder of the user's code: that of the file, or the working directory for a module.
 
-    Raises CaptureError for what is no path.
+    Raises CaptureError if it is not a valid path.
     """
     source = target.rpartition(":")[0]
     try:
@@ -50,7 +50,7 @@ def folder_of(target: str) -> Path:
 
 
 def user_job(target: str, options: Options, device: Device) -> Job:
-    """Builds the user's functions. Raises CaptureError, in one sentence, when that fails."""
+    """Builds the user's functions. Raises CaptureError with one sentence if that fails."""
     if options.mode is not None:
         raise CaptureError("--mode is for the built-in workloads: give the mode to torch.compile.")
     build = load(target)
@@ -79,7 +79,7 @@ def user_job(target: str, options: Options, device: Device) -> Job:
 
 
 def load(target: str) -> Build:
-    """The build function that `file.py:name` or `module:name` means. Raises CaptureError."""
+    """The build function named by `file.py:name` or `module:name`. Raises CaptureError."""
     source, _, name = target.rpartition(":")
     try:
         with parent_only():
@@ -94,7 +94,7 @@ def load(target: str) -> Build:
 
 
 def axes(build: Build) -> dict[str, int]:
-    """The shapes of a build function: its parameters with a whole number as default."""
+    """The shapes of a build function: its parameters with an integer default."""
     parameters = inspect.signature(build).parameters.values()
     return {p.name: p.default for p in parameters if type(p.default) is int}
 
@@ -120,7 +120,7 @@ def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...
 
 
 def _trial(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Trial:
-    """A compiled function is known by what torch.compile leaves on it."""
+    """A trial; a compiled function is recognized by the attributes that torch.compile sets."""
     compiles = hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod")
     return Trial(name, partial(_same, function), (arguments,), compiles)
 
@@ -139,12 +139,12 @@ def _context(build: Build, device: Device, dtype: str, options: Options) -> dict
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Runs a file as a module; what lies beside it can be imported, as for a script."""
+    """Runs a file as a module; it can import what is next to it, like a script."""
     if not path.is_file():
         raise CaptureError(f"there is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise CaptureError(f"{path} is no Python file.")
+        raise CaptureError(f"{path} is not a Python file.")
     _import_from(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
@@ -158,7 +158,7 @@ def _from_module(name: str) -> ModuleType:
 
 
 def _import_from(folder: Path) -> None:
-    """The folder comes last, so that it shadows no installed package."""
+    """Appends the folder to sys.path, last so that it shadows no installed package."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -170,7 +170,7 @@ def _name_of(built: object) -> str:
 
 
 def _file_name(name: str, target: str) -> str:
-    """A variant's name is a file's name as well."""
+    """Checks that a variant's name is valid as a file name. Raises CaptureError."""
     if not name or name.startswith(".") or not all(c.isalnum() or c in "-_.+" for c in name):
         raise CaptureError(f"{target} names a function '{name}': use letters, digits, - _ . +.")
     return name

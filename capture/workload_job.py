@@ -25,8 +25,8 @@ NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
 def workload_job(workload: Workload, options: Options, device: Device) -> Job:
     """Random weights and inputs from a fixed seed, and the float32 reference computed from them.
 
-    The reference uses the weights as rounded to the run's dtype: an error is the variant's own.
-    Raises CaptureError for an option that does not fit the workload.
+    The reference uses the weights as rounded to the run's dtype, so that only the variant's own
+    error is measured. Raises CaptureError for an option that does not apply to the workload.
     """
     names = choose(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
@@ -78,16 +78,16 @@ def _reference(model: nn.Module, inputs: list[Tensor], backward: bool) -> tuple[
 
 
 def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
-    """Does any axis have the CPU's default where a GPU's is another?"""
+    """Whether any axis has the default for a CPU where that for a GPU differs."""
     cpu, gpu = workload.cpu_shapes, workload.gpu_shapes
     return any(size == cpu[axis] != gpu[axis] for axis, size in shapes.items())
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
-    """A random gradient of a result, in float32 but with values that the dtype has.
+    """A random gradient of a result, in float32 but with values that the dtype can represent.
 
-    It is 0 where the result may be 0 for all that the dtype tells: a relu's slope is undecided
-    there, so the right gradient would be as well.
+    It is 0 where the result may be 0 within the precision of the dtype: there the slope of a relu
+    is undetermined, and so would be the right gradient.
     """
     allowed = TOLERANCE[str(dtype).removeprefix("torch.")] * float(result.abs().max())
     return torch.randn_like(result).masked_fill(result.abs() <= allowed, 0).to(dtype).float()

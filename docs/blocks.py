@@ -1,10 +1,10 @@
-"""The code blocks of the pages: runs them, and writes what they print behind them anew.
+"""The code blocks of the pages: runs them, and updates the output that the pages show.
 
 python -P docs/blocks.py
 
 The blocks of a page run one after another in one folder: `sh` in bash, `python` in this Python. A
-`text` block behind an `sh` block is what it prints. `console` blocks need a terminal or another
-machine and do not run.
+`text` block after an `sh` block is its output. `console` blocks need a terminal or another machine
+and are not run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 DOCS = Path(__file__).resolve().parent
 PAGES = ("reading-a-gpu-trace.md", "recording.md", "ssh.md", "ci.md")
 WIDTH = 90
-PATIENCE = 60  # seconds that a block gets
+PATIENCE = 60  # seconds that a block may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -1,7 +1,6 @@
-"""The workloads: what fusetui captures and compares. Importing this package needs no torch.
+"""The workloads that fusetui captures and compares. Importing this package does not need torch.
 
-Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded when somebody
-asks for it.
+Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded on demand.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _NAMES = ("mlp", "linear", "matmul-add", "partitioned-linear", "split-stack")
 
 
 def names() -> tuple[str, ...]:
-    """The names of all workloads; needs no torch."""
+    """The names of all workloads; does not need torch."""
     return _NAMES
 
 

@@ -1,10 +1,11 @@
 """gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh form.
 
-Each input is read once and each result written once; the arithmetic is float32 whatever the dtype.
+Each input is read once and each result written once; the arithmetic is float32 for any dtype.
 Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a CPU, for tests.
 
-The element count is not specialised, so no shape compiles the kernels again. A mask over a count
-of unknown divisibility would make every load scalar; therefore only the last block is masked.
+The element count is not specialized, so the kernels are not recompiled for other shapes. A mask
+over a count of unknown divisibility would make every load scalar; therefore only the last block is
+masked.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -91,7 +92,7 @@ def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up without a gradient, in the layout of `gate` if that is dense."""
+    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense."""
     out = torch.empty_like(gate)
     _launch(geglu_forward_kernel_triton, _laid_out(gate, out), _laid_out(up, out), out)
     return out
@@ -106,7 +107,7 @@ def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps both inputs, which the GEMMs before it have made anyway, and no other tensor."""
+    """Keeps both inputs, which the preceding GEMMs produced anyway, and no other tensor."""
 
     @staticmethod
     def forward(context: Any, gate: Tensor, up: Tensor) -> Tensor:
@@ -120,11 +121,11 @@ class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
 
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up for two tensors of one shape and dtype, with a gradient.
+    """gelu(gate) * up for two tensors of equal shape and dtype; supports autograd.
 
-    Any dense layout is computed in place of memory; what is not dense is copied first. Triton
-    compiles each kernel once per dtype, and once more for a view that starts off a multiple of 16
-    bytes. Raises ValueError when shapes or dtypes differ.
+    Any dense layout is processed in memory order; a non-dense tensor is copied first. Triton
+    compiles each kernel once per dtype, and once more for a view whose offset is not a multiple of
+    16 bytes. Raises ValueError if shapes or dtypes differ.
     """
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise ValueError(f"gate is {gate.dtype} {gate.shape}, up is {up.dtype} {up.shape}")
@@ -133,14 +134,15 @@ def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor with the strides of `like`, which is dense: a copy only if they differ."""
+    """The tensor with the strides of `like`, which is dense; copied only if they differ."""
     if tensor.stride() == like.stride():
         return tensor
     return torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
 
 
 def _launch(kernel: Any, *tensors: Tensor) -> None:
-    """Runs an elementwise kernel over tensors of one layout; without elements there is no grid."""
+    """Runs an elementwise kernel over tensors of equal layout; skips empty ones, which have no
+    grid."""
     count = tensors[0].numel()
     if count:
         kernel[(triton.cdiv(count, BLOCK),)](*tensors, count, BLOCK=BLOCK)

@@ -1,7 +1,7 @@
 """gelu(x @ gate.T) * (x @ up.T) as one Triton GEMM with the activation in its epilogue.
 
-Neither projection is ever written to memory: a program keeps one tile of each in registers and
-writes their product. The backward pass computes both projections again, because nothing kept them.
+Neither projection is written to memory: a program keeps one tile of each in registers and writes
+their product. The backward pass recomputes both projections, because they were not stored.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -20,15 +20,15 @@ from .geglu import gate_of, gradients
 
 STAGES = 3
 TILES = ((128, 128, 64), (128, 64, 64), (64, 64, 32))
-"""(BLOCK_M, BLOCK_N, BLOCK_K), the best first; the first that fits the shared memory is used."""
+"""(BLOCK_M, BLOCK_N, BLOCK_K), best first; the first that fits into shared memory is used."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def tile_of(  # type: ignore[no-untyped-def]
     program, rows, columns, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr
 ):
-    """The tile of a program: GROUP tiles of one column follow each other, so that the L2 cache
-    still holds their weights."""
+    """The tile of a program: GROUP tiles of one column are adjacent, so that their weights are
+    still in the L2 cache."""
     tiles_m, tiles_n = tl.cdiv(rows, BLOCK_M), tl.cdiv(columns, BLOCK_N)
     in_group = GROUP * tiles_n
     first = program // in_group * GROUP
@@ -51,7 +51,7 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program computes BLOCK_M rows and BLOCK_N features; all matrices lie row by row."""
+    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major."""
     tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
@@ -76,12 +76,12 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def precision() -> str:
-    """How Triton multiplies float32: exactly, unless torch was told that TF32 is good enough."""
+    """How Triton multiplies float32: exactly, unless torch is set to allow TF32."""
     return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """The activated product for x [rows, dim] and weights [hidden, dim], without a gradient."""
+    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd."""
     x, gate_weight, up_weight = x.contiguous(), gate_weight.contiguous(), up_weight.contiguous()
     (rows, dim), hidden = x.shape, len(gate_weight)
     out = torch.empty(rows, hidden, dtype=x.dtype, device=x.device)
@@ -116,7 +116,7 @@ def choose_tile(item_bytes: int, available_bytes: int) -> tuple[int, int, int]:
 
 
 def shared_bytes(tensor: Tensor) -> int:
-    """Shared memory per program on the tensor's device, in bytes; 0 on a CPU, which has none."""
+    """Shared memory per program on the tensor's device, in bytes; 0 on a CPU."""
     if tensor.device.type != "cuda":
         return 0
     properties = torch.cuda.get_device_properties(tensor.device)
@@ -125,7 +125,7 @@ def shared_bytes(tensor: Tensor) -> int:
 
 
 class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps the input alone: two GEMMs more in the backward pass for two hidden tensors less."""
+    """Keeps only the input: two more GEMMs in the backward pass, but two hidden tensors less."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
@@ -144,6 +144,7 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim] and weights [hidden, dim], with a gradient."""
+    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim] and weights [hidden, dim]; supports
+    autograd."""
     product: Tensor = _GegluGemm.apply(x.flatten(0, -2), gate_weight, up_weight)
     return product.unflatten(0, x.shape[:-1])

@@ -1,7 +1,7 @@
-"""n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], whatever the strides.
+"""n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for any strides.
 
-Reading and writing through strides is the point: the n inputs lie interleaved in x [batch, n, in],
-and the n results are wanted interleaved as well, so nothing is transposed, stacked or copied.
+Strided access is the point: the n inputs are interleaved in x [batch, n, in], and so are the n
+results, so nothing is transposed, stacked or copied.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from .geglu_gemm import precision
 
 DEPTH_BYTES = 128
-"""Bytes of BLOCK_K: with tiles of 128 and three stages, 96 KiB of shared memory, which every GPU
+"""BLOCK_K in bytes: with tiles of 128 and three stages, 96 KiB of shared memory, which every GPU
 since Ampere has."""
 
 
@@ -75,8 +75,8 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> Tensor:
     """Fills and returns out [n, rows, columns] from a [n, rows, depth] and b [n, depth, columns].
 
-    `bias` is [n, columns], contiguous. No gradient. Block sizes follow the shapes in powers of two,
-    so a new shape compiles the kernel only when it needs other blocks.
+    `bias` is [n, columns], contiguous. No autograd. Block sizes follow the shapes in powers of two,
+    so a new shape recompiles the kernel only if it needs other block sizes.
     """
     (groups, rows, depth), columns = a.shape, b.shape[2]
     block_m, block_n = block_size(rows, 128), block_size(columns, 128)
@@ -104,12 +104,12 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
 
 
 def block_size(size: int, largest: int) -> int:
-    """The power of two that covers a size, from 16, the least that `tl.dot` takes, to `largest`."""
+    """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to `largest`."""
     return max(16, min(int(triton.next_power_of_2(size)), largest))
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with other strides."""
+    """Forward and both gradients are the same grouped GEMM with different strides."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -132,9 +132,9 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """out[:, i] = x[:, i] @ weight[i].T + bias[i], with a gradient.
+    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd.
 
-    x is [batch, n, in], weight [n, out, in], bias [n, out]; the result [batch, n, out].
+    x is [batch, n, in], weight [n, out, in], bias [n, out]; the result is [batch, n, out].
     """
     out: Tensor = _PartitionedLinear.apply(x, weight, bias.contiguous())
     return out

@@ -1,6 +1,6 @@
 """One nn.Linear: a single GEMM that adds the bias in its epilogue.
 
-The smallest trace worth reading: on a GPU eager and compiled launch the same kernel, and the time
+The smallest trace worth reading: on a GPU, eager and compiled launch the same kernel, and the time
 around it is launch overhead.
 """
 

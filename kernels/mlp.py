@@ -1,9 +1,9 @@
 """The gated MLP of a transformer block: down(gelu(gate(x)) * up(x)).
 
 Eager runs five kernels: three GEMMs, a gelu and a multiplication. The last two read and write the
-hidden activations, the largest tensors here, and do almost no arithmetic: they are what a compiler
-fuses, into one kernel that reads both inputs once and writes the product. `fused-gemm` goes one
-step further and computes both projections and the product in one kernel.
+hidden activations, the largest tensors here, and do almost no arithmetic. A compiler fuses them
+into one kernel that reads both inputs once and writes the product. `fused-gemm` goes one step
+further and computes both projections and the product in one kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .variants import COMPILED, EAGER
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]
-    """The GeGLU MLP with the tanh form of gelu and no biases, as Gemma has it."""
+    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -70,9 +70,9 @@ class FusedGemm(_Rewritten):
 
 
 class Liger(_Rewritten):
-    """The kernel for gelu(gate) * up of the package liger-kernel.
+    """The kernel for gelu(gate) * up from the package liger-kernel.
 
-    Its backward pass writes the gradients over `gate` and `up`.
+    Its backward pass overwrites `gate` and `up` with the gradients.
     """
 
     def __init__(self, mlp: nn.Module) -> None:
@@ -92,7 +92,7 @@ def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
 
 
 def _variants() -> dict[str, Variant]:
-    """All variants; `liger` only where its package is installed."""
+    """All variants; `liger` only if its package is installed."""
     variants = {
         "eager": EAGER,
         "compiled": COMPILED,

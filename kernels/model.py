@@ -1,4 +1,4 @@
-"""What a workload is: a model, its inputs, and the variants that compute the same result."""
+"""The definition of a workload: a model, its inputs, and variants that compute the same result."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Shapes = Mapping[str, int]
 class Variant:
     """One way to compute a workload's result.
 
-    `build` turns the workload's model (already on its device, in its dtype) into the module that
-    is measured, with the model's weights or others made from them; `variants.prepare` compiles it
-    if `compiled` is set.
+    `build` turns the workload's model (already on its device, in its dtype) into the module that is
+    measured, with the model's weights or others made from them; `variants.prepare` compiles it if
+    `compiled` is set.
     """
 
     build: Callable[[nn.Module], nn.Module]
@@ -31,10 +31,10 @@ class Variant:
 class Workload:
     """A piece of a network that is worth profiling.
 
-    `model` makes the eager module and `inputs` its arguments, both random, in float32 on the
-    CPU: whoever runs them seeds the generator and moves them. The first variant is the one that
-    the others are compared with. `sweeps` are named ranges of sizes, axis by axis. `cpu_dtype` is
-    for a CPU, if that is another.
+    `model` makes the eager module and `inputs` its arguments, both random, in float32 on the CPU;
+    the caller seeds the generator and moves them. The other variants are compared with the first
+    one. `sweeps` are named ranges of sizes, axis by axis. `cpu_dtype` is the default dtype on a
+    CPU, if that differs.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Workload:
         return self.name.replace("-", "_") + "_fwd"
 
     def shapes(self, device_kind: str) -> Shapes:
-        """The default shapes: small ones on a CPU, where a capture should take seconds."""
+        """The default shapes, which are small on a CPU, so that a capture takes seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes
 
     def dtype_on(self, device_kind: str) -> str:

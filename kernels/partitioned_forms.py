@@ -1,9 +1,8 @@
 """n different linear layers in five forms that give the same result from the same weights.
 
-Every form is made from the stacked weights [n, out, in] and biases [n, out] and gives them back,
-so any form's weights become any other's: `convert`. `Loop`, `Bmm` and `Fused` hold
-n * (in + 1) * out numbers. `Big` holds n times the weights, n * n * in * out; `Masked` as many, and
-as many again in its mask.
+Every form can be made from the stacked weights [n, out, in] and biases [n, out] and return them, so
+`convert` turns any form into any other. `Loop`, `Bmm` and `Fused` hold n * (in + 1) * out numbers.
+`Big` has n * n * in * out weights; `Masked` has as many, and a mask of the same size.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Form(nn.Module):  # type: ignore[misc]
 
 
 class Loop(Form):
-    """A list of layers and a stack: n GEMMs, whose launches dominate when they are small."""
+    """A list of layers and a stack: n GEMMs, whose launches dominate if they are small."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         nn.Module.__init__(self)
@@ -46,7 +45,7 @@ class Loop(Form):
 
 
 class Big(Form):
-    """One Linear(n * in, n * out) whose weight is block diagonal; training fills the zeros."""
+    """One Linear(n * in, n * out) whose weight is block diagonal; training changes the zeros."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(torch.block_diag(*weight.detach()), bias.detach().flatten())
@@ -64,8 +63,8 @@ class Big(Form):
 class Masked(Big):
     """The big layer with its off-block weights multiplied by 0 in every forward pass.
 
-    Whatever an optimizer does to an off-block weight has no effect: its gradient is 0, and a weight
-    decay or a momentum that moves it is masked away.
+    Whatever an optimizer does to an off-block weight has no effect: its gradient is 0, and changes
+    from weight decay or momentum are masked out.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -91,7 +90,7 @@ class Bmm(Form):
 
 
 class Fused(Form):
-    """One grouped Triton GEMM that reads and writes the interleaved tensors where they lie."""
+    """One grouped Triton GEMM that reads and writes the interleaved tensors in place."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         from .grouped_gemm import partitioned_linear
@@ -107,7 +106,7 @@ AForm = TypeVar("AForm", bound=Form)
 
 
 def convert(form: Form, to: type[AForm]) -> AForm:
-    """The same layers in another form, with weights of its own."""
+    """The same layers in another form, with its own copy of the weights."""
     weight, bias = form.layers()
     return to(weight.detach().clone(), bias.detach().clone())
 
@@ -120,7 +119,7 @@ def random_loop(n: int, in_features: int, out_features: int) -> Loop:
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """nn.Linear with these weights; skip_init spares the random ones."""
+    """nn.Linear with these weights; skip_init avoids initializing random ones."""
     out_features, in_features = weight.shape
     linear = nn.utils.skip_init(nn.Linear, in_features, out_features)
     linear.weight, linear.bias = nn.Parameter(weight.clone()), nn.Parameter(bias.clone())

@@ -1,7 +1,7 @@
-"""layer_norm and tanh over many features one by one, or over all of them at once.
+"""layer_norm and tanh over many features, one by one or over all of them at once.
 
 Each feature is a [rows, dim] matrix; the results are stacked and go through Linear(dim, 1) and a
-relu. Split, the small kernels are launched once for every feature; combined, once.
+relu. Split, the small kernels are launched once per feature; combined, only once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two variants that every workload has, and how a variant becomes what is measured."""
+"""The two variants that every workload has, and how a variant is prepared for measurement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ COMPILED = Variant(_as_it_is, compiled=True)
 
 
 def compile_mode(mode: str | None) -> dict[str, Any]:
-    """The arguments of torch.compile for a mode: static shapes, one shape being measured."""
+    """The arguments of torch.compile for a mode; shapes are static, because only one is
+    measured."""
     return {"dynamic": False} if mode is None else {"dynamic": False, "mode": mode}
 
 
 def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Callable[..., Tensor]:
-    """The callable that is measured; `mode` is torch.compile's, for compiled variants only."""
+    """The callable to measure; `mode` is that of torch.compile, for compiled variants only."""
     call: Callable[..., Tensor] = variant.build(model)
     return torch.compile(call, **compile_mode(mode)) if variant.compiled else call

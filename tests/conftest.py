@@ -13,8 +13,8 @@ from hypothesis import settings
 
 from fusetui.trace import Trace, open_trace
 
-EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # of each property; more find more
-settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # it may be busy
+EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # per property
+settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # slow machines
 settings.load_profile("fusetui")
 
 Events = Sequence[dict[str, Any]]
@@ -22,8 +22,8 @@ Events = Sequence[dict[str, Any]]
 
 @pytest.fixture(autouse=True, scope="session")
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test touches the user's cache or logs, nor one that it starts in another process; and
-    none sees the size of the terminal that it was started from."""
+    """Keeps tests, and processes they start, away from the user's cache and logs, and hides the
+    size of the terminal that they were started from."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -58,7 +58,7 @@ def trace_of(write: Callable[[str | bytes], Path]) -> Callable[..., Trace]:
 
 @pytest.fixture
 def event() -> Callable[..., dict[str, Any]]:
-    """A slice; what is not given is that of a CPU op of 1 us on thread 1."""
+    """A slice; by default a CPU op of 1 us on thread 1."""
 
     def make(name: str = "aten::a", ts: object = 0, dur: object = 1, **more: Any) -> dict[str, Any]:
         plain = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}

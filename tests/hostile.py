@@ -1,4 +1,4 @@
-"""Text that a terminal would obey or hide, in every field of a trace."""
+"""Text that a terminal would interpret or hide, in every field of a trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAYLOADS = {
     "surrogate": "\ud800PWN",
 }
 WORST = "".join(PAYLOADS.values())
-FILE_NAME = "\x1b]0;PWN\x07\x9b31m\u202e\u200b\nPWN\r\x7f\udcff"  # a name that a file can have
+FILE_NAME = "\x1b]0;PWN\x07\x9b31m\u202e\u200b\nPWN\r\x7f\udcff"  # a possible file name
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 HIDDEN = frozenset("\u034f\u115f\u1160\u3164\ufe0f\uffa0\U000e0100")
 OUR_SEQUENCES = re.compile(
@@ -40,7 +40,7 @@ OUR_SEQUENCES = re.compile(
 
 
 def obeyed(text: str, allowed: str = "\n") -> set[str]:
-    """What a terminal would obey or hide of a text."""
+    """The parts of a text that a terminal would interpret or hide."""
     return {c for c in set(text) - set(allowed) if is_hidden(c)}
 
 
@@ -49,12 +49,12 @@ def is_hidden(char: str) -> bool:
 
 
 def not_ours(output: bytes) -> set[str]:
-    """What the app let through to the terminal beside what it says itself."""
+    """What the app let through to the terminal, other than its own sequences."""
     return obeyed(OUR_SEQUENCES.sub("", output.decode()), "\r\n")
 
 
 def write_trace(path: Path, texts: Iterable[str] = PAYLOADS.values()) -> Path:
-    """A trace in which each of the texts stands in every field."""
+    """A trace in which each of the texts occurs in every field."""
     found = list(texts)
     events = [event for number, text in enumerate(found) for event in _events(number, text)]
     worst = "".join(found)
@@ -72,7 +72,7 @@ def write_trace(path: Path, texts: Iterable[str] = PAYLOADS.values()) -> Path:
 
 
 def _events(number: int, text: str) -> list[dict[str, Any]]:
-    """Threads and a GPU of their own; everything is called like the text."""
+    """Separate threads and a GPU; every name is the text."""
     begin, args = 1000 * number, {text: text, "list": [{text: [text]}], "Input Dims": [[text]]}
     thread = {"pid": 100 + number, "tid": 100 + number}
     stream = {"pid": number, "tid": 7}

@@ -1,4 +1,4 @@
-"""A program in a terminal of its own: keys go in, and every byte that it writes is kept."""
+"""A program in its own terminal: keys go in, and every byte that it writes is kept."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing import IO, Any, Self
 PYTHON = (sys.executable, "-P")
 START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
-PATIENCE = 60.0  # seconds that a program gets for what is waited for; a hang ends there
+PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
 
 class Terminal:
-    """Use as a context manager: what still runs at its end is killed."""
+    """Use as a context manager: what is still running at its end is killed."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Terminal:
         change: str = "",
         errors: IO[str] | None = None,
     ) -> None:
-        """Starts fusetui; `controlling`: Ctrl+C and hanging up make signals, as in a shell.
+        """Starts fusetui; `controlling`: Ctrl+C and hanging up send signals, as in a shell.
 
-        `change` is Python that runs first, for instance to plant a bug; `errors` is another place
-        for standard error.
+        `change` is Python code that runs first, for instance to plant a bug; `errors` is another
+        file for standard error.
         """
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
@@ -75,14 +75,14 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that was written, without what only moves the cursor or colours."""
+        """All that was written, without sequences that only move the cursor or set colors."""
         return plain(self.output)
 
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
 
     def wait_for(self, text: str) -> None:
-        """Until a text was written behind what was seen before, and no more follows."""
+        """Waits until a text was written after what was seen before, and nothing more follows."""
         until = time.monotonic() + PATIENCE
         while text not in (found := plain(self.output[self._seen :])):
             assert time.monotonic() < until, f"{text!r} is not in {found[-800:]!r}"
@@ -90,7 +90,7 @@ class Terminal:
         self.rest()
 
     def rest(self) -> None:
-        """Until nothing more is written."""
+        """Waits until nothing more is written."""
         while self._read():
             pass
         self._seen = len(self.output)
@@ -106,12 +106,12 @@ class Terminal:
         return self.process.returncode
 
     def hang_up(self) -> None:
-        """Close the terminal under the program."""
+        """Closes the terminal while the program is running."""
         os.close(self.master)
         self.master = -1
 
     def _read(self) -> bool:
-        """Take what is there, waiting a little; was there something."""
+        """Takes what is available, waiting a little; returns whether there was anything."""
         if self.master < 0 or not select.select([self.master], [], [], 0.05)[0]:
             return False
         self.output += os.read(self.master, 1 << 16)
@@ -124,5 +124,5 @@ def plain(output: bytes) -> str:
 
 
 def _take() -> None:
-    """The terminal on standard input becomes that of the new session."""
+    """Makes the terminal on standard input that of the new session."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,4 +1,4 @@
-"""How the house is built: which folder may import which, and what a command must not load."""
+"""The architecture: which folder may import which, and what a command must not load."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LONGEST = 400
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The parsed file; many tests look at it."""
+    """The parsed file, cached for all tests."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Nothing is there for the tests alone."""
+"""Nothing exists only for tests."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FOLDERS = (
 )
 LOOKED_AT = ("trace", "capture", "kernels", "sample_traces", "src/fusetui")
 FOR_OTHERS = {
-    "category_of",  # of a Trace, beside name_of: trace is a library
-    "frame_of",  # of a kernel's origin, beside module_of
-    "program_of",  # what surrounds one slice: for whoever shows a single kernel
+    "category_of",  # of a Trace, like name_of: trace is a library
+    "frame_of",  # of a kernel's origin, like module_of
+    "program_of",  # what surrounds one slice, to show a single kernel
     "path_of",  # likewise
     "source_of",  # likewise
     "_fill_text",  # argparse calls it
@@ -33,7 +33,7 @@ FOR_OTHERS = {
 
 
 def used_in(node: ast.AST) -> Iterator[str]:
-    """Every name that code reads, by itself or behind a point."""
+    """Every name that code reads, alone or after a dot."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             yield part.id
@@ -61,7 +61,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def unused(trees: dict[str, ast.Module]) -> list[str]:
-    """What no module uses, but for itself."""
+    """What no module uses except its own definition."""
     everywhere = Counter(name for tree in trees.values() for name in used_in(tree))
     return [
         f"{path}: {name}"

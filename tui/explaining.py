@@ -7,8 +7,12 @@ from collections.abc import Callable
 from textual.message import Message
 
 from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.totals import kernel_totals
 from fusetui.tui.layout.insight import Answer, Insight
+from fusetui.tui.layout.kinds import label_of
+from fusetui.tui.layout.modules import MOST
 
 
 class Explained(Message):
@@ -30,7 +34,7 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     from fusetui.trace.insights.stretches import idle_time
     from fusetui.trace.insights.why import Selection, explained, facts_of
     from fusetui.tui.drawing.program_lines import warm
-    from fusetui.tui.layout.modules import module_tree
+    from fusetui.tui.layout.modules import module_tree, self_times
 
     found = accounts(trace)
     idle = tuple(map(idle_time, found.devices))
@@ -41,4 +45,12 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     why, origins = explained(facts, Selection()), facts.kernels.origins
     warm(origins)
     if not cancelled():
-        post(Explained(trace, Insight(idle, Answer(why, module_tree(origins), origins))))
+        tree = module_tree(origins)
+        answer = Answer(why, tree, self_times(tree), _kernels(trace), origins)
+        post(Explained(trace, Insight(idle, answer)))
+
+
+def _kernels(trace: Trace) -> tuple[tuple[str, int], ...]:
+    """The labels of the kernels that took longest, and how long."""
+    totals = kernel_totals(trace)[:MOST]
+    return tuple((label_of(int(Role.KERNEL), total.name), total.total_ns) for total in totals)

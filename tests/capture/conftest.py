@@ -1,4 +1,4 @@
-"""What several tests of capture share."""
+"""Fixtures shared by the tests of capture."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def fast_timing() -> Iterator[None]:
-    """Few samples: such tests look at what is written, not at how long it took."""
+    """Few samples: these tests look at what is written, not at times."""
     timing = pytest.importorskip("fusetui.capture.timing", reason="needs torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing, "WARM_UP_NS", 0)
@@ -18,7 +18,7 @@ def fast_timing() -> Iterator[None]:
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A file with functions of a user's own."""
+    """A file with functions of a user."""
     path = tmp_path / "ways.py"
     path.write_text(CODE)
     return path

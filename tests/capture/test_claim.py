@@ -1,4 +1,4 @@
-"""What a capture that died leaves is removed by the next; nothing else is."""
+"""What a killed capture leaves behind is removed by the next one; nothing else is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def abandoned(tmp_path: Path) -> Path:
-    """What a capture in a process that is gone leaves, as if it had been killed."""
+    """What a capture leaves behind when its process is killed."""
     made = Claim(tmp_path / "a")
     (made.part / "eager.json").write_text("{")
     os.close(made._marker)

@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Run:
-    """All variants of the MLP on the CPU, compiled once for all the tests here."""
+    """All variants of the MLP on the CPU, compiled once for all tests of this module."""
     import contextlib
     import io
 
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Run:
 
 @pytest.fixture
 def compiled(run: Run) -> Any:
-    """The record of the compiled variant; skips where nothing can compile it."""
+    """The record of the compiled variant; skips if nothing can be compiled here."""
     variant = run.variant("compiled")
     if "no C++ compiler" in variant.get("failed", ""):
         pytest.skip("torch.compile needs a C++ compiler")
@@ -118,7 +118,7 @@ def test_each_step_is_marked_with_the_workloads_name(run: Run, name: str) -> Non
 
 @pytest.mark.usefixtures("fast_timing")
 def test_check_counts_what_capture_counted(tmp_path: Path) -> None:
-    """An nn.Linear whose addmm copies the bias for itself is one kernel for both."""
+    """An nn.Linear whose addmm copies the bias itself counts as one kernel in both."""
     folder = tmp_path / "run"
     shapes = ["--rows", "4", "--in", "3", "--out", "2"]
     options = Options(["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, steps=2)
@@ -145,13 +145,13 @@ def test_progress_goes_to_stderr(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workload": "mpl"}, "unknown workload 'mpl': there are mlp, linear"),
+        ({"workload": "mpl"}, "unknown workload 'mpl': use one of mlp, linear"),
         ({"variants": ["fast"]}, "no variant 'fast', only eager, compiled, fused, fused-gemm"),
         ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
         ({"dtype": "int8"}, "unknown dtype"),
         ({"steps": 0}, "at least 1"),
         ({"mode": "fast"}, "unknown mode 'fast': use one of default, reduce-overhead"),
-        ({"expect": ["gemms=3"]}, "'gemms=3' is no guess"),
+        ({"expect": ["gemms=3"]}, "'gemms=3' is not a guess"),
         ({"variants": ["fused"]}, "nothing was captured: fused: it needs a GPU"),
     ],
 )
@@ -245,7 +245,7 @@ def test_a_wrong_result_is_in_the_outcome(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_two_captures_in_one_second_are_both_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The second begins while the first is measured."""
+    """The second one begins while the first is measuring."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(measuring, "default_folder", lambda *_: Path("runs/a"))
     options = Options(variants=["eager"], device="cpu", seconds=1e-9)

@@ -46,7 +46,7 @@ def command(out: Path, wait: str, before: str = "", first: str = "") -> list[str
 
 
 def run(out: Path, number: int, wait: str = "time.sleep(60)", **script: str) -> int:
-    """The exit code of a capture that gets a signal."""
+    """The exit code of a capture that receives a signal."""
     words = command(out, wait, **script)
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -62,14 +62,14 @@ def test_a_signal_leaves_nothing_and_ends_the_process(tmp_path: Path, number: in
 
 
 def test_a_capture_that_waits_for_the_gpu_ends_as_well(tmp_path: Path) -> None:
-    """The main thread is in a library and runs no Python, so no handler either."""
+    """The main thread is in a library and runs no Python, and therefore no handler."""
     done = subprocess.run(command(tmp_path / "a", STUCK), capture_output=True, timeout=30)
     assert done.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_handler_that_was_there_is_called(tmp_path: Path) -> None:
-    """As that of the command line, which ends a program as Ctrl+C does."""
+    """Like the handler of the command line, which ends a program as Ctrl+C does."""
     handler = "signal.signal(signal.SIGTERM, signal.default_int_handler)"
     assert run(tmp_path / "a", signal.SIGTERM, before=handler) == -signal.SIGINT
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ def test_a_guess_is_counts_by_kind() -> None:
 
 @pytest.mark.parametrize("guess", ["gemm", "gemm=", "gemm=-1", "mat=3", "gemm=three"])
 def test_what_is_no_guess_names_the_kinds(guess: str) -> None:
-    with pytest.raises(CaptureError, match=r"no guess such as gemm=3: .*attention, .*gemm"):
+    with pytest.raises(CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"):
         parse(guess)
 
 

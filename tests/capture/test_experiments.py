@@ -1,4 +1,4 @@
-"""The page of the experiments and the script that fills it."""
+"""The page of the experiments and the script that fills it in."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location

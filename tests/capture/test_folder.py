@@ -1,4 +1,4 @@
-"""Run folders appear whole or not at all."""
+"""Run folders appear completely or not at all."""
 
 import os
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What a capture measures on a GPU only."""
+"""What can be measured only on a GPU."""
 
 import json
 from pathlib import Path

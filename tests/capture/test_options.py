@@ -1,4 +1,4 @@
-"""One declaration of an option: the command line, the documentation, what is checked."""
+"""Options are declared once: the command line, the documentation and the checks follow."""
 
 from typing import Any
 

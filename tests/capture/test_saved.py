@@ -1,4 +1,4 @@
-"""What a capture left may come from anybody."""
+"""The results of a capture may come from anybody."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_what_lies_outside_the_folder_is_ignored(tmp_path: Path, name: str) -> N
     [
         ("nowhere.json", "no such file"),
         ("x" * 5000, "xxx...', which cannot be opened (file name too long)"),
-        ("a\0b", "is no name of a file"),
+        ("a\0b", "is not a file name"),
         ("loop.json", "symbolic links"),
         ("pipe.json", "is no regular file"),
         (".", "is no regular file"),
@@ -112,9 +112,9 @@ def test_files_that_are_no_names_are_told(tmp_path: Path, files: object) -> None
     ("content", "message"),
     [
         (None, "cannot read .*: No such file"),
-        ("", "is no JSON"),
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[1]", "is not the record of a fusetui run"),
         ("{}", "is not the record of a fusetui run: .*variants"),
     ],
@@ -161,7 +161,7 @@ def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(deadline=None)  # files are written
 @given(st.data())
 def test_any_content_is_read_or_told(anywhere: Path, data: st.DataObject) -> None:
-    """One value of a record, whichever, is replaced by anything."""
+    """Any value of a record is replaced by anything."""
     place, key = data.draw(st.sampled_from(places(RUN)))
     before = place[key]
     place[key] = data.draw(JSON)
@@ -183,7 +183,7 @@ def outcome(read: Callable[[Path], object], folder: Path) -> object:
 @settings(deadline=None)  # the first example imports much
 @given(st.data())
 def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataObject) -> None:
-    """As when a sweep goes on beside a run that somebody changed."""
+    """As happens when a sweep is continued next to a run that was modified."""
     place, key = data.draw(st.sampled_from(places(RUN)))
     before = place[key]
     place[key] = data.draw(JSON)

@@ -1,4 +1,4 @@
-"""What `capture --scrub` takes out of traces and records; the rules have tests of their own."""
+"""What `capture --scrub` removes from traces and records; the rules have their own tests."""
 
 from __future__ import annotations
 

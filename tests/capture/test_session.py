@@ -84,7 +84,7 @@ def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_option_that_makes_no_sense_for_a_loop_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="no option 'backward' here: there are device, steps"):
+    with pytest.raises(TypeError, match="there is no option 'backward' here, only device, steps"):
         loop(tmp_path / "a", 1, backward=True)
 
 

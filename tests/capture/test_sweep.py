@@ -1,4 +1,4 @@
-"""Sweeps: every point is a run, and a sweep that was stopped goes on."""
+"""Sweeps: every point is a run, and an interrupted sweep can be continued."""
 
 import csv
 import json
@@ -90,7 +90,7 @@ def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_sweep_is_not_touched(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="is no sweep"):
+    with pytest.raises(CaptureError, match="is not a sweep"):
         run(tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_what_failed_is_in_the_outcome(tmp_path: Path) -> None:
     outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert outcome.failed == (f"batch={2**50}", "batch=2 fused")
     again = command.capture("partitioned-linear", options, tmp_path / "a")
-    assert again == outcome  # the point that is there already counts as well
+    assert again == outcome  # the existing point counts as well
 
 
 def test_a_variant_that_was_skipped_did_not_fail() -> None:
@@ -151,10 +151,10 @@ def test_two_sweeps_in_one_second_get_folders_of_their_own(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("sweep.json", "[", "is no sweep"),
-        ("sweep.json", "[5]", "is no sweep"),
+        ("sweep.json", "[", "is not a sweep"),
+        ("sweep.json", "[5]", "is not a sweep"),
         ("sweep.json", '{"asked": {"points": 5}}', "holds another sweep"),
-        ("n=1/run.json", "[", r"n=1/run.json is no JSON: .* Move its folder away"),
+        ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* Move its folder away"),
         ("n=1/run.json", '{"variants": [{"name": 5}]}', r"n=1/run.json is not the record"),
         ("n=1/run.json", None, r"cannot read .*n=1/run.json: No such file"),
     ],
@@ -175,7 +175,7 @@ def test_a_sweep_that_was_damaged_is_told_before_it_goes_on(
 def test_a_sweep_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     os.mkfifo(tmp_path / "a" / "sweep.json")
-    with pytest.raises(CaptureError, match="is no sweep"):
+    with pytest.raises(CaptureError, match="is not a sweep"):
         run(tmp_path / "a")
 
 

@@ -1,4 +1,5 @@
-"""The figures of a trace beside torch.profiler's own table of the same run, number by number."""
+"""The figures of a trace agree with torch.profiler's own table of the same run, number by
+number."""
 
 from __future__ import annotations
 

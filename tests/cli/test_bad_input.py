@@ -1,4 +1,4 @@
-"""What cannot be read ends in one sentence and exit code 2, what can be read in part says so."""
+"""Unreadable input ends with one sentence and exit code 2; partly read input is reported."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
     [
         (None, "no such file"),
         (b"", "is empty"),
-        (b"hello", "no JSON"),
-        (b"\x7fELF\x00", "no JSON"),
+        (b"hello", "not the JSON"),
+        (b"\x7fELF\x00", "not the JSON"),
         (b'{"a": 1}', "no traceEvents"),
         (b'{"schema": "1.1.1", "nodes": []}', "execution trace"),
         (b"[1, 2]", "not of trace events"),
-        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b"hello", mtime=0), "not the JSON"),
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:12], "gzip"),
         (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0, mtime=0)[:30], "gzip"),
     ],
@@ -140,7 +140,7 @@ def test_unknown_workload(fusetui: Run) -> None:
 
 
 def test_pipe_that_closes(trace_file: File) -> None:
-    """As in `fusetui decode ... | head -0`: not a word, and the exit code of SIGPIPE."""
+    """As in `fusetui decode ... | head -0`: no message, and the exit code of SIGPIPE."""
     read, write = os.pipe()
     os.close(read)
     run = subprocess.run(

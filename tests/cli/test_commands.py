@@ -1,4 +1,4 @@
-"""Every command on a trace that is whole: exit codes, JSON keys, and what people read."""
+"""Every command on an intact trace: exit codes, JSON keys, and the text that users read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`diff` of folders: variants of a run with a baseline, files of two folders by their names."""
+"""`diff` of folders: variants of a run with a baseline, files of equal names in two folders."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_folders_without_a_common_name(fusetui: Run, trace_file: File, tmp_path:
 def test_of_several_pairs_the_worst_answer_counts(
     fusetui: Run, trace_file: File, tmp_path: Path, scales: list[int], steps: list[int], code: int
 ) -> None:
-    """Slower weighs more than what cannot be told."""
+    """A slower pair matters more than one that cannot be judged."""
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         for rank, (scale, count) in enumerate(zip(scales, steps, strict=True)):

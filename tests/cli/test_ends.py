@@ -1,4 +1,4 @@
-"""Ends other than an answer: a bug of ours, a signal."""
+"""Other ways to end than with an answer: an internal error, a signal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def wait(_):
 cli.run = wait
 cli.script()
 """
-LATE = 60  # seconds after which a process hangs
+LATE = 60  # seconds after which a process counts as hanging
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_bug(fusetui: Run, logs: Path) -> None:
 def test_a_bug_where_there_is_no_place_for_logs(
     fusetui: Run, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it is a temporary file, and where there is no place for that either, only a sentence."""
+    """Then it is a temporary file, and if that cannot be written either, only a message."""
     (tmp_path / "state").write_text("not a folder")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = fusetui("summary", "x")
@@ -116,7 +116,7 @@ def test_a_signal_that_was_ignored() -> None:
 
 
 def test_what_was_begun_is_tidied_up() -> None:
-    """A signal ends a block as an exception does, and another one does not disturb that."""
+    """A signal ends a block as an exception does, and a second one does not interrupt that."""
     ends: list[str] = []
 
     def command() -> None:

@@ -1,4 +1,4 @@
-"""`kernels --by`, `ops --by`, `--peak` and `launches`, as a person or a script asks for them."""
+"""`kernels --by`, `ops --by`, `--peak` and `launches`, as users and scripts call them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLOP = 2 * 8192 * 3072 * 768
 
 @pytest.fixture
 def products(tmp_path: Path) -> Callable[..., Path]:
-    """Two products of the same shapes, 200 and 300 us, and one of other shapes."""
+    """Two products of equal shapes, 200 and 300 us, and one of other shapes."""
 
     def made(device: str = "NVIDIA A100-SXM4-80GB", shapes: bool = True) -> Path:
         events: list[dict[str, Any]] = []

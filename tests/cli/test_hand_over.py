@@ -1,4 +1,4 @@
-"""`capture` and `open`: what the command line hands over to the parts that do the work."""
+"""`capture` and `open`: what the command line passes to capture and to the app."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Call:
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """The calls of capture; the workload `bad` cannot be captured, of `broken` two variants fail,
-    of `odd` a guess is wrong."""
+    """The calls of capture; the workload `bad` cannot be captured, two variants of `broken` fail,
+    and a guess about `odd` is wrong."""
     calls: list[Call] = []
 
     def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:

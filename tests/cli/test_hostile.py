@@ -1,4 +1,4 @@
-"""Text that a terminal would obey, through every command: what is printed is shown, not obeyed."""
+"""Text that a terminal would interpret, through every command: it is shown, not interpreted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_folder(trace_path: Path) -> Path:
 
 
 def is_safe(*texts: str) -> None:
-    """No control but the ends of lines, and no line that a name began."""
+    """No control characters but line ends, and no line that begins within a name."""
     for text in texts:
         assert obeyed(text) == set()
         assert not [line for line in text.split("\n") if line.startswith("PWN")]
@@ -146,7 +146,7 @@ def test_options_of_capture(fusetui: Run, run_folder: Path, command: list[str]) 
 
 
 def test_code_that_fails(fusetui: Run, tmp_path: Path) -> None:
-    """Its file, its name and its message are the user's, or come from elsewhere."""
+    """The file, its name and its message belong to the user, or come from elsewhere."""
     pytest.importorskip("torch", reason="capture asks for torch first")
     path = tmp_path / f"{FILE_NAME}.py"
     path.write_text(f"def build():\n    raise ValueError({WORST!a})\n")

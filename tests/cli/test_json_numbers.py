@@ -1,4 +1,4 @@
-"""Every number of every --json document is one that a double holds, as jq and JavaScript do."""
+"""Every number in every --json document is exact as a double, as in jq and JavaScript."""
 
 from __future__ import annotations
 

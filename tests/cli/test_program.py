@@ -1,4 +1,4 @@
-"""`modules` and `lines`: their JSON, and what people read."""
+"""`modules` and `lines`: their JSON, and the text that users read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run folders from somebody else: what run.json says is not believed."""
+"""Run folders from somebody else: the contents of run.json are not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ File = Callable[..., Path]
 
 @pytest.fixture
 def folder(tmp_path: Path, trace_file: File) -> Path:
-    """A folder with one trace, beside another one."""
+    """A folder with one trace, next to another trace."""
     (tmp_path / "run").mkdir()
     trace_file("secret.json")
     trace_file("run/a.json")

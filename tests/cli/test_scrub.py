@@ -1,4 +1,4 @@
-"""`fusetui scrub`, and what `summary` says of secrets."""
+"""`fusetui scrub`, and what `summary` says about secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = "hf_" + "aB3dE5gH7jK9" * 3
 
 @pytest.fixture
 def private(trace_file: File) -> Path:
-    """A trace that tells where and by whom it was made."""
+    """A trace that reveals where and by whom it was made."""
     path = trace_file("private.json")
     document = json.loads(path.read_text())
     document["metadata"] = {"env": {"HF_TOKEN": TOKEN, "HOME": "/home/adal", "X": "1"}}

@@ -1,5 +1,5 @@
-"""Standard streams that are closed or full: one sentence where somebody can hear it, never the exit
-code of an answer, never a traceback."""
+"""Closed or full standard streams: one message where it can be written, never the exit code of an
+answer, never a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ File = Callable[..., Path]
 
 
 def run(redirection: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """fusetui as a shell starts it."""
+    """Runs fusetui from a shell."""
     command = [sys.executable, "-P", "-m", "fusetui", *map(str, words)]
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *command],
@@ -45,7 +45,7 @@ def test_output(trace_file: File, words: list[str], redirection: str, says: str)
 @pytest.mark.parametrize("words", [["summary", "TRACE"], ["summary", "-"], ["nothing"]])
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_talk(trace_file: File, words: list[str], redirection: str) -> None:
-    """Results are none the worse for it, and no talk gets among them."""
+    """Results are unaffected, and no messages are mixed with them."""
     words = [str(trace_file()) if word == "TRACE" else word for word in words]
     found = run(f"{redirection} </dev/null", *words)
     assert found.returncode == (0 if words[-1].endswith("json") else 2)

@@ -1,4 +1,4 @@
-"""`why` and `gaps`: what people read, and the keys that programs rely on."""
+"""`why` and `gaps`: the text that users read, and the keys that programs rely on."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_real_traces_fit_a_screen(
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
-    """The step only launches: the GPU works behind it, so the answer is about its span."""
+    """The step only launches and the GPU works after it, so the answer is about the GPU's span."""
     found = fusetui("why", TRACES / "mi300_vllm_decode_graph.json.gz").out
     assert "The GPU's span is 10.74 ms. The GPU works 99.8 % of it." in " ".join(found.split())
     assert "Python" not in found

@@ -1,4 +1,4 @@
-"""docs/reference.md is made from the code, and is not older than it."""
+"""docs/reference.md is generated from the code, and up to date."""
 
 from __future__ import annotations
 

@@ -8,20 +8,22 @@ from tests.places import ROOT
 
 from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host
-from fusetui.trace.insights.model import DeviceAccount, Gap, ThreadAccount
+from fusetui.trace.insights.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
 from fusetui.trace.insights.words import REASONS, SHORT, WHILE
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
 FIGURES = [
     field.name
-    for record in (DeviceAccount, ThreadAccount)
+    for record in (DeviceAccount, ThreadAccount, Ceiling)
     for field in msgspec.structs.fields(record)
     if field.name.endswith("_ns")
 ]
 ABOUT_A_GAP = [field.name for field in msgspec.structs.fields(Gap) if field.type == str | None]
 
+OF_A_FINDING = [name.rstrip("_") for name in Finding.__struct_fields__]
 
-@pytest.mark.parametrize("name", [*IDLE, *FIGURES, *ABOUT_A_GAP])
+
+@pytest.mark.parametrize("name", [*IDLE, *FIGURES, *ABOUT_A_GAP, *OF_A_FINDING])
 def test_each_figure_is_explained(name: str) -> None:
     assert f"`{name}`" in PAGE
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show: the Triton variants' results, and that no shape compiles again."""
+"""What only a GPU can show: the Triton variants' results, and no recompilation for new shapes."""
 
 from typing import Any
 

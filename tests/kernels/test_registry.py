@@ -1,4 +1,4 @@
-"""The list of workloads, which needs no torch."""
+"""The list of workloads, which does not need torch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every workload's variants compute one thing."""
+"""All variants of a workload compute the same."""
 
 import random
 from collections.abc import Callable

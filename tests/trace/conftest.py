@@ -1,4 +1,4 @@
-"""What the tests of reading large files share."""
+"""Fixtures shared by the tests of reading large files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusetui.trace.read import join, workers
 
 @pytest.fixture
 def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of some hundred kB is treated like one of some hundred MB; one process reads it."""
+    """Treats a file of some hundred kB like one of some hundred MB; one process reads it."""
     monkeypatch.setattr(workers, "_cores", lambda: 1)
     monkeypatch.setattr(join, "SHORT", 1 << 15)
     for name, value in (

@@ -1,4 +1,4 @@
-"""A trace that is large beside the cells of the fixture `small_blocks`."""
+"""A trace that is large compared with the extents of the fixture `small_extents`."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fusetui.tui.signals import RESTORE
 from fusetui.tui.state.moving import SECTION
 
 READY = "nothing selected: j or k"
-IDLE = "ocqqqq"  # why the GPU was idle is known
+ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
 ESCAPE = "\x1b"
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
@@ -178,7 +178,7 @@ def is_given_back(terminal: Terminal) -> bool:
 
 def typed(terminal: Terminal, *keys: str) -> bytes:
     """What these keys send to the terminal, once each of them has been drawn."""
-    terminal.wait_for(IDLE)
+    terminal.wait_for(ANSWERED)
     before = len(terminal.output)
     for key in keys[:-1]:
         terminal.press(key)

@@ -1,6 +1,6 @@
 """What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an unknown name.
 
-One module for each naming family; each is a pure function of the name. docs/kernel-names.md has the
+One module for each naming family, each a pure function of the name. docs/kernel-names.md has the
 vocabulary of the fields and how to add a family.
 """
 
@@ -94,7 +94,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
 
 @lru_cache(maxsize=16_384)
 def decode(name: str) -> KernelName | None:
-    """What the name settles, or None when no family knows it.
+    """What the name determines, or None if no family recognizes it.
 
     >>> decode("ampere_sgemm_128x64_tn").tile_m
     128
@@ -113,7 +113,7 @@ def decode(name: str) -> KernelName | None:
 
 @lru_cache(maxsize=256)
 def _candidates(first: str) -> tuple[Family, ...]:
-    """The families, in order, that know names with this first character."""
+    """The families, in order, whose names may begin with this character."""
     return tuple(
         (beginnings, family)
         for beginnings, family in _FAMILIES
@@ -128,7 +128,7 @@ def _without_suffix(name: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def short_name(name: str) -> str:
-    """A short readable text for any name at all: at most 48 characters, none of them a control.
+    """A short readable text for any name: at most 48 characters, no control characters.
 
     >>> short_name("void my::kernel<int, 4>(int*)")
     'my::kernel'

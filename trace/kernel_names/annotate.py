@@ -1,4 +1,4 @@
-"""A kernel name with its parts underlined and numbered, as a person would annotate it by hand."""
+"""A kernel name with its parts underlined and numbered, as if annotated by hand."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fusetui.trace.text.printable import printable
 
 Ends = tuple[str, str, str, str]
 UNDERLINE: Ends = ("└", "─", "┘", "╵")
-SIGNS = digits[1:] + ascii_lowercase  # one character each: the shortest part can be marked
+SIGNS = digits[1:] + ascii_lowercase  # one character each, so that the shortest part can be marked
 
 
 class Annotated(msgspec.Struct, frozen=True):
-    """Lines of the name, at least one, each with the line beneath it, and what each sign means."""
+    """Lines of the name, at least one, each with the line of marks below it, and the legend."""
 
     lines: tuple[tuple[str, str], ...]
     legend: tuple[str, ...]
@@ -24,7 +24,7 @@ class Annotated(msgspec.Struct, frozen=True):
 def annotate(
     name: str, parts: Sequence[tuple[int, int, str]], width: int, ends: Ends = UNDERLINE
 ) -> Annotated:
-    """Wrap a name at `width` and underline its parts, given as (start, end, meaning)."""
+    """Wraps a name at `width` and underlines its parts, given as (start, end, meaning)."""
     marks = [" "] * len(name)
     signs = SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
     for sign, (start, end, _) in zip(signs, parts, strict=False):
@@ -37,7 +37,7 @@ def annotate(
 
 
 def _mark(sign: str, width: int, ends: Ends) -> list[str]:
-    """`└─3─┘`, or as much of it as fits; the sign counts most."""
+    """`└─3─┘`, or as much of it as fits; the sign has priority."""
     left, middle, right, _ = ends
     if width <= len(sign) + 1:
         return list(sign[:width].ljust(width, middle))
@@ -45,7 +45,7 @@ def _mark(sign: str, width: int, ends: Ends) -> list[str]:
 
 
 def _escaped(name: str, marks: Sequence[str]) -> tuple[str, str]:
-    """The name printable, and its marks at the same places."""
+    """The printable name, and its marks at the same positions."""
     if name.isprintable():
         return name, "".join(marks)
     shown = [printable(character) for character in name]

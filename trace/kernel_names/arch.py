@@ -46,7 +46,7 @@ WORD_PATTERN: Final = "|".join(_WORDS)
 
 
 def from_capability(capability: str | None) -> dict[str, str]:
-    """The fields of a compute capability: "80", "100a" and "100f" all lose their letter."""
+    """The fields of a compute capability; "100a" and "100f" lose their letter."""
     digits = (capability or "").rstrip("af")
     name = _SM_NAMES.get(digits)
     return {"arch": f"sm{digits}", "arch_name": name} if name else {}
@@ -59,6 +59,6 @@ def from_word(word: str) -> dict[str, str]:
 
 
 def from_gfx(code: str | None) -> dict[str, str]:
-    """The fields of an AMD target such as `90a`; `000` means any device and settles nothing."""
+    """The fields of an AMD target such as `90a`; `000` means any device and determines nothing."""
     name = _GFX_NAMES.get(code or "")
     return {"arch": f"gfx{code}", "arch_name": name} if name else {}

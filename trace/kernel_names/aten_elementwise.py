@@ -92,7 +92,8 @@ def _operand_types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def _applied(name: str, start: int) -> tuple[str | None, int]:
-    """The functor at `start` and where its name ends; a wrapped lambda is named by its address."""
+    """The functor at `start` and where its name ends; a wrapped lambda is named after its
+    address."""
     if name.startswith("__nv_", start):
         pointer = _POINTER.search(name, start, start + 400)
         if pointer is None:
@@ -129,7 +130,7 @@ def _operation(kernel: str, functor: str | None) -> str | None:
 
 @lru_cache(maxsize=1024)
 def operation_word(functor: str) -> str:
-    """A functor's name without what every functor carries.
+    """The name of a functor without the affixes that every functor has.
 
     >>> operation_word("direct_copy_kernel_cuda"), operation_word("CUDAFunctor_add")
     ('direct_copy', 'add')
@@ -156,7 +157,7 @@ def _short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
-    """Copies that move bytes of any type name only their size: `index_put 4B`."""
+    """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
     accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
     if accessed is not None:
         return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"

@@ -59,7 +59,7 @@ _NAMED_FUNCTORS = re.compile(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fu
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of any kernel of ATen that is no elementwise loop and no reduction."""
+    """The record of any kernel of ATen that is neither an elementwise loop nor a reduction."""
     sign = signature(name)
     if sign is None or not _is_aten(name, sign):
         return None

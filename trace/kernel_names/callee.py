@@ -1,4 +1,4 @@
-"""A short text for a C++ function: its base name and what its template arguments tell apart."""
+"""A short text for a C++ function: its base name and the distinctive template arguments."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def _sort_argument(text: str, types: list[str], numbers: list[str]) -> None:
 
 
 def _merged(types: list[str]) -> str:
-    """`fp16` when all types agree, else all of them: `fp16*fp16*fp32`."""
+    """`fp16` if all types are equal, else all of them: `fp16*fp16*fp32`."""
     return types[0] if len(set(types)) == 1 else "*".join(types[:4])

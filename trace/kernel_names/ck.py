@@ -45,7 +45,7 @@ def decode(name: str) -> KernelName | None:
 
 
 def _tail(name: str, sign: Signature) -> str:
-    """What the kernel is called; ck_tile runs every class through one function, kentry."""
+    """The name of the kernel; ck_tile runs every class through one function, kentry."""
     found = _CLASS.search(name, sign.end, sign.end + 30) if sign.base == "kentry" else None
     if found is not None:
         return name[found.end() : found.end() + min(int(found[1]), 40)]
@@ -64,7 +64,7 @@ def _operation(name: str, sign: Signature) -> dict[str, Any]:
 
 
 def _find_tile(name: str) -> list[Place]:
-    """The only ten integers in a row that satisfy the arithmetic, or nothing."""
+    """The only ten consecutive integers that satisfy the arithmetic, or nothing."""
     pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
     hits = []
     for run in pattern.finditer(name):

@@ -1,6 +1,6 @@
 """Copies and fills by the copy engine: `Memcpy HtoD (Pageable -> Device)`, `Memset (Device)`.
 
-PyTorch's profiler writes them (pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then
+Written by PyTorch's profiler (pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then
 the kinds of memory on both sides.
 """
 
@@ -19,7 +19,7 @@ _SET = re.compile(r"Memset(?: \((?P<kind>\w{1,20})\))?")
 
 _MEMORY: Final = {
     "Pageable": "ordinary host memory: the copy is slow and makes the host wait",
-    "Pinned": "page-locked host memory: the copy can run beside other work",
+    "Pinned": "page-locked host memory: the copy can overlap other work",
     "Device": "GPU memory",
     "Host": "host memory",
     "Managed": "memory that moves between host and GPU on demand",

@@ -1,7 +1,7 @@
-"""Small kernels of cuBLAS: matrix-vector products, the second pass of a split K, dot products.
+"""Small kernels of cuBLAS: matrix-vector products, the second pass of split-K, dot products.
 
-Their base names and template arguments are plain C++; what each does was checked against the
-operators that launched it.
+Their base names and template arguments are plain C++; what each does was checked against the ops
+that launched it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _fields(sign: Signature) -> dict[str, Any] | None:
 
 
 def _mentions_cublas(name: str, sign: Signature) -> bool:
-    """Kernels of cuBLAS pass structures named after it; wrappers in namespaces of others do not."""
+    """cuBLAS passes structures named after it to its kernels; wrappers of other libraries do
+    not."""
     own = sign.scope in ("", "cublasLt::", "epilogue::impl::") and not sign.mangled
     return own and ("(cublas" in name or " cublas" in name or "<cublas" in name)
 

@@ -74,7 +74,7 @@ _WORDS: Final = {
     "drelu": "probably can apply the gradient of ReLU when it stores",
     "gelu": "can apply a GELU when it stores",
     "relu": "can apply a ReLU when it stores; plain matrix products run it too",
-    "analytic": "computes each address anew: any convolution",
+    "analytic": "computes each address: any convolution",
     "optimized": "steps through memory with precomputed offsets",
 }
 
@@ -127,7 +127,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _types(match: re.Match[str]) -> dict[str, str | None]:
-    """C and A are printed only when they differ from the sums; planar types are per plane."""
+    """C and A are printed only if they differ from the accumulator; planar types are per plane."""
     if match["acc"] is None or "_planar" in match["mid"]:
         return {}
     acc = ACCUMULATORS[match["acc"]]
@@ -144,13 +144,13 @@ def _types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def _implied_operand(match: re.Match[str], acc: str) -> str | None:
-    """Tensor cores multiply no fp32 and no int32: without a type only TF32 data are sure."""
+    """Tensor cores do not multiply fp32 or int32: without a type only TF32 data is certain."""
     fp32_data = match["mma"] in (None, "1688") or match["math"]
     return None if acc == "int32" or (acc == "fp32" and not fp32_data) else acc
 
 
 def _math(match: re.Match[str], given: list[str]) -> str | None:
-    """1688 with fp32 sums and no operand type is TF32 arithmetic on fp32 data."""
+    """1688 with fp32 accumulation and no operand type is TF32 arithmetic on fp32 data."""
     if match["math"]:
         return CUTLASS.get(match["math"])
     plain = match["acc"] == "s" and match["mma"] == "1688" and not given

@@ -38,7 +38,7 @@ _MEANINGS: Final = {
     "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c complex)",
     "mma": "tensor-core instruction {}",
     "math": "{}: the arithmetic, when the operands are converted on the way in",
-    "scaled": "each block of the operands has a scale of its own",
+    "scaled": "each block of the operands has its own scale",
     "a": "type of A: {}",
     "b": "type of B: {}",
     "sum": "type of the sums: {}",
@@ -117,7 +117,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _types(match: re.Match[str]) -> dict[str, str | None]:
-    """A scale type stands before its element type: ue8m0xe4m3. Complex types stay open."""
+    """A scale type precedes its element type: ue8m0xe4m3. Complex types are left open."""
     found = {key: match[group].rpartition("x")[2] for key, group in _TYPE_GROUPS.items()}
     return {key: CUTLASS.get(word) for key, word in found.items()}
 

@@ -27,7 +27,7 @@ _PREFIX_LIMIT = 20_000
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Where the parts of a function name lie; `args` is just after `<`, or -1 without arguments."""
+    """Where the parts of a function name are; `args` is just after `<`, or -1 without arguments."""
 
     scope: str
     base: str
@@ -63,7 +63,7 @@ def _skip_return(name: str) -> int:
 
 
 def _mangled(name: str) -> Signature | None:
-    """Identifiers are written as their length and then their letters: `_ZN2at6native...`."""
+    """Identifiers are written as their length followed by their letters: `_ZN2at6native...`."""
     at = 3 if name.startswith("_ZN") else 2
     words: list[str] = []
     start = at

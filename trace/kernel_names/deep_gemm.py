@@ -23,7 +23,7 @@ from fusetui.trace.kernel_names.text import gemm_label
 
 
 class _Form(NamedTuple):
-    """Where the tile and the stages stand, how the first argument looks, the shortest list."""
+    """Positions of the tile and the stages, form of the first argument, minimum list length."""
 
     first: re.Pattern[str]
     tile: int

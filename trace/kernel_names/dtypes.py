@@ -1,4 +1,4 @@
-"""Element types as each naming scheme writes them, in our one vocabulary (docs/kernel-names.md)."""
+"""Element types as each naming scheme writes them, in our vocabulary (docs/kernel-names.md)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def cxx_type(text: str) -> str | None:
 
 
 def layout_meaning(letters: str) -> str:
-    """What the letters of A and B say, in a sentence about nn.Linear where it helps."""
+    """What the letters of A and B mean, with a hint about nn.Linear where it helps."""
     if letters == "tn":
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
     first, second = (LAYOUT_MEANINGS[letter] for letter in letters[:2])
@@ -133,7 +133,7 @@ def layout_meaning(letters: str) -> str:
 
 
 def accumulator_meaning(letters: str) -> str:
-    """What the BLAS letter before an instruction or `gemm` says.
+    """What the BLAS letter before an instruction or `gemm` means.
 
     >>> accumulator_meaning("s")
     's: the sums are kept in fp32'
@@ -143,6 +143,6 @@ def accumulator_meaning(letters: str) -> str:
 
 
 def mma_meaning(digits: str) -> str:
-    """What the digits of a tensor-core instruction say: 16816 is 16x8x16."""
+    """What the digits of a tensor-core instruction mean: 16816 is 16x8x16."""
     shape = MMA_SHAPES.get(digits)
     return f"one tensor-core instruction multiplies {shape or digits} (M x N x K)"

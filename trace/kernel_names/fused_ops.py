@@ -1,9 +1,9 @@
 """Splitting the operator list of a fused kernel: `_unsafe_view_gelu_mul` has three operators.
 
 Inductor joins the sorted, distinct operator names with underscores (pytorch/pytorch
-torch/_inductor/utils.py, get_fused_kernel_name). The names hold underscores themselves, so the list
-is split against the operators of ATen, the longest first. Words that no operator explains belong to
-a custom operator; the ascending order tells where it must end.
+torch/_inductor/utils.py, get_fused_kernel_name). The names contain underscores themselves, so the
+list is split with the help of ATen's operators, longest first. Words that no operator explains
+belong to a custom operator; the ascending order determines where it must end.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ def _by_first_word() -> dict[str, tuple[str, ...]]:
 _BY_FIRST_WORD: Final = _by_first_word()
 
 _Cost = tuple[int, int, int, int]
-"""Custom operators, those of them that begin with a known one, letters in them, operators."""
+"""Cost of a split: custom operators, those that begin with a known one, their letters,
+operators."""
 
 
 @lru_cache(maxsize=4096)
 def split_ops(text: str) -> tuple[str, ...]:
-    """The operators of a joined list, in the order of the name, which is alphabetical.
+    """The operators of a joined list, in the alphabetical order of the name.
 
-    Empty for a text that is too long and holds custom operators.
+    Empty for a text that is too long and contains custom operators.
 
     >>> split_ops("_unsafe_view_gelu_mul")
     ('_unsafe_view', 'gelu', 'mul')
@@ -55,7 +56,7 @@ def _ends(text: str, start: int) -> list[int]:
 
 
 def _greedy(text: str) -> tuple[str, ...]:
-    """The split into longest known operators, or nothing when it fails or is not ascending."""
+    """The split into longest known operators, or nothing if it fails or is not ascending."""
     ops: list[str] = []
     at, size = 0, len(text)
     while at < size:
@@ -68,7 +69,7 @@ def _greedy(text: str) -> tuple[str, ...]:
 
 
 def _longest(text: str, start: int) -> str | None:
-    """The longest operator that text has at `start`, up to an underscore or the end."""
+    """The longest operator in the text at `start`, up to an underscore or the end."""
     word = _FIRST_WORD.match(text, start)
     for op in _BY_FIRST_WORD.get(word[0], ()) if word else ():
         end = start + len(op)

@@ -18,7 +18,7 @@ KINDS = frozenset(_WORDS.split())
 """What can be counted; `kernels` is all of them."""
 
 LONGEST_OP = 1000
-"""No op has so long a name; the patterns are not made for it."""
+"""No op has such a long name, and the patterns are not made for it."""
 
 _ALSO = {"elementwise": "pointwise", "persistent_reduction": "reduction"}
 _CPU_KINDS = {
@@ -43,7 +43,8 @@ _REDUCES = re.compile(r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|p
 
 @cache
 def kinds_of(role: Role, name: str) -> frozenset[str]:
-    """Everything that a GPU event or a CPU op counts as; only kernels and ops are `kernels`."""
+    """Everything that a GPU event or a CPU op counts as; only kernels and ops count as
+    `kernels`."""
     if role is Role.MEMCPY:
         return frozenset({"memcpy"})
     return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
@@ -61,7 +62,7 @@ def kinds(name: str) -> frozenset[str]:
 
 
 def _cpu_kind(name: str) -> str:
-    """The kind of an ATen op or of a fused C++ kernel; whatever is nothing else is pointwise."""
+    """The kind of an ATen op or of a fused C++ kernel; pointwise if it is nothing else."""
     if fused := _FUSED.match(name):
         return "reduction" if _REDUCES.search(fused[1]) else "pointwise"
     op = name.removeprefix("aten::")

@@ -1,7 +1,7 @@
-"""Families that a namespace or a prefix settles: vLLM, sglang, FBGEMM, FlashInfer and others.
+"""Families that a namespace or a prefix determines: vLLM, sglang, FBGEMM, FlashInfer and others.
 
-Their kernels carry ordinary C++ function names, so a library is two tables: where its names begin
-and which words of the base name say what it does. The names are those of the public sources:
+Their kernels have ordinary C++ function names, so a library is two tables: how its names begin, and
+which words of the base name say what it does. The names are those of the public sources:
 vllm-project/vllm csrc/, sgl-project/sglang, pytorch/FBGEMM fbgemm_gpu/, flashinfer-ai/flashinfer,
 NVIDIA/TransformerEngine, NVIDIA/apex csrc/, Dao-AILab/flash-attention csrc/layer_norm, ROCm/aiter,
 deepseek-ai/DeepEP.
@@ -18,11 +18,12 @@ from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build
 
 Rule = tuple[str, str]
-"""A pattern for scope and base name together, and the op it settles."""
+"""A pattern for scope and base name together, and the op that it determines."""
 
 
 class Library(NamedTuple):
-    """One library: how its names begin, what the rest says, whether fwd and bwd are told apart."""
+    """One library: how its names begin, what the rest says, whether fwd and bwd are
+    distinguished."""
 
     family: str
     begins: re.Pattern[str]

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 Part = tuple[int, int, str]
-"""(start, end, meaning): the characters name[start:end] and what they say, in plain words."""
+"""(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
 
 
 class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The parts of one kernel name. A field is None when the name does not settle it.
+    """The fields of one kernel name. A field is None if the name does not determine it.
 
     Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and B (t: read
     transposed) or the tensor layout of a convolution. The vocabulary of each field is in
@@ -58,7 +58,7 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: tuple[Part, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The `decode` contract: keys of what the name settles; `pass_` is written `pass`."""
+        """The `decode` contract: the keys that the name determines; `pass_` is written `pass`."""
         found = {
             key: value for key, value in msgspec.structs.asdict(self).items() if value is not None
         }

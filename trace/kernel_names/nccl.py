@@ -1,9 +1,9 @@
 """NCCL and RCCL kernels: `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`.
 
 Documented by NVIDIA/nccl src/device/generate.py and src/device/symmetric/generate.py. One kernel
-stands for a whole group of variants, so the operator, the algorithm and the protocol are the
-literal words of the name, not what ran; SendRecv, gathers and broadcasts carry placeholders for the
-operator and the type. Prefer the args of the event (`Collective name`, `dtype`) when it has them.
+serves a whole group of variants, so the operator, the algorithm and the protocol are the literal
+words of the name, not what ran; SendRecv, gathers and broadcasts contain placeholders for the
+operator and the type. Prefer the args of the event (`Collective name`, `dtype`) if present.
 """
 
 from __future__ import annotations

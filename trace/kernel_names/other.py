@@ -1,7 +1,7 @@
-"""Kernels of no known family whose own name says what they do, and ROCm's copy and fill kernels.
+"""Kernels of no known family whose names say what they do, and ROCm's copy and fill kernels.
 
-Only full words of a C++ function's name count: rope_kernel, qknorm, all_reduce. Anything else stays
-unknown.
+Only whole words of a C++ function's name count: rope_kernel, qknorm, all_reduce. Anything else
+stays unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPERATIONS: Final = tuple(
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel whose own words settle the operation."""
+    """The record of a kernel whose words determine the operation."""
     match = _RUNTIME.fullmatch(name)
     if match is not None:
         op = match[1]

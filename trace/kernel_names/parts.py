@@ -1,4 +1,4 @@
-"""Parts of a name: which characters say what. Also the one place where records are built."""
+"""Parts of a name: which characters mean what. All records are built here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fusetui.trace.kernel_names.text import safe
 
 
 def build(name: str, family: str, short: str, parts: Iterable[Part], **fields: Any) -> KernelName:
-    """A record whose parts are sorted and do not overlap and whose short text is safe."""
+    """A record whose parts are sorted and do not overlap, and whose short text is safe."""
     return KernelName(name=name, short=safe(short), family=family, parts=ordered(parts), **fields)
 
 
 def ordered(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """The parts by position; of two that overlap the one that starts first stays."""
+    """The parts by position; of two that overlap, the one that starts first is kept."""
     found = sorted(parts)
     last = 0
     for start, end, _ in found:
@@ -28,7 +28,7 @@ def ordered(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def _apart(parts: list[Part]) -> tuple[Part, ...]:
-    """Those of sorted parts that neither overlap one before nor are empty."""
+    """The sorted parts that are not empty and do not overlap an earlier one."""
     kept: list[Part] = []
     last = 0
     for part in parts:
@@ -60,7 +60,7 @@ def _filled(meaning: str, text: str) -> str:
 
 
 def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """The words between underscores in name[start:end], with their places."""
+    """The words between underscores in name[start:end], with their positions."""
     for word in name[start:end].split("_"):
         if word:
             yield start, start + len(word), word
@@ -70,7 +70,7 @@ def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
 def explain_tokens(
     name: str, start: int, end: int, meaning: Callable[[str], str | None]
 ) -> list[Part]:
-    """A part for each word of name[start:end] that `meaning` knows."""
+    """A part for each word of name[start:end] for which `meaning` returns a text."""
     return [
         (first, last, text)
         for first, last, word in tokens(name, start, end)

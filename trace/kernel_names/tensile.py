@@ -71,7 +71,7 @@ _SEARCHES: Final = {
 
 
 def _decode_helper(name: str) -> KernelName | None:
-    """Small kernels around a product: PostGSU adds up the partial sums of a split K."""
+    """Small kernels around a product: PostGSU adds up the partial sums of split-K."""
     if not name.startswith("Cijk_"):
         return None
     if "_PostGSU" in name:
@@ -113,7 +113,7 @@ def _types(first: str, second: str) -> dict[str, str | None]:
 
 
 def _split_types(letters: list[str], second: str) -> dict[str, str | None]:
-    """The newer form: A/B type (two letters when they differ), then result and compute or flags."""
+    """The newer form: A/B type (two letters if they differ), then result and compute or flags."""
     rest = _LETTER.findall(second)
     if len(letters) > 2 or "".join(rest) != second:
         return {}

@@ -1,4 +1,4 @@
-"""Short readable texts. Names are hostile data: nothing but plain characters leaves this module."""
+"""Short readable texts. Names are untrusted: only plain characters leave this module."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
 
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
-    """`bf16`, `bf16*fp8` for unlike operands, `bf16->fp32` when the result has another type."""
+    """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another type."""
     if a is None:
         return out
     operands = a if b is None or b == a else f"{a}*{b}"

@@ -40,7 +40,7 @@ _CATEGORIES: Final = {
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel that Inductor wrote in Triton, or in C++ for the CPU."""
+    """The record of a kernel that Inductor generated in Triton, or in C++ for the CPU."""
     if name.startswith("triton_"):
         return _decode_triton(name)
     if "cpp_fused" in name[:40]:
@@ -86,7 +86,8 @@ def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
-    """`gelu*mul (fused)`: operators that only rename a tensor step back when room is short."""
+    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first if space is
+    short."""
     tail = f"({category} {number})" if category != "poi" else f"(fused {number})"
     if not ops:
         return f"inductor {tail}"

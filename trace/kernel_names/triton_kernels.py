@@ -1,9 +1,10 @@
-"""Hand-written Triton kernels: the name is the Python function's.
+"""Hand-written Triton kernels: the name is that of the Python function.
 
-Some carry more by convention: `_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu` (triton-lang
-triton_kernels, make_matmul_repr) and AITER's `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain
-function name does not tell Triton from other Python compilers, so only the naming habits of public
-Triton libraries count (Liger, flash-linear-attention, triton_kernels, AITER).
+Some names say more by convention: `_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu`
+(triton-lang triton_kernels, make_matmul_repr) and AITER's
+`..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain function name does not distinguish Triton from
+other Python compilers, so only the naming conventions of public Triton libraries count (Liger,
+flash-linear-attention, triton_kernels, AITER).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ _MEANINGS: Final = {
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a hand-written Triton kernel with a habit of a public library."""
+    """The record of a hand-written Triton kernel that follows a public library's convention."""
     if _IDENTIFIER.fullmatch(name) is None:
         return None
     match = _OGS.fullmatch(name)

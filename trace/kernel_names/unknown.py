@@ -1,4 +1,4 @@
-"""A readable text for a name that no family knows."""
+"""A readable text for a name that no family recognizes."""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _types(match: re.Match[str]) -> dict[str, str | None]:
-    """Complex operands stay open; with planes of their own the sums are per plane."""
+    """Complex operands are left open; if they have separate planes, the accumulator is per
+    plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
     multiplied = _SPLIT_TYPES.findall(match["mma"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):

@@ -56,5 +56,5 @@ class Report(msgspec.Struct, frozen=True):
         if self.prefix:
             return f"only {self.prefix} were read"
         if self.too_damaged >= 0:
-            return f"too damaged to be read from byte {self.too_damaged} on"
+            return f"too damaged to be read beyond byte {self.too_damaged}"
         return "" if self.complete else "the file was cut short"

@@ -118,7 +118,7 @@ def assemble(
     marks = list(_global_marks(chunks))
     raw = with_pairs(raw, pair(marks)) if marks else raw
     if float(raw.dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
-        raise NotATrace(f"{source.path} is no trace of one run: its durations take over 146 years.")
+        raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
     return raw
 
 

@@ -41,7 +41,7 @@ def find_body(source: Source) -> Body:
         return Body(first + 1, bare=True, head={})
     if opening != b"{":
         begin = ascii(document[first : first + 12].decode("utf-8", "replace"))
-        raise NotATrace(f"{source.path} is no JSON of a trace: it begins with {begin}.")
+        raise NotATrace(f"{source.path} is not the JSON of a trace: it begins with {begin}.")
     found = _events_key(document, first + 1)
     if found is None and source.cut:
         raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
@@ -49,7 +49,7 @@ def find_body(source: Source) -> Body:
         raise NotATrace(f"{source.path} has no traceEvents{_guess(document)}.")
     if found.match[1] != b"[":
         place = found.end - len(found.match[1])
-        raise NotATrace(f"{source.path}: traceEvents is no list (byte {place}).")
+        raise NotATrace(f"{source.path}: traceEvents is not a list (byte {place}).")
     head = document[first : found.end] if found.end - first <= MOST else b"{["
     return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 

@@ -124,7 +124,7 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
     if size == 0:
         name = stored.packing.name if stored.packing else "plain"
         raise NotATrace(
-            f"{stored.path} is a {name} file of which nothing can be unpacked ({cut or 'empty'})."
+            f"{stored.path} is a {name} file that cannot be unpacked at all ({cut or 'empty'})."
         )
     grown(size, stored.size if taken is None else taken)
     again = taken is None and (stored.packing is None or size >= LARGE)
@@ -171,8 +171,8 @@ def _fill(
                 return None, taken
     except TooLarge:
         raise CannotRead(
-            f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, which no trace of its "
-            f"size should; if it is one, set {LIMIT} to the GiB it may have."
+            f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of "
+            f"its size; if it is one, set {LIMIT} to the GiB that it may take."
         ) from None
     except Damaged as damage:
         return str(damage), None
@@ -208,7 +208,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
         before, size = size, size + len(piece)
         if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
             room.close()
-            raise CannotRead(f"{path} holds no trace event in its first {PATIENCE >> 20} MB.")
+            raise CannotRead(f"{path} contains no trace event in its first {PATIENCE >> 20} MB.")
         if before < in_memory <= size:
             room = _moved(room)
     return room

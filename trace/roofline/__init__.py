@@ -1,7 +1,7 @@
-"""What the op that launched a kernel computed, and how well the kernel did it.
+"""What the op that launched a kernel computed, and how efficiently the kernel did it.
 
-`work_of` gives the figures, `remarks` what is odd, `describe` one line for people. A figure is None
-when anything it needs is unknown.
+`work_of` returns the figures, `remarks` anything unusual, `describe` one line for users. A figure
+is None if anything that it depends on is unknown.
 """
 
 from __future__ import annotations

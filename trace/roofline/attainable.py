@@ -1,6 +1,6 @@
-"""What devices reach at most, as measured by somebody who published it.
+"""What devices attain in practice, according to published measurements.
 
-A rate that nobody measured is assumed to be ASSUMED of the data sheet's.
+A rate without a measurement is assumed to be ASSUMED of the data sheet's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from fusetui.trace.roofline.peaks import BANDWIDTH, Peak
 
 ASSUMED: Final = 0.8
-"""Of the dense figure of the data sheet."""
+"""As a share of the dense figure of the data sheet."""
 
 # "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best shape found.
 MAMF: Final = "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
@@ -43,11 +43,11 @@ MEASURED: Final = (
     Measured(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
     Measured(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
 )
-"""The first pattern that matches decides."""
+"""The first matching pattern is used."""
 
 
 def attainable(peak: Peak) -> Peak:
-    """The device with attainable figures in the place of its peaks."""
+    """The device with attainable figures in place of its peaks."""
     rates = {kind: ASSUMED * rate for kind, rate in peak.teraflops.items()}
     rates |= _measured(peak)
     return msgspec.structs.replace(
@@ -56,12 +56,12 @@ def attainable(peak: Peak) -> Peak:
 
 
 def is_assumed(peak: Peak, kind: str | None) -> bool:
-    """Is the attainable figure of this kind (or of BANDWIDTH) an assumption."""
+    """Whether the attainable figure of this kind (or of BANDWIDTH) is an assumption."""
     return kind == BANDWIDTH or kind not in _measured(peak)
 
 
 def _measured(peak: Peak) -> dict[str, float]:
-    """Without figures that a person gave: what was measured belongs to the others."""
+    """The measured figures, except for kinds that the user gave, which they do not describe."""
     for entry in MEASURED:
         if re.search(entry.pattern, peak.device):
             return {k: v for k, v in entry.teraflops.items() if k not in peak.given}

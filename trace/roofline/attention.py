@@ -1,9 +1,9 @@
-"""Attention: two products forward, five backward, half of each when causal.
+"""Attention: two products forward, five backward, half of each if causal.
 
-Forward: Q K^T and P V, together 2 * B * H * Sq * Sk * (D + Dv) operations. Backward computes Q K^T
-again and four gradient products: 2 * B * H * Sq * Sk * (3 D + 2 Dv). Both are the conventions of
+Forward: Q K^T and P V, together 2 * B * H * Sq * Sk * (D + Dv) operations. Backward recomputes Q
+K^T and four gradient products: 2 * B * H * Sq * Sk * (3 D + 2 Dv). Both are the conventions of
 torch.utils.flop_counter, which counts causal attention in full; a causal kernel skips the upper
-half, so half is counted here, as in the FlashAttention benchmarks. Softmax counts nothing.
+half, so half is counted here, as in the FlashAttention benchmarks. Softmax is not counted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from fusetui.trace.roofline.model import Amount, Shape
 
 
 class _Places(NamedTuple):
-    """Where an op has its arguments; the head axis is 1 in [B, H, S, D] and 2 in [B, S, H, D]."""
+    """The positions of an op's arguments; the head axis is 1 in [B, H, S, D] and 2 in [B, S, H,
+    D]."""
 
     head_axis: int
     causal: int
     backward: bool = False
-    none: tuple[int, ...] = ()  # arguments that change the amount when they are given
+    none: tuple[int, ...] = ()  # arguments that would change the amount
     out: int = 4  # of a backward op
     mask_type: bool = False  # the causal argument is a number: 0 none, 1 and 2 causal
 
@@ -46,7 +47,7 @@ _OPS: Final = {
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     """The attention that an op computes; `causal` is what the kernel's name says.
 
-    None for another op, and for batches of different lengths: those are not recorded.
+    None for other ops, and for batches of sequences of different lengths, which are not recorded.
     """
     places = _OPS.get(inputs.op)
     if places is None:
@@ -76,13 +77,13 @@ def _heads_first(shape: Shape, head_axis: int) -> Shape:
 
 
 def _fit(q: Shape, k: Shape, v: Shape) -> bool:
-    """Do the shapes [B, H, S, D] fit; several heads of Q may share one of K and V."""
+    """Whether the shapes [B, H, S, D] fit; several heads of Q may share one of K and V."""
     same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
     return same and k[1] > 0 and q[1] % k[1] == 0
 
 
 def _causal(inputs: Inputs, places: _Places, named: bool | None) -> bool | None:
-    """Is it causal, as recorded, else as the kernel is named. None also for a window."""
+    """Whether it is causal, as recorded or as the kernel is named. None also for a window."""
     windows = [inputs.value(place) for place in places.none if place > 10]
     if any(window not in (None, "", "-1") for window in windows):
         return None

@@ -1,8 +1,8 @@
-"""Which limit of the device binds a kernel, and what share of it was reached.
+"""Which limit of the device bounds a kernel, and what share of it was reached.
 
 The roofline model (Williams, Waterman, Patterson, 2009): a kernel takes at least flop / peak FLOP/s
-and at least bytes / peak bytes/s; the longer time is the limit that binds, and its share of the
-time taken is the share of peak.
+and at least bytes / peak bytes/s. The longer of these times is the bound, and its share of the time
+taken is the share of peak.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from fusetui.trace.roofline.peaks import Peak
 _FEWER_PRODUCTS: Final = re.compile(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
 _PLAIN_CORES: Final = {"fp32": re.compile(r"sgemm|scudnn"), "fp64": re.compile(r"dgemm")}
 _PLAIN_HALF: Final = re.compile(r"(?:^|_)hgemm_|_simt_")
-_IN_CACHE: Final = 2  # times its size
+_IN_CACHE: Final = 2  # times the size of the cache
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 _BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
 
 
 class Roof(msgspec.Struct, frozen=True):
-    """Shares are of the peak, 1.0 is all of it. None when a peak or an amount is unknown."""
+    """Shares of the peak; 1.0 is all of it. None if a peak or an amount is unknown."""
 
     share_of_compute: float | None = None
     share_of_bandwidth: float | None = None
@@ -34,9 +34,9 @@ class Roof(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The least times (ns) that a device needs for some work; None where one is unknown.
+    """The minimum times (ns) that a device needs for some work; None if unknown.
 
-    `cached`: so much of the data may come from the cache that memory sets no limit.
+    `cached`: so much of the data may come from the cache that memory is not a limit.
     """
 
     compute_ns: float | None = None
@@ -47,13 +47,13 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def least_ns(self) -> float | None:
-        """The time of the limit that binds."""
+        """The longest of the known minimum times."""
         if self.bound == "memory":
             return None if self.cached else self.memory_ns
         return self.compute_ns if self.bound == "compute" else None
 
     def reached(self, ns: int) -> Roof:
-        """How near work of `ns` nanoseconds came to the limits."""
+        """How close work of `ns` nanoseconds came to the limits."""
         if ns <= 0:
             return Roof()
         compute = None if self.compute_ns is None else self.compute_ns / ns
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
-    """What the device allows at most; `name` is that of the kernel."""
+    """The limits of the device for this work; `name` is that of the kernel."""
     compute = memory = None
     kind = arithmetic(amount.dtype, kernel, peak)
     rate = peak.flop_per_s(kind)
@@ -81,9 +81,9 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
-    """Which arithmetic of the table a kernel uses on inputs of this type; None if unsettled.
+    """Which arithmetic of the table a kernel uses for inputs of this type; None if undetermined.
 
-    fp32 inputs may be multiplied as tf32 or as they are, and fp16 sums may be kept in fp16: the
+    fp32 inputs may be multiplied as tf32 or fp32, and fp16 products may be accumulated in fp16: the
     kernel's name has to say so. Formats below 16 bits run at the rate of the wider operand.
     """
     if kernel is None or dtype is None:

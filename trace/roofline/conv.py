@@ -1,9 +1,9 @@
 """Convolutions: 2 * batch * positions * (elements of the weight) operations.
 
 The convention of torch.utils.flop_counter: a position is an element of the output's image (of the
-input's when transposed), and every element of the weight is used once at each. With groups the
-weight has C_in / groups channels, so the formula holds as it is. Each of the two gradients is a
-convolution with as many products as the forward one.
+input's if transposed), and every element of the weight is used once at each. With groups the weight
+has C_in / groups channels, so the formula still holds. Each of the two gradients is a convolution
+with as many products as the forward one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fusetui.trace.roofline.model import Amount, Shape
 
 
 class _Places(NamedTuple):
-    """Positions of the arguments of a forward convolution; None: it has no such argument."""
+    """Positions of the arguments of a forward convolution; None if there is no such argument."""
 
     stride: int
     padding: int
@@ -40,14 +40,14 @@ _FORWARD: Final = {
     "aten::_conv_depthwise2d": _Places(4, 5, 6, bias=3),
 }
 _BACKWARD: Final = "aten::convolution_backward"
-_TRANSPOSED, _MASK = 7, 10  # arguments of it
+_TRANSPOSED, _MASK = 7, 10  # positions of arguments of it
 _OLD_BACKWARD: Final = ("aten::cudnn_convolution_backward_input",)
 
 
 def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
-    """The convolution that an op computes; `pass_` is what the kernel's name says it does.
+    """The convolution that an op computes; `pass_` is the pass according to the kernel's name.
 
-    Of a backward op the kernel does one gradient: which one must be known.
+    In a backward op each kernel computes one gradient, which must be known.
     """
     if inputs.op in _FORWARD:
         return _forward(inputs, _FORWARD[inputs.op])
@@ -96,7 +96,7 @@ def _backward(inputs: Inputs, pass_: str | None) -> Amount | None:
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
-    """Not transposed: as recorded, else as far as the channels settle it."""
+    """Whether it is not transposed: as recorded, or as far as the channels determine it."""
     ranks = {len(grad.shape), len(x.shape), len(weight.shape)}
     if len(ranks) > 1 or max(ranks) < 3:
         return False
@@ -107,7 +107,7 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
 
 
 def _only_gradient(inputs: Inputs) -> str | None:
-    """Which gradient was asked for, when it was one of that of the input and of the weight."""
+    """The requested gradient, if it is only one of those of the input and the weight."""
     mask = inputs.flags(_MASK) or ()
     wanted = [name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given]
     return wanted[0] if len(wanted) == 1 else None

@@ -1,4 +1,4 @@
-"""What people read about the work of a kernel."""
+"""Descriptions of the work of a kernel, for users."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fusetui.trace.roofline.model import Shape, Work
 from fusetui.trace.roofline.row import properties_of, work_of
 from fusetui.trace.text.figures import count, percent, plural, quantity, significant
 
-DIGITS: Final = 3  # of figures that rest on estimates
+DIGITS: Final = 3  # of figures that are based on estimates
 _BETWEEN: Final = {"matmul": " x ", "conv": " * "}
-_NOTABLE: Final = 0.05  # share of the device's time that an unfilled last wave costs
+_NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled last wave
 
 
 def describe(trace: Trace, row: int) -> str:
     """`[8192, 768] x [768, 3072]   38.7 GFLOP   204 TFLOP/s   65 % of peak   1,536 tiles, ...`.
 
-    One line; what is unknown is left out, "" when nothing is known.
+    One line; unknown figures are left out, "" if nothing is known.
     """
     work = work_of(trace, row)
     if work is None:
@@ -32,7 +32,7 @@ def describe(trace: Trace, row: int) -> str:
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
-    """What is odd about a kernel, in words; () for most."""
+    """What is unusual about a kernel, in words; () for most."""
     if trace.role[row] != Role.KERNEL:
         return ()
     properties = properties_of(trace, row)
@@ -64,7 +64,8 @@ def tiles_text(work: Work) -> str:
 
 
 def _rates(work: Work) -> tuple[str, ...]:
-    """Operations and their rate; bytes and theirs where memory is the limit or nothing else is."""
+    """Operations and their rate; bytes and theirs if memory is the limit or nothing else is
+    known."""
     operations = _pair(work.flop, work.flop_per_s, "FLOP")
     if operations and work.bound != "memory":
         return operations
@@ -86,7 +87,8 @@ def _share(work: Work) -> str:
 
 
 def _last_wave(work: Work | None, unit: str) -> str:
-    """Idle multiprocessors, or a last wave whose empty places cost a notable share of the time."""
+    """Idle multiprocessors, or a last wave that is so empty that it costs a notable share of
+    time."""
     if work is None or work.tiles is None or work.waves is None or not work.sms:
         return ""
     idle = work.sms - work.tiles
@@ -102,7 +104,7 @@ def _last_wave(work: Work | None, unit: str) -> str:
 
 
 def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
-    """`an Ampere kernel on a Hopper GPU`, when the name and the device differ."""
+    """`an Ampere kernel on a Hopper GPU`, if the name and the device differ."""
     device = device_generation(properties)
     named = kernel.arch_name if kernel else None
     if named is None or device is None or named == device:
@@ -111,7 +113,7 @@ def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
-    """The generation of a device by its compute capability; None when that does not settle it.
+    """The generation of a device by its compute capability; None if that is ambiguous.
 
     AMD writes 9.0 for several generations, which is Hopper's number too.
     """
@@ -124,7 +126,7 @@ def device_generation(properties: dict[str, Any]) -> str | None:
 
 
 def _is_amd(properties: dict[str, Any]) -> bool:
-    """By a property that only ROCm writes; names may be empty."""
+    """Known from a property that only ROCm writes; names may be empty."""
     return "maxSharedMemoryPerMultiProcessor" in properties
 
 
@@ -137,5 +139,5 @@ def _shape(shape: Shape) -> str:
 
 
 def _short(value: float) -> str:
-    """Three significant digits, thousands whole: 1.23, 14.2, 204, 1,540."""
+    """Three significant digits, thousands as integers: 1.23, 14.2, 204, 1,540."""
     return count(round(value)) if value >= 999.5 else significant(value, DIGITS)

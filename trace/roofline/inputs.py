@@ -1,7 +1,7 @@
 """The recorded inputs of an op: shapes, element types, strides and plain values.
 
-`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of one length. A tensor
-without dimensions and a plain number both have the dims []; their types tell them apart.
+`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of equal length. Both a
+zero-dimensional tensor and a plain number have the dims []; their types distinguish them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES: Final = {
     "bool": ("bool", 1),
 }
 SIZES: Final = dict(_TYPES.values())
-_MOST: Final = 2**63 - 1  # elements of a tensor, and any whole number among the inputs
+_MOST: Final = 2**63 - 1  # elements of a tensor, and any integer among the inputs
 
 # c10/core/ScalarType.h: the number that a dtype argument is recorded as.
 _NUMBERED: Final = {
@@ -60,7 +60,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """Distinct elements: a dimension of stride 0 repeats the same ones.
+        """The number of distinct elements: a dimension of stride 0 repeats the same ones.
 
         Without strides every element counts; see `Inputs.strided`.
         """
@@ -76,7 +76,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The inputs of one op by position. Nothing is raised for a position that is not there."""
+    """The inputs of one op by position. A missing position is not an error."""
 
     op: str
     dims: tuple[Shape | None, ...]
@@ -94,7 +94,8 @@ class Inputs(msgspec.Struct, frozen=True):
         return Tensor(shape, type_of(kind), strides)
 
     def strided(self, *places: int) -> bool:
-        """Are the strides of these tensors recorded: if not, an expanded one may be among them."""
+        """Whether the strides of these tensors were recorded; otherwise one of them may be
+        expanded."""
         return all(
             place < len(self.strides) and self.strides[place] is not None
             for place in places
@@ -102,11 +103,11 @@ class Inputs(msgspec.Struct, frozen=True):
         )
 
     def value(self, place: int) -> str | None:
-        """A plain value as recorded; None when values were not recorded, "" for None."""
+        """A plain value as recorded; None if values were not recorded, "" for None."""
         return self.values[place] if place < len(self.values) else None
 
     def numbers(self, place: int, length: int) -> Shape | None:
-        """A list of whole numbers such as `[1, 1]`; one number stands for all of them."""
+        """A list of integers such as `[1, 1]`; a single number stands for all of them."""
         text = self.value(place) or ""
         if not (text.startswith("[") and text.endswith("]")):
             return None
@@ -123,7 +124,7 @@ class Inputs(msgspec.Struct, frozen=True):
         return {"True": True, "False": False, "1": True, "0": False}.get(self.value(place) or "")
 
     def flags(self, place: int) -> tuple[bool, ...] | None:
-        """A recorded list of them, such as an output mask."""
+        """A recorded list of booleans, such as an output mask."""
         words = (self.value(place) or "").strip("[]").split(", ")
         known = {"True": True, "False": False, "1": True, "0": False}
         return tuple(known[w] for w in words) if all(w in known for w in words) else None
@@ -134,7 +135,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def type_of(text: str) -> str | None:
-    """Our name of an element type; scalars (`Scalar`, `Int`, `Double`) are none."""
+    """Our name of an element type; None for scalars (`Scalar`, `Int`, `Double`)."""
     key = text.lower() if text.startswith("c10::") else text
     found = _TYPES.get(key)
     return found[0] if found else None
@@ -155,7 +156,7 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
 
 
 def total_bytes(*tensors: Tensor | None) -> int | None:
-    """The bytes of all tensors together; None when one of them is unknown."""
+    """The bytes of all tensors together; None if one of them is unknown."""
     sizes = [None if tensor is None else tensor.bytes for tensor in tensors]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 

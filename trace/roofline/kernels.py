@@ -1,4 +1,4 @@
-"""Which kernel did the work of an op, when the op launched several."""
+"""Which kernel did the work of an op that launched several."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ _AROUND: Final = re.compile(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]
 
 
 def did_the_work(trace: Trace, row: int, kind: str) -> bool:
-    """Is this the one kernel that did what its op is for; False also when that is not certain.
+    """Whether this is the one kernel that did the op's actual work; False also if that is
+    uncertain.
 
-    Copies, sets, split-K sums and other helpers do not count. A graph launch runs many kernels
-    under one op, which says nothing about any of them.
+    Memcpys, memsets, split-K reductions and other helpers do not count. A graph launch runs many
+    kernels under one op, which says nothing about any of them.
     """
     if trace.role[row] != Role.KERNEL or _by_graph(trace, row):
         return False
@@ -76,5 +77,5 @@ def _is_main(kernel: KernelName | None, kind: str) -> bool:
 
 
 def _pass(kernel: KernelName | None, kind: str) -> str | None:
-    """The gradient that a convolution computes; of a backward op each is a kernel of its own."""
+    """The gradient that a convolution computes; a backward op has a separate kernel for each."""
     return kernel.pass_ if kernel and kind == "conv" else None

@@ -1,7 +1,7 @@
-"""The work of many kernels: what is equal is computed once.
+"""The work of many kernels; equal jobs are computed only once.
 
-Two kernels have the same job when their names, devices and launch configurations are equal, the op
-that launched them has the same name and inputs, and it launched kernels of the same names.
+Two kernels have the same job if their names, devices and launch configurations are equal, the ops
+that launched them have equal names and inputs, and launched kernels of the same names.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 
 
 class Jobs(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the place in `distinct` of the job of `rows[n]`, -1 where it is not known."""
+    """`number[n]` is the index in `distinct` of the job of `rows[n]`, -1 if it is not known."""
 
     rows: Rows
     number: NDArray[np.int32]
     distinct: tuple[Job, ...]
     inputs: Arguments
-    """What the op of each row was given: INPUTS."""
+    """The recorded inputs of the op of each row: INPUTS."""
 
     def of_each(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
-        """A figure of each row, by its job; nan where it is not known. Shape [rows]."""
+        """A figure of each row, by its job; nan if it is not known. Shape [rows]."""
         found = [value(job) for job in self.distinct]
         table = np.array([*found, None], dtype=np.float64)  # None becomes nan
         return table[self.number]
@@ -49,8 +49,8 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
 def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
     """The jobs of kernels (default: all), in their order.
 
-    `given` are figures of the devices instead of those of the table, see `peaks.peak_of`. Reads the
-    args of the ops that launched the kernels, and of the kernels of matrix products.
+    `given` are figures of the devices that override those of the table, see `peaks.peak_of`. Reads
+    the args of the ops that launched the kernels, and of the kernels of matrix products.
     """
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
     inputs, own = _args_of(trace, rows)
@@ -74,15 +74,15 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
-    """What is known of one device that has kernels."""
+    """What is known about one device that has kernels."""
 
     device: Id
-    name: str | None  # None where the file does not tell
+    name: str | None  # None if the file does not say
     peak: Peak | None
 
 
 def peaks_of_devices(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> tuple[DevicePeak, ...]:
-    """Every device that ran a kernel, in the order of the lanes."""
+    """Every device that ran a kernel, in lane order."""
     tracks = np.unique(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
     properties = device_properties(trace)
     found = []
@@ -95,7 +95,7 @@ def peaks_of_devices(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> tup
 
 
 def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
-    """Of which kernels the share of peak is known, shape [rows]; see `Limits.reached`."""
+    """For which kernels the share of peak is known, shape [rows]; see `Limits.reached`."""
     least = found.of_each(lambda job: job.limits.least_ns)
     by_memory = found.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     ns = trace.dur[found.rows]
@@ -104,7 +104,7 @@ def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
 
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
-    """What each of these ops was given (INPUTS); `ops` are rows, -1 for none."""
+    """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for none."""
     asked, place = np.unique(ops, return_inverse=True)
     is_op = asked >= 0
     found = arguments(trace.elements, trace.order[asked[is_op]], INPUTS)
@@ -114,8 +114,8 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
 
 
 def _args_of(trace: Trace, rows: Rows) -> tuple[Arguments, Arguments]:
-    """What the op of each kernel was given (INPUTS); and how it was launched (LAUNCH), where its
-    tiles can be counted."""
+    """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration (LAUNCH)
+    where tiles can be counted."""
     ops, place = np.unique(trace.op[rows], return_inverse=True)
     known = ops >= 0
     tiled = np.flatnonzero(_has_tiles(trace, rows) & (trace.op[rows] >= 0))
@@ -140,7 +140,7 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
 def _alike(
     trace: Trace, rows: Rows, inputs: NDArray[np.int32], own: NDArray[np.int32]
 ) -> tuple[Rows, Rows]:
-    """The first place of each job, and of each row which of them it has."""
+    """The first index of each job, and the number of each row's job."""
     if not len(rows):
         return rows, rows
     launch = trace.launch[rows]
@@ -157,7 +157,8 @@ def _alike(
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length n > 0 -> the first place of each distinct row, and per row which one.
+    """Columns of length n > 0 -> the first index of each distinct row, and the number of each
+    row's.
 
     Numbered in lexical order; much faster than np.unique along an axis.
     """
@@ -172,7 +173,7 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
 
 
 def _beside(trace: Trace, ops: NDArray[np.int32]) -> Int64s:
-    """A number per op, the same for ops that launched kernels of the same names, each as often."""
+    """A number per op, equal for ops that launched the same kernel names equally often."""
     kernels = trace.rows_of(Role.KERNEL)
     owner, name = trace.op[kernels], trace.name[kernels]
     order = np.lexsort((name, owner))

@@ -1,7 +1,7 @@
 """Matrix products: 2 * M * N * K operations for each matrix of the batch.
 
 The convention of torch.utils.flop_counter for mm, addmm, bmm and baddbmm: one multiplication and
-one addition for each product; adding a bias and scaling count nothing.
+one addition for each product; adding a bias and scaling are not counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BETA: Final = 3
 
 
 def matmul(inputs: Inputs) -> Amount | None:
-    """The product that an op of the matmul family computes; None for another op or odd shapes."""
+    """The product that an op of the matmul family computes; None for other ops or odd shapes."""
     places = _OPERANDS.get(inputs.op)
     if places is None:
         return None
@@ -55,7 +55,7 @@ def matmul(inputs: Inputs) -> Amount | None:
 
 
 def _sizes(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int] | None:
-    """(batch, M, N, K), the leading dimensions of A folded into M when B is one matrix."""
+    """(batch, M, N, K), with the leading dimensions of A folded into M if B is one matrix."""
     left, right = a.shape, b.shape
     if op == "aten::linear":
         right = right[::-1]
@@ -87,7 +87,8 @@ def _places(inputs: Inputs) -> tuple[int, int]:
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read besides A and B: a bias unless beta is 0, and the scales of scaled products."""
+    """What is read in addition to A and B: a bias unless beta is 0, the scales of scaled
+    products."""
     place = _OPERANDS[inputs.op][2]
     if place is None:
         return 0
@@ -101,7 +102,7 @@ def _added_bytes(inputs: Inputs) -> int | None:
 
 
 def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
-    """The element type of the result; an argument may ask for another one than that of A."""
+    """The element type of the result; an argument may request another type than that of A."""
     if inputs.op == "aten::_int_mm":
         return "int32"
     if inputs.op == "aten::_scaled_mm":
@@ -114,7 +115,7 @@ def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
 
 
 def _scaled_type(inputs: Inputs, a: Tensor) -> str | None:
-    """Of _scaled_mm(A, B, scale_a, scale_b, bias, scale_result, out_dtype, ...)."""
+    """The result type of _scaled_mm(A, B, scale_a, scale_b, bias, scale_result, out_dtype, ...)."""
     if inputs.tensor(2) is None or inputs.tensor(3) is None:
-        return None  # releases before 2.5 have another order
+        return None  # releases before 2.5 have another order of arguments
     return a.dtype if inputs.value(6) == "" else inputs.numbered_type(6)

@@ -1,4 +1,4 @@
-"""The records of this package: what an op computes, and how one kernel did it."""
+"""The records of this package: what an op computes, and how efficiently a kernel did it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Shape = tuple[int, ...]
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """What one op computes, from its recorded inputs alone.
+    """What one op computes, judging only by its recorded inputs.
 
-    `flop` counts floating-point operations, `bytes` the least traffic: every input read once and
+    `flop` counts floating-point operations, `bytes` the minimum traffic: every input read once and
     every output written once. `dtype` is the element type of what is multiplied or moved.
     """
 
@@ -28,10 +28,10 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of one kernel. Anything that an unknown input would decide is None.
+    """The work of one kernel. Whatever depends on an unknown input is None.
 
-    The output of a matmul is [batch, m, n], sums are of k products. A wave is what the device
-    holds at once; `last_wave_empty` is the share of the last one without a tile.
+    The output of a matmul is [batch, m, n], each element a sum of k products. A wave is what the
+    device holds at once; `last_wave_empty` is the share of the last one without a tile.
     """
 
     op: str
@@ -60,12 +60,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Achieved bytes/s of the least traffic, over the kernel's own duration."""
+        """Achieved bytes/s, for the minimum traffic and the kernel's own duration."""
         return self.bytes * NS / self.ns if self.bytes and self.ns > 0 else None
 
     @property
     def share_of_peak(self) -> float | None:
-        """The share of the limit that binds: 1.0 is the roof."""
+        """The share of the limit that bounds it: 1.0 is the roof."""
         if self.bound == "memory":
             return self.share_of_bandwidth
         return self.share_of_compute if self.bound == "compute" else None

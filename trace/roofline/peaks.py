@@ -34,25 +34,26 @@ KINDS: Final = (
     *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16", "fp16_plain"),
     *("bf16", "bf16_plain", "fp8", "fp6", "fp4", "int8"),
 )
-"""Kinds of arithmetic that have peaks of their own."""
+"""Kinds of arithmetic with separate peaks."""
 NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """The limits of one device. Names match by pattern, and its multiprocessors must agree."""
+    """The limits of one device. Names match by pattern, and the multiprocessor counts must
+    agree."""
 
     pattern: str
     sms: int
     gigabytes_per_s: float
-    cache_mb: float  # the last level between the cores and memory
+    cache_mb: float  # the last-level cache in front of memory
     teraflops: dict[str, float]
-    memory_gb: tuple[int, int] | None = None  # least and most, where one name has two memories
+    memory_gb: tuple[int, int] | None = None  # least and most, if two memory sizes share a name
     device: str = ""  # the name that was looked up
-    given: frozenset[str] = frozenset()  # kinds whose figures are not of the table
+    given: frozenset[str] = frozenset()  # kinds whose figures are given by the user
 
     @property
     def bytes_per_s(self) -> float | None:
-        """None where only rates of arithmetic were given."""
+        """None if only rates of arithmetic were given."""
         return self.gigabytes_per_s * GIGA or None
 
     @property
@@ -60,7 +61,7 @@ class Peak(msgspec.Struct, frozen=True):
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:
-        """The dense peak of one kind of arithmetic, None when the sheet has none."""
+        """The dense peak of one kind of arithmetic, None if the sheet has none."""
         found = self.teraflops.get(kind or "")
         return found * TERA if found else None
 
@@ -206,10 +207,10 @@ PEAKS: Final = (
 def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS) -> Peak | None:
     """The limits of a device by its `deviceProperties`; None for an unknown device.
 
-    A part of a device (MIG, a partition) has fewer multiprocessors than its name promises, and
-    less of everything: it is unknown. `given` has figures that are used instead of those of the
-    table, by kind of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device
-    has those limits, and a cache as large as the largest of the table.
+    A part of a device (MIG, a partition) has fewer multiprocessors than its name implies, and less
+    of everything else: it is unknown. `given` has figures that override those of the table, by kind
+    of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device has those limits,
+    and a cache as large as the largest in the table.
     """
     name = properties.get("name")
     found = _listed(properties)

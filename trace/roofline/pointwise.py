@@ -1,8 +1,8 @@
-"""Elementwise ops: bytes only, each input read once and the result written once.
+"""Elementwise ops: only bytes are counted, each input read once and the result written once.
 
-The result has the broadcast shape and the promoted type of the inputs, as the type promotion rules
-of PyTorch have it for tensors with dimensions. Tensors without dimensions count nothing: most are
-plain numbers, which travel with the launch.
+The result has the broadcast shape and the promoted type of the inputs, following PyTorch's type
+promotion for tensors with dimensions. Zero-dimensional tensors are not counted: most are plain
+numbers, which are passed with the launch.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _FLOATS: Final = ("fp16", "bf16", "fp32", "fp64")
 
 
 def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
-    """What an elementwise op reads and writes; None for an op not known or odd shapes.
+    """What an elementwise op reads and writes; None for an unknown op or odd shapes.
 
-    `contiguous`: the kernel reads only tensors without gaps or repeats. Where neither that nor
-    strides are known, an input may be an expanded one, and `bytes` is None.
+    `contiguous`: the kernel reads only tensors without gaps or repeats. If neither that nor strides
+    are known, an input may be expanded, and `bytes` is None.
     """
     amount = _amount_of(inputs)
     if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
@@ -107,7 +107,7 @@ def promoted(types: list[str | None]) -> str | None:
 
 
 def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
-    """The type of a new result; that of the tensor it is written to when one was given."""
+    """The type of a new result, or of the given tensor that it is written to."""
     for place in range(_READS[stem], len(inputs.dims)):
         out = inputs.tensor(place)
         if out is not None and out.shape:
@@ -122,7 +122,7 @@ def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
 
 
 def _has_scalar(inputs: Inputs, tensors: int) -> bool:
-    """Might a plain number, which may be a float, decide the type of the result."""
+    """Whether a plain number, which may be a float, might determine the type of the result."""
     return len(inputs.dims) > tensors
 
 
@@ -134,7 +134,7 @@ def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
 
 
 def _amount(read: list[Tensor], written: Tensor | None) -> Amount | None:
-    """`bytes` is None when a type is unknown."""
+    """`bytes` is None if a type is unknown."""
     if written is None or not written.shape:
         return None
     known = total_bytes(*read, written)

@@ -32,22 +32,22 @@ _IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a kernel computed and what its device allows, whatever time it took."""
+    """What a kernel computed and what its device allows, independent of the time it took."""
 
     op: str
     amount: Amount
     tiles: Tiles | None
     limits: Limits = Limits()
     attainable: Limits = Limits()  # see attainable.py
-    assumed: bool = False  # no one measured the attainable rate of the limit that binds
+    assumed: bool = False  # the attainable rate of the limit that bounds it was not measured
 
 
 @lru_cache(maxsize=64)
 def work_of(trace: Trace, row: int) -> Work | None:
-    """What the op that launched a kernel computed, and how well the kernel did it.
+    """What the op that launched a kernel computed, and how efficiently the kernel did it.
 
-    None when the op is not known, its shapes were not recorded, or the work cannot be attributed
-    to this kernel alone.
+    None if the op is not known, its shapes were not recorded, or the work cannot be attributed to
+    this kernel alone.
     """
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
@@ -60,7 +60,7 @@ def work_of(trace: Trace, row: int) -> Work | None:
 def job_of(
     trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
 ) -> Job | None:
-    """What a kernel computed, by the args of its op and its own; None as in `work_of`."""
+    """What a kernel computed, from the args of its op and its own; None as in `work_of`."""
     op = trace.name_of(int(trace.op[row]))
     inputs = inputs_of(op, op_args)
     kernel = decode(trace.name_of(row))
@@ -116,7 +116,7 @@ def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
 
 
 def properties_of(trace: Trace, row: int) -> dict[str, Any]:
-    """The properties of the device that ran a GPU row; {} when unknown."""
+    """The properties of the device that ran a GPU row; {} if unknown."""
     return _devices(trace).get(trace.track_of(row).pid, {})
 
 
@@ -140,6 +140,6 @@ def _tiles(
 
 
 def _splits_k(trace: Trace, row: int) -> bool:
-    """Does a second kernel of the op add up parts of the sums."""
+    """Whether a second kernel of the op adds up partial sums."""
     names = [decode(trace.name_of(k)) for k in kernels_of(trace, int(trace.op[row]))]
     return any(name is not None and name.role == "splitk_reduce" for name in names)

@@ -1,16 +1,16 @@
 """Output tiles of a matrix product, and how they fill the device in waves.
 
 A kernel with tiles of tile_m x tile_n computes ceil(M / tile_m) * ceil(N / tile_n) of them for each
-matrix. cuBLAS and hipBLASLt are column-major: they compute the transposed product, so that tile_m
-runs along the N of PyTorch and tile_n along its M. Tiles are counted so, and said only when the
-launch grid confirms the count: one block for each tile, or the rounded grid of CUTLASS
-(GemmIdentityThreadblockSwizzle). Persistent kernels, split-K and clusters have other grids, and
-nothing is said about them.
+matrix. cuBLAS and hipBLASLt are column-major: they compute the transposed product, so tile_m runs
+along the N of PyTorch and tile_n along its M. The count is reported only if the launch grid
+confirms it: one block for each tile, or the rounded grid of CUTLASS
+(GemmIdentityThreadblockSwizzle). Persistent kernels, split-K and clusters have other grids, for
+which nothing is reported.
 
-A wave is one block on every place of the device (NVIDIA, Matrix Multiplication Background User's
-Guide: tile and wave quantization; Nsight Compute: waves per SM). How many blocks an SM holds comes
-from registers, shared memory and threads (CUDA occupancy rules). Where that is unknown, waves are
-counted only when all tiles fit the SMs at once.
+A wave is one block in every slot of the device (NVIDIA, Matrix Multiplication Background User's
+Guide: tile and wave quantization; Nsight Compute: waves per SM). How many blocks an SM holds
+depends on registers, shared memory and threads (CUDA occupancy rules). If that is unknown, waves
+are counted only if all tiles fit on the SMs at once.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _LIMITS: Final = (
     "regsPerMultiprocessor",
     "sharedMemPerMultiprocessor",
 )
-_REGISTER_UNIT: Final = 256  # registers are given to warps in such units
+_REGISTER_UNIT: Final = 256  # registers are allocated to warps in units of this size
 _PARTITIONS: Final = 4  # of an SM, each with its share of the registers
-_RESERVED_SINCE_8: Final = 1024  # bytes of shared memory that the system takes for each block
+_RESERVED_SINCE_8: Final = 1024  # bytes of shared memory that the system reserves for each block
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -94,9 +94,9 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
 
 
 def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks of a kernel one NVIDIA SM holds at once; None when that is not settled.
+    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is undetermined.
 
-    The least that threads, registers and shared memory allow.
+    The minimum that threads, registers and shared memory allow.
     """
     block = _triple(args.get("block"))
     limits = [_whole(properties.get(key)) for key in _LIMITS]
@@ -120,7 +120,7 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
 def _confirms(
     grid: tuple[int, int, int], along_n: int, along_m: int, batch: int, family: str
 ) -> bool:
-    """Is there a block for each tile, as launched directly or with CUTLASS's swizzle.
+    """Whether there is a block for each tile, launched directly or with CUTLASS's swizzle.
 
     With one matrix, a third dimension of the grid would be parts of K.
     """

@@ -1,7 +1,7 @@
-"""Takes what is private out of a trace: environment variables, tokens, names of hosts and users,
+"""Removes private data from a trace: environment variables, tokens, names of hosts and users,
 command lines and folders. Figures stay as they are.
 
-`file.scrub_file` is the door. `found` tells what looks like a secret, and imports little.
+`file.scrub_file` is the entry point. `found` reports what looks like a secret, and imports little.
 """
 
 __all__ = [

@@ -16,13 +16,13 @@ PUBLIC_HOSTS = listed(
     python.org www.python.org docs.python.org pypi.org www.ubuntu.com help.ubuntu.com
     bugs.launchpad.net www.debian.org www.w3.org numpy.org"""
 )
-"""Pages of these say nothing about who reads them."""
+"""Pages of these hosts say nothing about who reads them."""
 
 KNOWN_HOSTS = listed(
     """github.com gitlab.com bitbucket.org huggingface.co hf.co docker.io ghcr.io nvcr.io quay.io
     wandb.ai api.wandb.ai amazonaws.com googleapis.com files.pythonhosted.org"""
 )
-"""Everybody uses these, but what stands behind them may tell who."""
+"""Hosts that everybody uses, but whose paths may identify the user."""
 
 MAIL = re.compile(
     r"(?<![\w.+%@/-])([\w.+%-]{1,64}+)@(?!(?:plt|got|GLIBC|GLIBCXX|CXXABI)\b)"
@@ -44,7 +44,7 @@ MAC = re.compile(
 DEFAULT_HOST = re.compile(
     r"(?<![\w-])(?:ip(?:-\d{1,3}){4}|(?:DESKTOP|LAPTOP)-[A-Z0-9]{7})(?![\w-])"
 )
-"""As EC2 and Windows name a machine that nobody gave a name."""
+"""Default names of machines from EC2 and Windows."""
 
 _SURE = listed("com org edu gov mil")
 _INSIDE = listed("internal local lan corp intranet localdomain lab home cluster")
@@ -56,12 +56,12 @@ _NOBODY = frozenset(("127.0.0.1", "0.0.0.0", "255.255.255.255"))
 
 
 def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
-    """A text whose URLs tell their scheme, and the name of a file at the end."""
+    """A text whose URLs keep their scheme, and the name of a file at the end."""
 
     def shorten(found: re.Match[str]) -> str:
         scheme, rest = found[1], found[2]
         if scheme.lower() == "file":
-            return found[0]  # a path as any other
+            return found[0]  # a path like any other
         authority, _, path = rest.partition("/")
         login, at, host = authority.rpartition("@")
         if host in PUBLIC_HOSTS and not at and "?" not in rest:
@@ -87,7 +87,7 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
 
 
 def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
-    """A text without e-mail addresses, and `user@host:path` of ssh."""
+    """A text without e-mail addresses, and without the `user@host:path` of ssh."""
 
     def hide(found: re.Match[str]) -> str:
         user, host, path = found.groups()
@@ -101,7 +101,7 @@ def scrub_mails(text: str, given: Placeholders, names: Names) -> str:
 
 
 def scrub_hosts(text: str, names: Names) -> str:
-    """A text without IP and MAC addresses, and without hosts that are named with their domain."""
+    """A text without IP and MAC addresses, and without hosts that have a domain."""
     if "." in text:
         text = DOTTED.sub(lambda m: names.host(m[0]) if _is_host(m[0]) else m[0], text)
         text = IPV4.sub(lambda m: names.host(m[0]) if _is_ipv4(m[0]) else m[0], text)
@@ -115,7 +115,7 @@ def scrub_hosts(text: str, names: Names) -> str:
 
 
 def _is_host(run: str) -> bool:
-    """Does a run of words and dots name a host; `torch.nn.functional` does not."""
+    """Whether words joined by dots name a host; `torch.nn.functional` does not."""
     labels = run.split(".")
     last = labels[-1].lower()
     if len(labels) < 2 or run in PUBLIC_HOSTS | KNOWN_HOSTS or not all(labels):

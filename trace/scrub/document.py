@@ -1,8 +1,8 @@
-"""A whole document -> the same without anything private.
+"""A whole document -> the same without private data.
 
-It goes three times over the text: to divide it, to learn names, which may stand anywhere, and to
-take them out. A string is looked at once, however often it occurs. Its key matters only where the
-key tells that something private follows, and only such events are taken apart.
+The text is processed three times: to split it, to learn names, which may occur anywhere, and to
+remove them. A string is examined once, however often it occurs. Events are parsed one by one only
+if a key shows that its value is private.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged,
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
 OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
-LARGEST_TAIL = 64 << 20  # bytes; only so much of a damaged tail is searched
+LARGEST_TAIL = 64 << 20  # bytes; at most this much of a damaged tail is searched
 
 
 class Document:
-    """One trace: `learn` goes over it, then `text` gives it scrubbed."""
+    """One trace: `learn` examines it, then `text` returns it scrubbed."""
 
     def __init__(
         self, source: Source, known: Machine | None = None, trace_name: str = TRACE_NAME
@@ -42,26 +42,27 @@ class Document:
         self._head, self._tail = Pairs(), Pairs()
         self._unread: list[tuple[int, str]] = []
         self._unread_in_all = 0
-        self.keys_lost = False  # around the events
+        self.keys_lost = False  # some of those around the events
         self.ends_early = False
 
     @property
     def lost(self) -> list[tuple[int, str]]:
-        """Byte and reason of each event that is not in the result, once all of it was taken."""
+        """Byte and reason of each event that is missing from the result, once all of it was
+        taken."""
         return [*self._unread, *self._events.lost]
 
     @property
     def lost_in_all(self) -> int:
-        """How many these are; not all are listed."""
+        """The number of lost events; not all are listed."""
         return self._unread_in_all + len(self._events.lost)
 
     @property
     def events(self) -> int:
-        """Those in the result, once all of it was taken."""
+        """The number of events in the result, once all of it was taken."""
         return sum(piece.events for piece in self._pieces) - len(self._events.lost)
 
     def learn(self, progress: Progress = silent) -> None:
-        """Divide the document, and learn what must not stand in the result."""
+        """Splits the document, and learns what must not be in the result."""
         size = len(self._document)
         self._divide(lambda at: progress(at // 8, size))
         self._texts.expect(self._known)
@@ -86,7 +87,7 @@ class Document:
         yield b"\n]\n" if self._body.bare else self._end()
 
     def counts(self) -> dict[str, int]:
-        """How many different things of each kind were taken out, once all was taken."""
+        """How many distinct things of each kind were removed, once the whole text was taken."""
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Any) -> None:
@@ -107,7 +108,7 @@ class Document:
         self._tail = Pairs() if self.ends_early else self._read_tail(tail)
 
     def _reserve(self, text: bytes) -> None:
-        """Placeholders that stand there already are not given to anything else."""
+        """Placeholders that already occur in the text are not used for anything else."""
         for found in {*FOLDER.findall(text), *OTHERS.findall(text)}:
             self._texts.given.reserve(found.decode())
 
@@ -145,7 +146,7 @@ class Document:
 
 
 def _object(text: bytes) -> Pairs | None:
-    """An object, mended where that is safe; None when it is not one."""
+    """An object, repaired where that is safe; None if it is not one."""
     try:
         found = parse_damaged(text)
     except UNWRITABLE:

@@ -1,4 +1,4 @@
-"""The pieces of traceEvents, scrubbed: as text, and event by event where a key tells something."""
+"""The pieces of traceEvents, scrubbed: as text, or event by event if a key says what follows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
 
 class Events:
-    """Those of one document: all pieces are learnt before the first is scrubbed."""
+    """The events of one document: all pieces are learnt before the first is scrubbed."""
 
     def __init__(self, document: Document, texts: Texts, values: Values) -> None:
         self._document = document
         self._values = values
         self._learnt = Strings(texts.learn)
         self._final = Strings(texts.finish, self._learnt)
-        self._told: set[Piece] = set()  # pieces with a key that tells
+        self._told: set[Piece] = set()  # pieces with a key that says what follows
         self._used = Used()
-        self.lost: list[tuple[int, str]] = []  # byte of its piece and reason
+        self.lost: list[tuple[int, str]] = []  # byte of the piece and reason
 
     def learn(self, piece: Piece) -> None:
         if piece.places is not None:
@@ -40,7 +40,7 @@ class Events:
         strings = parts(text)[1::2]
         known = set(strings)
         if new := known.difference(self._learnt):
-            for raw in dict.fromkeys(strings):  # in their order, so that numbers are the same again
+            for raw in dict.fromkeys(strings):  # in order, so that numbers are reproducible
                 if raw in new:
                     self._learnt[raw]
         self._used.add(piece.start, known)
@@ -51,7 +51,7 @@ class Events:
                     self._scrub(event, parse)
 
     def _learn_text(self, event: bytes) -> None:
-        """Learn from an element that stands on its own."""
+        """Learns from a single element."""
         for raw in parts(event)[1::2]:
             if raw not in self._learnt:
                 self._learnt[raw]
@@ -59,7 +59,7 @@ class Events:
             self._scrub(event, parse)
 
     def scrubbed(self, piece: Piece) -> bytes:
-        """The piece as JSON, a list without its brackets; blank when nothing is left."""
+        """The piece as JSON, a list without its brackets; blank if nothing is left."""
         if piece.places is not None:
             found = (
                 self._told_event(text, piece)
@@ -100,7 +100,7 @@ class Events:
 
 
 def _is_whole(text: bytes) -> bool:
-    """Is this valid JSON, of valid UTF-8: then it need not be written anew."""
+    """Whether this is valid JSON in valid UTF-8, which need not be rewritten."""
     try:
         return is_utf8(text) and len(decode_raw(b"[%b]" % text)) == 1
     except UNDECODABLE:

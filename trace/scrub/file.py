@@ -1,4 +1,4 @@
-"""The door: one file -> another one without anything private."""
+"""The entry point: from one file to another without private data."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from fusetui.trace.scrub.texts import Machine
 
 
 class Scrubbed(msgspec.Struct, frozen=True):
-    """What was written, and what was not."""
+    """What was written, and what could not be."""
 
     path: str  # of the trace that was read
     events: int
-    counts: Mapping[str, int]  # of different texts that were taken out, by kind
+    counts: Mapping[str, int]  # number of distinct texts that were removed, by kind
     lost: tuple[tuple[int, str], ...]  # byte and reason of events that could not be read
-    lost_in_all: int  # of which not all are listed
+    lost_in_all: int  # their number; not all are listed
     keys_lost: bool  # some around the events could not be read
-    ends_early: bool  # the file was cut short
-    cut: str | None  # how a packed file ended too early
+    ends_early: bool  # the file was truncated
+    cut: str | None  # how a compressed file ended too early
 
 
 def scrub_file(path: str, out: str, progress: Progress = silent) -> Scrubbed:
-    """Write the trace at `path` (`-` is standard input) to `out`, which must not exist.
+    """Writes the trace at `path` (`-` is standard input) to `out`, which must not exist.
 
-    Only what could be read is written, so that nothing gets through as it was. Raises TraceError
-    with one plain sentence, and then nothing is left behind.
+    Only what could be read is written, so that nothing gets through unchanged. Raises TraceError
+    with one plain sentence, leaving nothing behind.
     """
     check_target(out)
     source = open_source(path)
     document = Document(source, this_machine())
     document.learn(progress)
     if not document.events:
-        raise NotATrace(f"{source.path} has no event that can be read: there is nothing to write.")
+        raise NotATrace(f"{source.path} contains no readable event, so there is nothing to write.")
     save(out, document.text(progress))
     return Scrubbed(
         path=source.path,
@@ -58,7 +58,7 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> Scrubbed:
 
 
 def this_machine() -> Machine:
-    """Names of the machine that this runs on: who shares a trace often recorded it there too."""
+    """Names of this machine: traces are often shared from the machine that recorded them."""
     users = {os.path.basename(os.path.expanduser("~"))}
     with suppress(OSError, KeyError):  # an account without a name
         users.add(getpass.getuser())

@@ -1,7 +1,7 @@
-"""What in a trace looks like a secret, told without its value.
+"""What looks like a secret in a trace, reported without its value.
 
-Only what a trace holds once is looked at: the keys around the events, and the names of events and
-lanes. That takes no longer than to search them for a few words.
+Only what occurs once per trace is examined: the keys around the events, and the names of events and
+lanes. That takes no longer than searching them for a few words.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
 
 
 OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
-"""What most names begin with; in these nobody writes a token, and most of the text is theirs."""
+"""How most names begin. Such names contain no tokens, and they make up most of the text."""
 
 
 @lru_cache(maxsize=4)
 def secrets_of(trace: Trace) -> tuple[str, ...]:
-    """What looks like a secret in the keys and names of a trace: named, never its value."""
+    """What looks like a secret in the keys and names of a trace: what it is called, not its
+    value."""
     return secrets_in(trace.keys, (*trace.names, *(track.label for track in trace.tracks)))
 
 
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
     """Names of keys whose values look like secrets, and kinds of tokens found elsewhere.
 
-    `keys` are those around the events, `names` any texts. Each is named once.
+    `keys` are those around the events, `names` any texts. Each is listed once.
     """
     found = [*_of_text("\n".join(name for name in names if not name.startswith(OF_CODE)))]
     if _may_hold(keys):
@@ -46,7 +47,7 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
 def _may_hold(keys: Mapping[str, Any]) -> bool:
     try:
         text = orjson.dumps(keys)
-    except TypeError:  # what JSON does not know: then all of it is looked at
+    except TypeError:  # not valid in JSON: examine everything
         return True
     lower = text.lower()
     return any(word in lower for word in WORDS) or any(mark.encode() in text for mark in MARKS)

@@ -1,4 +1,5 @@
-"""What the value of a key is, by the name of the key: a user, a host, an environment, ..."""
+"""What the value of a key is, judging by the name of the key: a user, a host, an environment,
+..."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ class Kind(Enum):
     ENVIRONMENT = auto()  # variables with their values
     FOLDER = auto()
     TRACE = auto()  # the name of the trace
-    OTHER = auto()  # private in another way: a job, an id of the run
+    OTHER = auto()  # private for another reason: a job, an id of the run
 
 
 _USERS = """user username users login loginname logname owner author startedby submittedby createdby
@@ -41,7 +42,7 @@ _ENDS = {
 _JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
 NAME = re.compile(r"[\w .:/-]{1,80}")
-"""The name of something; any other text says nothing of what stands behind it."""
+"""The form of a name; any other text does not say what its value is."""
 
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_+[A-Z0-9]+)+")
 KNOWN_VARIABLE = re.compile(
@@ -55,7 +56,7 @@ TELLING = listed(
     OLDPWD MAIL USERNAME USERPROFILE COMPUTERNAME APPDATA TEMP TMP TMPDIR SHLVL EDITOR LC_ALL
     LC_CTYPE CUDA_VISIBLE_DEVICES CONDA_PREFIX HF_HOME HF_TOKEN"""
 )
-"""Two of these among the keys of an object: it is an environment, whatever it is called."""
+"""An object with two of these keys is an environment, whatever it is called."""
 
 _ANYWHERE = {
     **dict.fromkeys(_USERS.split(), Kind.USER),
@@ -75,7 +76,7 @@ _OF_METADATA = {
 
 @lru_cache(maxsize=1 << 14)
 def kind_of(key: str) -> Kind | None:
-    """Of a key anywhere in a trace, also in the args of an event."""
+    """The kind of a key anywhere in a trace, including the args of an event."""
     if not NAME.fullmatch(key):
         return None
     kind = _ANYWHERE.get(_plain(key))
@@ -87,7 +88,8 @@ def kind_of(key: str) -> Kind | None:
 
 
 def kind_in_metadata(key: str, top: bool) -> Kind | None:
-    """Of a key outside traceEvents, where more words have one meaning; `top`: of the document."""
+    """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a top-level
+    key."""
     if not NAME.fullmatch(key):
         return None
     kind = _OF_METADATA.get(_plain(key)) or kind_of(key)

@@ -1,7 +1,7 @@
-"""Names of users and hosts, and secrets: learnt where a trace tells them, taken out everywhere.
+"""Names of users and hosts, and secrets: learnt where a trace reveals them, removed everywhere.
 
-A name is found as a word in any text, in any case and between others: `ada` in `ada_run3`, `Ada` in
-`AdaModel`, not in `adapter`. Common words are not looked for (see words.py).
+A name is found as a word in any text, in any case and next to others: `ada` in `ada_run3`, `Ada` in
+`AdaModel`, not in `adapter`. Common words are not searched for (see words.py).
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from fusetui.trace.scrub.secrets import is_trivial
 from fusetui.trace.scrub.words import is_common
 
 TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
-SHORTEST_SECRET = 6  # characters; shorter ones go only from where they are told
+SHORTEST_SECRET = 6  # characters; shorter ones are removed only where they were found
 LONGEST = 4096
-MOST = 100_000  # names of one file: no trace has so many; more are not looked for everywhere
+MOST = 100_000  # names per file, more than any real trace has; others are removed only where found
 PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 
 class Names:
-    """Those of one file."""
+    """The names of one file."""
 
     def __init__(self, given: Placeholders) -> None:
         self._given = given
         self._known: dict[str, str] = {}  # in lower case -> kind of placeholder
-        self._lengths: dict[str, list[int]] = {}  # of known names by their first token
+        self._lengths: dict[str, list[int]] = {}  # lengths of known names by their first token
         self._public: set[str] = set()
 
     def user(self, name: str) -> str:
-        """Learn the name of a user; the result is its placeholder."""
+        """Learns the name of a user; returns its placeholder."""
         return self._learn("user", name)
 
     def host(self, name: str) -> str:
-        """Learn the name of a host, with and without its domain."""
+        """Learns the name of a host, with and without its domain."""
         placeholder = self._learn("host", name)
         label, dot, _ = name.partition(".")
         if dot and not is_common(label) and not is_placeholder(name):
@@ -47,7 +47,7 @@ class Names:
         return self._given.give("secret", text)
 
     def see(self, text: str) -> None:
-        """A text of the file: names of ATen and CUDA are made of words that stay."""
+        """Notes a text of the file: words that occur in names of ATen and CUDA are kept."""
         if PUBLIC.fullmatch(text):
             self._public.update(word.lower() for word in TOKEN.findall(text))
 
@@ -64,7 +64,7 @@ class Names:
         return "".join([*kept, text[done:]]) if kept else text
 
     def expect(self, kind: str, text: str) -> None:
-        """Look for a text that may stand nowhere in the file."""
+        """Searches for a text that may occur nowhere in the file."""
         plain = _lower(text.strip())
         tokens = TOKEN.findall(text.strip())[:1] + TOKEN.findall(plain)[:1]
         if not tokens or is_placeholder(text) or is_common(plain) or len(plain) > LONGEST:
@@ -80,7 +80,7 @@ class Names:
         return self._given.give(kind, _lower(text.strip()) or text)
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where learnt names stand, from left to right, the longest first."""
+        """The positions of learnt names, from left to right, longest first."""
         lower = _lower(text)
         spared = iter([*(found.span() for found in INSIDE.finditer(text)), (len(text), len(text))])
         first, last = next(spared)
@@ -115,7 +115,7 @@ class Names:
 
 
 def _lower(text: str) -> str:
-    """In lower case, letter by letter: a few are two letters then, and stay."""
+    """Lower case, letter by letter; letters that would become two are kept."""
     lower = text.lower()
     if len(lower) == len(text):
         return lower

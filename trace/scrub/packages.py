@@ -1,5 +1,5 @@
-"""Packages that everybody can install. The profiler cuts off a path up to site-packages, so that
-`torch/nn/modules/linear.py` is all that it writes of one of their files.
+"""Publicly available packages. The profiler strips paths up to site-packages, so that
+`torch/nn/modules/linear.py` is all that it records of one of their files.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ _FIELD = """accelerate aiohttp aiter albumentations alembic altair amdsmi anthro
     xformers xgboost xgrammar yaml yarl zmq zstandard"""
 
 PACKAGES: frozenset[str] = frozenset(f"{_STANDARD} {_FIELD}".split())
-"""The first folder of a relative path to code of theirs. Names that people also give to folders of
+"""The first folder of a relative path into such a package. Names that users also give to folders of
 their own (datasets, evaluate, docker) are left out."""

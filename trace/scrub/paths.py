@@ -1,4 +1,4 @@
-"""Paths in a text: folders become placeholders; names of files stay, and what is in site-packages.
+"""Paths in a text: folders become placeholders; file names and paths in site-packages are kept.
 
 `/home/ada/my work/train.py(12): main` -> `dir1/train.py(12): main`
 `/opt/venv/lib/python3.12/site-packages/torch/nn/init.py` -> `dir2/site-packages/torch/nn/init.py`
@@ -65,15 +65,15 @@ PATH = re.compile(
 ENCODED = re.compile(
     r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,]{0,2000}?%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
 )
-"""A path as it stands in a URL: home%2Fada."""
+"""A path as it appears in a URL: home%2Fada."""
 
 ROOTED = re.compile(r"(?:/|~/|[A-Za-z]:[/\\])(?=.*[^\s])[^:;,\"'<>|*?()\x00-\x1f]++")
 FILE_BEFORE_BLANK = re.compile(rf"{_ENDED}\s", re.IGNORECASE)
-MOST_BLANKS = 4  # in the last part of a path; more make it a sentence
+MOST_BLANKS = 4  # in the last part of a path; with more it is a sentence
 
 
 def scrub_paths(text: str, given: Placeholders) -> str:
-    """A text whose paths name no folder."""
+    """A text whose paths contain no folder names."""
     if "%2" in text:
         text = ENCODED.sub(lambda found: given.give(FOLDER, found[0]), text)
     if "/" not in text and "\\" not in text:
@@ -84,13 +84,13 @@ def scrub_paths(text: str, given: Placeholders) -> str:
 
 
 def scrub_path(path: str, given: Placeholders) -> str:
-    """What is known to be one path as a whole, blanks and all; the last part may be a folder."""
+    """Treats the whole text as one path, including spaces; the last part may be a folder."""
     plain = path.replace("\\", "/")
     return _public(plain, given) if plain.strip("/") else path
 
 
 def _is_one_path(text: str) -> bool:
-    """Is a text with blanks a path from begin to end: `/home/ada/my work`."""
+    """Whether a text with spaces is a single path: `/home/ada/my work`."""
     last = text.replace("\\", "/").rpartition("/")[2]
     if " " not in text or last.count(" ") > MOST_BLANKS or " /" in text:
         return False
@@ -104,7 +104,7 @@ def _shorten(found: re.Match[str], given: Placeholders) -> str:
     folder, _, name = plain.rpartition("/")
     if found.lastgroup == "relative":
         if not FILE.fullmatch(name) and not HOME_INSIDE.search(plain):
-            return path  # what is so divided may be anything: 0/1, tokens/s, train/loss
+            return path  # words divided by a slash may be anything: 0/1, tokens/s, train/loss
         if plain.split("/", 1)[0] in PACKAGES and CODE.fullmatch(name):
             return path
     elif not folder.strip("/.") and (len(name) < 2 or FILE.fullmatch(name)):
@@ -113,7 +113,7 @@ def _shorten(found: re.Match[str], given: Placeholders) -> str:
 
 
 def _public(plain: str, given: Placeholders) -> str:
-    """A path with a placeholder for its folder, or for all of it if its end is a folder too."""
+    """A path with a placeholder for its folder, or for all of it if it ends in a folder."""
     folder, _, name = plain.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
         folder, name = plain.rstrip("/"), ""

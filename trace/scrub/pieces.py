@@ -1,6 +1,6 @@
-"""traceEvents in pieces of some MB, each of which is a list of JSON on its own.
+"""traceEvents in pieces of some MB, each of which is a JSON list of its own.
 
-They are divided as the reader divides them: what it can read, or is JSON, is in one piece.
+They are split as in reading: everything that the reader can read, or that is JSON, is in a piece.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fusetui.trace.read.structure import first_bytes, split
 
 
 class Piece(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) of a document: a list without its brackets, or elements apart."""
+    """The bytes [start, end) of a document: a list without its brackets, or separate elements."""
 
     start: int
     end: int
@@ -28,17 +28,18 @@ class Piece(msgspec.Struct, frozen=True, eq=False):
 
 
 class Cut:
-    """Walks over traceEvents once."""
+    """Goes through traceEvents once."""
 
     def __init__(self, document: Document, start: int) -> None:
         self._document = document
         self.at = start
-        self.after = -1  # the byte behind the closing bracket, once it was met
+        self.after = -1  # the byte after the closing bracket, if it was found
         self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
-        self.lost_in_all = 0  # of which not all are listed
+        self.lost_in_all = 0  # their number; not all are listed
 
     def pieces(self) -> Iterator[Piece]:
-        """Ends at the bracket that closes the list, or where the document is too damaged."""
+        """The pieces up to the bracket that closes the list, or to where the document is too
+        damaged."""
         for chunk in whole(self._document, self.at, others=True):
             self.at, self.after = chunk.end, chunk.after
             self._count_lost(chunk)
@@ -47,7 +48,7 @@ class Cut:
                 yield piece
 
     def _plain(self, chunk: Chunk) -> Piece:
-        """Events that follow one another: as one text, if that is valid UTF-8."""
+        """Consecutive events: as one text, if that is valid UTF-8."""
         text = self._document[chunk.start : chunk.end]
         start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
         end = chunk.start + len(text.rstrip(SEPARATORS))
@@ -60,12 +61,12 @@ class Cut:
         self.lost += lost
         self.lost_in_all += chunk.unreadable - (len(chunk.skipped) - len(lost))
         if chunk.too_damaged:
-            self.lost.append((chunk.end, "too damaged to go on from here"))
+            self.lost.append((chunk.end, "too damaged to continue from here"))
             self.lost_in_all += 1
 
 
 def texts_of(document: Document, piece: Piece) -> Iterator[bytes]:
-    """The elements of a piece whose elements are apart."""
+    """The elements of a piece with separate elements."""
     text = document[piece.start : piece.end]
     for start, end in () if piece.places is None else (piece.places - piece.start).tolist():
         yield text[start:end].strip(SEPARATORS)
@@ -79,7 +80,7 @@ def is_utf8(text: bytes) -> bool:
 
 
 def _places(text: bytes, offset: int) -> NDArray[np.int64]:
-    """Of the elements of a text, as in Piece."""
+    """The places of the elements of a text, as in Piece."""
     found = split(text + b"]")
     places = np.stack((found.begins, found.ends), axis=1)
     return offset + places[first_bytes(text, found.begins, found.ends) < found.ends]

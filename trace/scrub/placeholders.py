@@ -1,8 +1,8 @@
-"""What stands in the place of what was taken out: `dir1`, `<user2>`, ... numbered as they appear.
+"""Replacements for removed text: `dir1`, `<user2>`, ... numbered in order of appearance.
 
-The same text always gets the same placeholder, another text another one. A placeholder that a file
-holds already stays as it is, and its number is not given again: so scrubbing twice changes nothing
-more. A number tells nobody what it stands for; a hash could be found by trying names.
+Equal texts get equal placeholders, different texts different ones. A placeholder that already
+occurs in a file is kept, and its number is not reused, so scrubbing twice changes nothing more. A
+number does not reveal what it stands for; a hash could be inverted by trying names.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter
 
 REMOVED = "scrubbed"
-"""In the place of what nothing else needs to be told apart from."""
+"""For text that need not be distinguished from anything."""
 
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")
@@ -25,20 +25,20 @@ def is_placeholder(text: str) -> bool:
 
 
 class Placeholders:
-    """Those of one file."""
+    """The placeholders of one file."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, str], str] = {}
         self._taken: set[str] = set()
         self._last: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()  # of different texts that were taken out, by kind
+        self.counts: Counter[str] = Counter()  # number of distinct texts that were removed, by kind
 
     def reserve(self, text: str) -> None:
-        """A text of the file: the placeholders in it are not given to anything else."""
+        """Reserves the placeholders in a text of the file: they are not given to anything else."""
         self._taken.update(INSIDE.findall(text))
 
     def give(self, kind: str, text: str) -> str:
-        """The placeholder of a text; that of a placeholder is itself."""
+        """The placeholder of a text; a placeholder is kept as it is."""
         if is_placeholder(text):
             return text
         key = (kind, text)

@@ -1,4 +1,4 @@
-"""A scrubbed document -> a file, plain or packed, which is there when it is whole."""
+"""A scrubbed document -> a file, plain or compressed, which appears when it is complete."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LEVEL = 3  # of isal's 0 to 3
 
 
 class CannotWrite(TraceError):  # noqa: N818
-    """The file that was to be written exists, has no known ending, or there is no room for it."""
+    """The file to be written exists, has an unknown extension, or there is no space for it."""
 
 
 def check_target(out: str) -> None:
-    """Raises CannotWrite unless a file of this name can be made."""
+    """Raises CannotWrite unless a file of this name can be created."""
     if not out.endswith(ENDINGS):
         raise CannotWrite(
-            f"{out} is no name for a trace: it must end in .json, .json.gz or .json.zst."
+            f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
         )
     if os.path.lexists(out):
         raise CannotWrite(f"{out} exists already: give another name, or move it away.")
@@ -39,7 +39,7 @@ def check_target(out: str) -> None:
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
-    """Write the texts to a new file. Raises CannotWrite, and then leaves nothing behind."""
+    """Writes the texts to a new file. Raises CannotWrite, leaving nothing behind."""
     check_target(out)
     part = Path(f"{out}.{os.getpid()}.part")
     try:
@@ -58,7 +58,8 @@ def save(out: str, texts: Iterator[bytes]) -> None:
 
 @contextmanager
 def _packed(out: str, file: IO[bytes]) -> Iterator[Callable[[Any], Any]]:
-    """What writes into a file, packed as its name says; a packed file tells no other name."""
+    """A function that writes into a file, compressed according to its name; a compressed file does
+    not contain the temporary name."""
     if out.endswith(".gz"):
         with igzip_threaded.open(file, "wb", LEVEL, threads=1) as packed:
             yield packed.write
@@ -70,12 +71,12 @@ def _packed(out: str, file: IO[bytes]) -> Iterator[Callable[[Any], Any]]:
 
 
 def _name(part: Path, out: str) -> None:
-    """Give a file its name, unless somebody took that meanwhile."""
+    """Gives a file its name, unless that was taken meanwhile."""
     try:
         os.link(part, out)
     except FileExistsError:
         raise CannotWrite(f"{out} exists already: give another name, or move it away.") from None
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         part.rename(out)
 
 

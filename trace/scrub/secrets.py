@@ -20,29 +20,29 @@ OF_A_TOKENIZER = listed(
     stop start end per num max min input output prompt generated draft accepted decode prefill
     each single current cur this target text sample sampled top best blank dep make by type"""
 )
-"""Before "token" these make a token of text, which is no secret."""
+"""Before "token" these mean a token of text, which is not a secret."""
 
 OF_A_LOCK = listed(
     """api access secret private auth authentication signing signature encryption ssh ssl tls pgp
     gpg license account storage subscription service deploy master session admin root wandb hf
     openai anthropic azure aws gcp google github gitlab"""
 )
-"""Before "key" these make a key that opens something, also in lower case."""
+"""Before "key" these mean a key that grants access, also in lower case."""
 
 OF_A_TABLE = listed(
     """cache primary foreign sort partition public dispatch hash index lookup map registry group
     row shape config dict order join unique natural composite trace event kernel any press hot"""
 )
-"""Before "KEY" these make no secret even of a variable."""
+"""Before "KEY" these mean something harmless, even in the name of a variable."""
 
 AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str"})
-"""Words that may follow the one that tells."""
+"""Words that may follow the decisive one."""
 
 STRONG = listed("password passwd passphrase passcode secret credential credentials")
-"""What stands behind these is secret even when it is a number."""
+"""The values of these are secret even if they are numbers."""
 
 SHORTEST = 4  # characters of a value that could be a secret
-LIKELY = 16  # the same where the key alone says little
+LIKELY = 16  # the same if the key alone is not conclusive
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
@@ -69,7 +69,7 @@ TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("a Google key", ("AIza", "ya29."), r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+)"),
     ("a JSON web token", ("eyJ",), r"eyJ[\w-]{8,400}+\.[\w-]{8,}+(?:\.[\w-]*+)?"),
 )
-"""Kind, what it begins with, and its form as the issuers document or print it."""
+"""Kind, prefix, and form as the issuers document or print it."""
 
 PRIVATE_KEY = (
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S])*+"
@@ -90,7 +90,8 @@ TOKEN = (
 
 @lru_cache(maxsize=1 << 14)
 def is_secret_name(name: str) -> bool:
-    """Is this the name of a key or variable whose value is a secret: HF_TOKEN, dbPassword."""
+    """Whether this is the name of a key or variable whose value is a secret: HF_TOKEN,
+    dbPassword."""
     words = [word.lower() for word in WORD.findall(name[-80:])]
     while len(words) > 1 and (words[-1] in AFTER or words[-1].isdigit()):
         words.pop()
@@ -110,17 +111,17 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_strong(name: str) -> bool:
-    """Is also a number behind this name a secret."""
+    """Whether even a number with this name is a secret."""
     return not STRONG.isdisjoint(word.lower() for word in WORD.findall(name))
 
 
 def is_trivial(value: str) -> bool:
-    """Blank, a switch, or masked already: nobody's secret."""
+    """Whether the value is blank, a switch, or already masked."""
     return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Does a key with this value give a secret away; careful, because a person is told."""
+    """Whether a key with this value reveals a secret; conservative, because the user is warned."""
     if not isinstance(value, str) or not is_secret_name(name):
         return False
     text = value.strip()

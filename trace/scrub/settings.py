@@ -26,7 +26,7 @@ SETTING = re.compile(
 VALUE = re.compile(rf"{_OF_VALUE}++")
 LONGEST = 1 << 12  # characters up to the quote that closes a value
 DUMP = re.compile(r"(?<=[\r\n])(?:export )?[A-Za-z_]\w{0,80}=([^\r\n]++)")
-LEAST = 3  # lines NAME=value of a text that is an environment
+LEAST = 3  # minimum number of lines NAME=value of a text that is an environment
 
 PROGRAM = re.compile(
     r"(?<![\w-])(?P<program>python[\d.]{0,6}|ipython|pypy\d?|torchrun|accelerate|deepspeed|srun|sbatch"
@@ -37,7 +37,7 @@ ARGUMENTS = re.compile(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w"
 
 
 def scrub_commands(text: str, given: Placeholders) -> str:
-    """A text without what stands behind the program of a command line."""
+    """A text without the arguments of command lines."""
 
     def cut(found: re.Match[str]) -> str:
         rest = found["rest"]
@@ -78,7 +78,7 @@ def scrub_settings(text: str, names: Names) -> str:
 
 
 def _without_lines(text: str, names: Names) -> str:
-    """A text without the values of an environment, one variable a line."""
+    """A text without the values of an environment, one variable per line."""
     if "\n" not in text or len(DUMP.findall(f"\n{text}")) < LEAST:
         return text
     found = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")
@@ -94,7 +94,7 @@ def _name(found: re.Match[str]) -> str:
 
 
 def _is_environment(text: str) -> bool:
-    """Does a text hold at least two of the variables that every environment has."""
+    """Whether a text contains at least two of the variables that every environment has."""
     if "PATH" not in text and "HOME" not in text and "USER" not in text:
         return False
     return len(TELLING.intersection(map(_name, SETTING.finditer(text)))) > 1
@@ -118,7 +118,7 @@ def _end(text: str, found: re.Match[str]) -> int:
 
 
 def _hidden(found: re.Match[str], value: str, variable: bool, names: Names) -> str:
-    """The placeholder of the value of a setting; "" when it stays."""
+    """The placeholder for the value of a setting; "" if it is kept."""
     name = _name(found)
     certain = found["sign"] != ":" or bool(found["quote"])
     kind = kind_of(name)

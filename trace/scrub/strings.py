@@ -1,4 +1,4 @@
-"""The strings of JSON text, each changed once however often it occurs."""
+"""The strings of JSON text, each changed only once however often it occurs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from json import dumps, loads
 from fusetui.trace.scrub.keys import TELLING, kind_of
 
 STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-MOST = 256 << 20  # bytes of different strings that are remembered
-EACH = 200  # bytes that it takes to remember one, beyond its text
+MOST = 256 << 20  # bytes of distinct strings that are cached
+EACH = 200  # bytes of memory for each, in addition to its text
 LONGEST_KEY = 80  # characters
-FEW = 24  # strings of a piece that are changed one by one
-MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is noted: 80 MB
+FEW = 24  # strings of a piece that are replaced one by one
+MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
 PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
 
 
 class Strings(dict[bytes, bytes]):
-    """What stands between the quotes of a JSON string -> what stands there afterwards.
+    """The content of a JSON string -> its content afterwards.
 
-    `before` is what the strings were changed to already.
+    `before` maps strings to what they were already changed to.
     """
 
     def __init__(self, change: Callable[[str], str], before: Strings | None = None) -> None:
@@ -46,7 +46,7 @@ class Strings(dict[bytes, bytes]):
 
 
 class Used:
-    """Which strings each piece uses, by number: most pieces use few that change."""
+    """Which strings each piece uses, by number: in most pieces few of them change."""
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
@@ -55,7 +55,7 @@ class Used:
         self._differing: dict[int, tuple[bytes, bytes]] | None = None
 
     def add(self, piece: int, strings: set[bytes]) -> None:
-        """Those of the piece that begins at this byte; too many are not noted."""
+        """Records the strings of the piece that begins at this byte, unless there are too many."""
         self._left -= len(strings)
         if self._left > 0:
             number = self._numbers
@@ -63,7 +63,7 @@ class Used:
             self._of_piece[piece] = found
 
     def differing(self, piece: int, final: Strings) -> list[tuple[bytes, bytes]] | None:
-        """Those of a piece that change, and to what; None when that is not known."""
+        """The strings of a piece that change, and to what; None if that is not known."""
         if self._differing is None:
             pairs = ((number, raw, final[raw]) for raw, number in self._numbers.items())
             self._differing = {number: (raw, new) for number, raw, new in pairs if new != raw}
@@ -74,18 +74,18 @@ class Used:
 
 
 def swapped(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
-    """JSON with these strings changed; None where `changed` is faster or surer."""
+    """JSON with these strings replaced; None if `changed` is faster or safer."""
     if len(differing) > FEW or (differing and b"\\" in text):
         return None
     for raw, new in differing:
-        if not PLAIN.search(raw):  # might also be what stands between two strings
+        if not PLAIN.search(raw):  # might also be the text between two strings
             return None
         text = text.replace(b'"%b"' % raw, b'"%b"' % new)
     return text
 
 
 def parts(text: bytes) -> list[bytes]:
-    """JSON divided at its quotes: what stands in strings has odd places."""
+    """JSON split at its quotes: the contents of strings have odd indices."""
     return STRING.split(text) if b"\\" in text else text.split(b'"')
 
 
@@ -97,7 +97,7 @@ def changed(text: bytes, strings: Strings) -> bytes:
 
 
 def _tells(text: str) -> bool:
-    """May what follows be private because of this key; also an item such as `HOME=/root`."""
+    """Whether the value of this key may be private; also for an item such as `HOME=/root`."""
     if len(text) > LONGEST_KEY:
         return text.partition("=")[0] in TELLING
     return kind_of(text) is not None or text in TELLING or text.partition("=")[0] in TELLING

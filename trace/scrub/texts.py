@@ -1,5 +1,5 @@
-"""One text of a trace -> the same without anything private. What is a text: any string of the JSON,
-decoded; what stands around it does not matter.
+"""One text of a trace -> the same without private data. A text is any string of the JSON, decoded;
+its context does not matter.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ HOME = re.compile(
 ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 
 
-ROUNDS = 8  # no text was seen that needs more than three
+ROUNDS = 8  # more than three were never needed
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What is known to be private before a text is read."""
+    """Names that are known to be private before a text is read."""
 
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Texts:
         self.names = Names(self.given)
 
     def expect(self, machine: Machine) -> None:
-        """Names that are private wherever they stand, if they do."""
+        """Learns names that are private wherever they occur."""
         for kind, names in (
             ("user", machine.users),
             ("host", machine.hosts),
@@ -54,21 +54,21 @@ class Texts:
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
-        """The text without what its own form gives away; what that tells of others is kept."""
+        """The text without what its own form reveals; names in that are learnt."""
         self.names.see(text)
         return self._settled(text, self._by_form)
 
     def scrub(self, text: str) -> str:
-        """The text without anything private."""
+        """The text without private data."""
         return self.finish(self.learn(text))
 
     def finish(self, learnt: str) -> str:
-        """What `learn` gave, without the names that were learnt."""
+        """The result of `learn`, without the names that were learnt."""
         return self._settled(learnt, self._by_name)
 
     def _settled(self, text: str, change: Callable[[str], str]) -> str:
-        """The text, changed until that changes nothing more: a placeholder may end a word, so that
-        what stands beside it is seen."""
+        """The text, changed until nothing changes any more: a placeholder may delimit a word, so
+        that what is next to it is recognized."""
         for _ in range(ROUNDS):
             before, text = text, change(text)
             if text == before:
@@ -92,12 +92,12 @@ class Texts:
         return scrub_hosts(text, self.names)
 
     def path(self, text: str) -> str:
-        """A text that is one path, blanks and all; its end may be a folder too."""
+        """A text that is a single path, including spaces; it may end in a folder."""
         self._learn_names(text)
         return self.scrub(scrub_path(text, self.given))
 
     def _learn_names(self, text: str) -> None:
-        """From home folders, from the log of NCCL and from what `id` prints."""
+        """Learns names from home folders, the log of NCCL and the output of `id`."""
         for found in HOME.finditer(text):
             self.names.user(found[1])
         if "NCCL" in text:

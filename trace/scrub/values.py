@@ -1,6 +1,6 @@
-"""A value of the JSON with everything in it -> the same without anything private.
+"""A JSON value with everything in it -> the same without private data.
 
-Numbers keep the digits they were written with, and keys that stand twice stay twice.
+Numbers keep the digits they were written with, and repeated keys stay repeated.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from fusetui.trace.scrub.texts import Texts
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 TRACE_NAME = "trace.json"
-MOST = 50_000  # texts that are remembered
+MOST = 50_000  # texts that are cached
 WRITTEN_BY_TORCH = re.compile(r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*")
-"""`HOST_PID.NANOSECONDS.pt.trace.json`, as torch.profiler.tensorboard_trace_handler calls files."""
+"""`HOST_PID.NANOSECONDS.pt.trace.json`, the file names of
+torch.profiler.tensorboard_trace_handler."""
 
 
 class Digits(str):
@@ -32,7 +33,7 @@ class Digits(str):
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object: its keys in their order, with those that stand twice."""
+    """An object: its keys in order, including repeated ones."""
 
     __slots__ = ()
 
@@ -54,7 +55,7 @@ def parse(text: bytes) -> Any:
 
 
 def parse_damaged(text: bytes) -> Any:
-    """What `parse` takes, and what can be mended to it (see repair.loads). Raises ValueError."""
+    """Like `parse`, but repairs what can be repaired (see repair.loads). Raises ValueError."""
     try:
         return parse(text)
     except ValueError:
@@ -85,10 +86,10 @@ class Values:
         self._trace_name = trace_name
         self._known: dict[str, str] = {}
         self._change = texts.learn
-        self.variables: Counter[str] = Counter()  # of environments that were taken out
+        self.variables: Counter[str] = Counter()  # of environments that were removed
 
     def finish(self) -> None:
-        """All was learnt: from now on values are scrubbed."""
+        """Ends learning: from now on values are scrubbed."""
         self._change = self._texts.scrub
         self._known.clear()
         self.variables.clear()
@@ -118,7 +119,7 @@ class Values:
         return self._of(kind, key, value, True) if kind else self._inside(value, True)
 
     def _inside(self, value: Any, metadata: bool) -> Any:
-        """A value whose key says nothing."""
+        """A value whose key says nothing about it."""
         if isinstance(value, Digits):
             return value
         if isinstance(value, str):
@@ -144,7 +145,7 @@ class Values:
         return found
 
     def _of(self, kind: Kind, key: str, value: Any, metadata: bool) -> Any:
-        """The value of a key that tells what it is."""
+        """The value of a key that says what it is."""
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, Digits):
@@ -180,7 +181,8 @@ class Values:
         return REMOVED
 
     def _learn_all(self, kind: Kind, key: str, value: Any) -> None:
-        """What goes as a whole: what stands in it is looked for everywhere."""
+        """Learns from a value that is removed as a whole: its content is searched for
+        everywhere."""
         if isinstance(value, Pairs | dict):
             for inner, item in Pairs(value.items()) if isinstance(value, dict) else value:
                 self._of(kind_of(inner) or kind, inner, item, True)
@@ -198,7 +200,7 @@ class Values:
             self._names.host(found["host"])
 
     def _without(self, variables: Any) -> Any:
-        """An environment goes, but what it tells of users, hosts and secrets is looked for."""
+        """Removes an environment, but learns the users, hosts and secrets in it."""
         if isinstance(variables, list) and not isinstance(variables, Pairs):
             for text in variables:
                 self.variables[str(text).partition("=")[0]] += 1

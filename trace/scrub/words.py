@@ -1,7 +1,7 @@
-"""Words that everybody uses: they give nobody away, and names of ops and kernels are made of them.
+"""Common words: they identify nobody, and names of ops and kernels are made of them.
 
-A user may be called `max`: then `aten::max` must stay, and the name goes only from where it stands
-as a user's name: behind a key such as `username`, in a home folder, before an @.
+A user may be called `max`: then `aten::max` must stay, and the name is removed only where it is
+used as a user's name: after a key such as `username`, in a home folder, before an @.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 
 from fusetui.trace.kernel_names.aten_ops import ATEN_OPS
 
-SHORTEST = 3  # characters of a name that is looked for anywhere
+SHORTEST = 3  # characters of a name that is searched for everywhere
 PART = re.compile(r"[A-Za-z]+")
 
 _ACCOUNTS = """root admin administrator user users username guest nobody anonymous test tests tester
@@ -56,7 +56,7 @@ def common_words() -> frozenset[str]:
 
 
 def is_common(name: str) -> bool:
-    """Would looking for this name everywhere hit what it does not mean."""
+    """Whether searching for this name everywhere would hit other things."""
     lower = name.lower()
     if len(lower) < SHORTEST or not PART.search(lower):
         return True

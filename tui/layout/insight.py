@@ -17,6 +17,8 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
 
     why: Why
     modules: ModuleTree
+    self_times: tuple[tuple[str, int], ...]  # of modules, whatever they lie in: GPU time in ns
+    kernels: tuple[tuple[str, int], ...]  # the durations of all calls in ns
     origins: Origins
 
 

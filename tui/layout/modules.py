@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import ModuleTime, Unclaimed, module_times
 from fusetui.trace.program.origin import Origins
 
+MOST = 20  # names in a list
 FEW = 20
 """As many modules are open at first at most."""
 
@@ -32,6 +35,14 @@ def module_tree(found: Origins) -> ModuleTree:
     rows = np.array([calls[time.path] for time in modules.modules], dtype=np.int64)
     ends = _ends(np.append(levels, np.zeros(len(modules.none), dtype=np.int64)))
     return ModuleTree(modules.modules, modules.none, ends, rows, modules.gpu_ns)
+
+
+def self_times(tree: ModuleTree) -> tuple[tuple[str, int], ...]:
+    """GPU time of all modules of one name, less that of the modules in them; the largest first."""
+    sums: Counter[str] = Counter()
+    for time in tree.times:
+        sums[time.module.removesuffix("_*")] += time.gpu_self_ns
+    return tuple((name, ns) for name, ns in sums.most_common(MOST) if ns)
 
 
 def first_open(tree: ModuleTree) -> NDArray[np.bool_]:

@@ -169,19 +169,25 @@ def fitted(side: Side, view: View, lines: int) -> View:
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
     """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
-    to be seen; as it was, when that is not enough."""
+    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
     shown = places(side, view)
     streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
     if not streams:
         return view
-    excess = max(n for n, p in enumerate(shown) if p.lane == streams[0]) + 1 - lines
+    last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
+    idle = max(
+        (n for n, p in enumerate(shown) if p.idle_of is side.lanes[streams[0]]), default=last
+    )
     tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
-    folds = list(view.folds)
-    for lane, height in tall.most_common():
-        if excess > 0:
-            folds[lane] = Fold.FOLDED
-            excess -= height - 1
-    return replace(view, folds=tuple(folds)) if excess <= 0 else view
+    for wanted in (idle, last):
+        folds, excess = list(view.folds), wanted + 1 - lines
+        for lane, height in tall.most_common():
+            if excess > 0:
+                folds[lane] = Fold.FOLDED
+                excess -= height - 1
+        if excess <= 0:
+            return replace(view, folds=tuple(folds))
+    return view
 
 
 def _opened(side: Side, view: View, lines: int) -> View:

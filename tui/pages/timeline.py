@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from fusetui.tui.drawing.answer_lines import BETWEEN, HEAD, answer_lines, column_width, columns
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -20,6 +21,7 @@ from fusetui.tui.layout.view import View, places, same_line
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.copying import slice_text
+from fusetui.tui.state.gaps import at_gap, place_of_gap
 from fusetui.tui.state.moving import SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State
@@ -68,10 +70,12 @@ class TimelinePage(Page):
         ",/. slice",
         "]/[ launch-kernel",
         "/ search",
-        "5 why",
         "2 tree",
         "3 kernels",
         "4 diff",
+        "5 why",
+        "6 modules",
+        "e gap",
         "v range",
         "y copy",
         "m/' mark",
@@ -84,7 +88,7 @@ class TimelinePage(Page):
         sides = len(state.sides)
         heights = _shares(size.height - below, sides)
         panes = [_timeline(state, n, size.width, heights[n]) for n in range(sides)]
-        return (*panes, Pane(below, _details(state)))
+        return (*panes, Pane(below, _details(state), _row_pointed))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The lanes follow the selection, but not a person who only scrolls."""
@@ -177,6 +181,14 @@ def _details(state: State) -> TextPicture:
             glyphs.rule,
             lambda width, height: gap_lines(side, gap, width, height, glyphs),
         )
+    if row < 0 and (answer := side.insight.answer):
+        known = answer
+        return ruled(
+            (side, known),
+            NOTHING,
+            glyphs.rule,
+            lambda width, height: answer_lines(side, known, width, height, glyphs),
+        )
     if row < 0:
         return ruled(NOTHING, "", glyphs.rule, lambda width, height: [Said(NOTHING)])
 
@@ -184,6 +196,26 @@ def _details(state: State) -> TextPicture:
         return details(side.trace, row, width, height, glyphs, side.insight.origins)
 
     return ruled((side, row, state.unpacked), "", glyphs.rule, of_slice)
+
+
+def _row_pointed(state: State, x: int, y: int) -> State:
+    """A click on a row of the answer leads to the gap, or to the page of its list."""
+    answer, found = state.side.insight.answer, state.session.time_range
+    if answer is None or found or state.view.selected >= 0 or state.view.gap:
+        return state
+    lists = columns(state.side, answer, state.size.width)
+    cells = column_width(state.size.width, len(lists)) + BETWEEN
+    row = y - HEAD - 1
+    if not lists or row < 0:
+        return replace(state, page="why") if y == 1 else state
+    title, rows = lists[min(x // cells, len(lists) - 1)]
+    if row >= len(rows):
+        return state
+    if title.startswith("longest"):
+        gap = answer.why.gaps[row]
+        at = place_of_gap(state.side, gap)
+        return at_gap(state, at) if at else state
+    return replace(state, page="kernels" if title.startswith("by") else "modules")
 
 
 def _paged(pages: int) -> Run:

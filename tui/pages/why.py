@@ -12,7 +12,6 @@ from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, covered_by
 from fusetui.trace.insights.words import SHORT
-from fusetui.trace.model.ids import exact_id
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.printable import printable
@@ -25,7 +24,7 @@ from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.view import GapAt, Side
+from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import gaps, search
@@ -88,7 +87,7 @@ class WhyPage(ListPage):
             case Finding() as finding:
                 return _to_evidence(state, finding)
             case Gap() as gap:
-                at = gap_at(state.side, gap)
+                at = gaps.place_of_gap(state.side, gap)
                 return gaps.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
@@ -129,7 +128,7 @@ class WhyPage(ListPage):
                 case Finding() as finding:
                     return _about_finding(finding, width)
                 case Gap() as gap:
-                    at = gap_at(side, gap)
+                    at = gaps.place_of_gap(side, gap)
                     return gap_lines(side, at, width, height, glyphs) if at else []
                 case Unknown(_, missing, record_with):
                     text = printable(f"Not recorded: {missing}. To record: {record_with}")
@@ -143,15 +142,6 @@ def entries_of(found: Why) -> tuple[Entry, ...]:
     """Findings, the longest gaps, and each thing once that was not recorded."""
     unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
     return (*found.findings, *found.gaps, *unknown.values())
-
-
-def gap_at(side: Side, gap: Gap) -> GapAt | None:
-    """Where the app knows a gap of the answer."""
-    for device, idle in enumerate(side.insight.idle or ()):
-        if exact_id(idle.device) == gap.device:
-            place = idle.gap_at(gap.start_ns)
-            return GapAt(device, place) if place >= 0 else None
-    return None
 
 
 def _why(side: Side) -> Why | None:

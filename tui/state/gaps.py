@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.insights.model import Gap
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.text.figures import count
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import to_gap
-from fusetui.tui.layout.view import GapAt
+from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state.action import Run, action
 from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.state import State, told
@@ -18,6 +20,15 @@ def at_gap(state: State, at: GapAt) -> State:
     """A gap of the active side, selected in the timeline."""
     view = to_gap(state.side, state.view, at)
     return brought(state, state.session.moved(state.active, view), state.active)
+
+
+def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
+    """Where the app knows a gap of the answer."""
+    for device, idle in enumerate(side.insight.idle or ()):
+        if exact_id(idle.device) == gap.device:
+            place = idle.gap_at(gap.start_ns)
+            return GapAt(device, place) if place >= 0 else None
+    return None
 
 
 def step(by: int) -> Run:

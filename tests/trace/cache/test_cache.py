@@ -1,4 +1,4 @@
-"""The cache: the same Trace again, and never a failure because of it."""
+"""The cache: it returns the same Trace, and never causes a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache reads, replaces and removes its own files, whatever else is in its folder."""
+"""The cache reads, replaces and removes only its own files, whatever else is in its folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HASH = "0123456789abcdef" * 2
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the cache, in which all files are too many."""
+    """The folder of the cache, with a limit that any file exceeds."""
     (tmp_path / "cache").mkdir()
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0")
@@ -48,7 +48,7 @@ def entry(folder: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Pa
 
 @pytest.fixture
 def in_time() -> Iterator[None]:
-    """What waits for another process fails."""
+    """Fails if anything waits for another process."""
 
     def late(*_: object) -> None:
         raise TimeoutError("it waits")
@@ -61,7 +61,7 @@ def in_time() -> Iterator[None]:
 
 
 def plant(folder: Path, name: str, content: bytes) -> Path:
-    """A file that nobody has used for long."""
+    """A file that was not used for a long time."""
     path = folder / name
     path.write_bytes(content)
     os.utime(path, (0, 0))
@@ -70,7 +70,7 @@ def plant(folder: Path, name: str, content: bytes) -> Path:
 
 @contextmanager
 def open_files(free: int) -> Iterator[None]:
-    """Only so many more files can be opened."""
+    """Only this many more files can be opened."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     spare = os.open(os.devnull, os.O_RDONLY)
     os.close(spare)

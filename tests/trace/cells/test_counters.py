@@ -1,4 +1,4 @@
-"""What the cells of a counter show, against looking at every value."""
+"""What the cells of a counter show, compared with looking at every value."""
 
 from __future__ import annotations
 

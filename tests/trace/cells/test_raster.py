@@ -1,4 +1,4 @@
-"""What the cells of a lane show, against looking at every slice."""
+"""What the cells of a lane show, compared with looking at every slice."""
 
 from __future__ import annotations
 

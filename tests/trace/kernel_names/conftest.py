@@ -1,4 +1,4 @@
-"""`says(name, field=value, ...)` asserts what decode settles about a name."""
+"""`says(name, field=value, ...)` asserts what decode determines about a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are hostile data: nothing raises, nothing leaks, nothing takes longer than linear time."""
+"""Names are untrusted: nothing raises, nothing leaks, nothing takes more than linear time."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,8 +1,8 @@
-"""Every name of a corpus of real names: how much is decoded, and that it is right.
+"""Every name of a corpus of real names: how many are decoded, and that the fields are right.
 
 The corpus is a list of real kernel names with what is certain about each. It is not part of the
-repository; FUSETUI_TRACES points at the folder of traces beside it. Names of our own
-are in `written.py`.
+repository, but lies next to the folder of traces that FUSETUI_TRACES names. Names that we made are
+in `written.py`.
 """
 
 import json

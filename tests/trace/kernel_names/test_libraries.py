@@ -1,4 +1,4 @@
-"""Families that a namespace or a prefix settles."""
+"""Families that a namespace or a prefix determines."""
 
 import pytest
 from tests.trace.kernel_names.conftest import Says

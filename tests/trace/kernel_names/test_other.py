@@ -1,4 +1,4 @@
-"""Kernels whose own words say what they do."""
+"""Kernels whose names say what they do."""
 
 from tests.trace.kernel_names.conftest import Says
 

@@ -1,4 +1,4 @@
-"""Every name of the corpus that we wrote: each field that it settles is given, and no other."""
+"""Every name of the corpus that we wrote: each field that it determines is set, and no other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_exactly_what_the_name_settles(writer: Any) -> None:
 
 
 def test_the_corpus_is_a_corpus() -> None:
-    """A few hundred different names, and of each writer enough to vary every part."""
+    """A few hundred distinct names, and enough of each writer to vary every part."""
     names = [written.name for written in corpus()]
     assert len(names) == len(set(names)) >= 300
     families = Counter(written.fields["family"] for written in corpus())

@@ -1,8 +1,8 @@
-"""A corpus of kernel names that we write ourselves, by the public rules of each family.
+"""A corpus of kernel names that we compose ourselves, by the public rules of each family.
 
-Each writer composes a name from what the kernel is, so it is certain what the name settles: these
-fields and no others. The writers share nothing with the decoders but the vocabulary of the fields
-in docs/kernel-names.md.
+Each writer composes a name from what the kernel is, so it is certain what the name determines:
+these fields and no others. The writers share nothing with the decoders but the vocabulary of the
+fields in docs/kernel-names.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Written(NamedTuple):
-    """A name and all fields that it settles, the family among them."""
+    """A name and all fields that it determines, including the family."""
 
     name: str
     fields: Mapping[str, Any]
@@ -74,7 +74,8 @@ def cutlass2() -> Iterator[Written]:
 
 
 def cutlass3() -> Iterator[Written]:
-    """The procedural names of CUTLASS 3: A, B, sums, C, D; tile; cluster; layouts of A, B, C."""
+    """The procedural names of CUTLASS 3: A, B, accumulator, C, D; tile; cluster; layouts of A, B,
+    C."""
     for (word, dtype), (m, n), ab, schedule in product(
         {"f16": "fp16", "bf16": "bf16"}.items(), TILES, BLAS, ("pingpong", "cooperative")
     ):

@@ -1,4 +1,4 @@
-"""Nesting and sub-rows, against a slow reference that looks at every pair."""
+"""Nesting and sub-rows, compared with a slow reference that looks at every pair."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def subrows(rows: list[Span], calls: list[bool] | None = None, flat: bool = Fals
 
 
 def contains(outer: Span, inner: Span) -> bool:
-    """The rule of nest.py; `outer` is the earlier row."""
+    """The rule of nesting.py; `outer` is the earlier row."""
     return outer[0] <= inner[0] and inner[1] <= outer[1] and inner[0] < outer[1]
 
 
 def crosses(first: Span, second: Span) -> bool:
-    """Neither apart nor one in the other; `first` is the earlier row."""
+    """Whether two rows overlap without nesting; `first` is the earlier row."""
     return second[0] < first[1] and not contains(first, second)
 
 

@@ -1,4 +1,4 @@
-"""The last of many intervals that reaches a time, against looking at each."""
+"""The last of many intervals that contains a time, compared with looking at each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as a step where there is no ProfilerStep."""
+"""What counts as a step if there is no ProfilerStep."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def test_optimizer_steps_end_steps(trace_of: Make, event: Make, work: list[Any])
 
 @pytest.mark.parametrize("pattern", ["my_step", "my_.*p$", "my_step["])
 def test_by_pattern(trace_of: Make, event: Make, work: list[Any], pattern: str) -> None:
-    """One inside another is a part of it; what is no regular expression stands for itself."""
+    """A match inside another one is part of it; an invalid regular expression is taken
+    literally."""
     names = ["my_step[" if pattern.endswith("[") else "my_step", "ProfilerStep#1"]
     notes = [note(event, name, 100 * n, 90) for n in range(2) for name in names]
     inner = note(event, names[0], 10, 20)

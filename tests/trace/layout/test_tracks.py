@@ -1,4 +1,4 @@
-"""Which lane a slice lies on, in which order lanes come, and what they are called."""
+"""Which track a slice belongs to, in which order lanes come, and their labels."""
 
 from __future__ import annotations
 

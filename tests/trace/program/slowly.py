@@ -1,4 +1,4 @@
-"""The same questions answered from the events of a file, one by one, without the columns."""
+"""The same questions answered from the events of a file, one by one, without columns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Slowly:
 
 
 def by_thread(events: Iterable[Event]) -> dict[object, list[Event]]:
-    """The outer one first, where two begin together."""
+    """The outer one first if two begin together."""
     found: dict[object, list[Event]] = defaultdict(list)
     for event in events:
         found[event["pid"], event["tid"]].append(event)

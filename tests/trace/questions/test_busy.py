@@ -1,4 +1,4 @@
-"""Each definition of busy and idle, on one trace that tells them apart."""
+"""Each definition of busy and idle, on one trace that distinguishes them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_in_a_window(late: Trace) -> None:
 
 
 def test_with_the_work_of_a_step(late: Trace) -> None:
-    """All of it, also what runs after the step; the other GPU was launched by nobody."""
+    """All of the step's work, including what runs after it; the other GPU's was not launched by
+    it."""
     (step,) = steps(late)
     assert work_busy_ns(late, step.gpu_rows) == 50_000
 

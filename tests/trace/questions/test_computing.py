@@ -1,4 +1,4 @@
-"""Which CPU ops compute, in small traces written by hand."""
+"""Which CPU ops compute, in small hand-written traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels and ops grouped by what they have in common, against groups made with dicts."""
+"""Kernels and ops in groups, compared with groups made with dicts."""
 
 from __future__ import annotations
 

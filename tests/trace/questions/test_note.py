@@ -1,4 +1,4 @@
-"""What a trace says of itself."""
+"""What a trace says about its own origin."""
 
 from __future__ import annotations
 

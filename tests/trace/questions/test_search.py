@@ -1,4 +1,4 @@
-"""Search by a part of the name."""
+"""Search by part of the name."""
 
 from __future__ import annotations
 

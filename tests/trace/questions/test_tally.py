@@ -1,4 +1,4 @@
-"""Kernels per step by kind, counted in small traces written by hand."""
+"""Kernels per step by kind, counted in small hand-written traces."""
 
 from __future__ import annotations
 

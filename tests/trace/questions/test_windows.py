@@ -1,4 +1,4 @@
-"""The figures of a window, against sums by hand and against counting nanoseconds one by one."""
+"""The figures of a window, compared with sums by hand and with counting single nanoseconds."""
 
 from __future__ import annotations
 

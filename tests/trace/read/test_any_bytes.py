@@ -1,4 +1,4 @@
-"""Whatever the bytes, reading ends in a trace or in one sentence."""
+"""Whatever the bytes, reading ends with a trace or with one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks that one process puts down while another reads them."""
+"""Chunks that one process writes while another reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that changes while it is read ends in figures and a warning, never in a signal."""
+"""If a file changes while it is read, there are figures and a warning, never a signal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def grow(path: Path) -> None:
 
 @pytest.fixture
 def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change], None]:
-    """The file changes before its second cell is decoded."""
+    """The file changes before its second extent is decoded."""
 
     def prepare(path: Path, change: Change) -> None:
         def decode(file: int, cell: int, size: int) -> Chunk | None:

@@ -1,4 +1,4 @@
-"""Damaged files: what can be read is read, the rest is counted with its place."""
+"""Damaged files: what can be read is read, the rest is counted, with its place."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_missing_quote_of_a_key(trace_of: Callable[..., Trace]) -> None:
 
 
 def test_a_plugin_without_quotes_and_bracket(trace_of: Callable[..., Trace]) -> None:
-    """As the example profiler of NCCL writes: bare words, hex numbers, no end."""
+    """As written by NCCL's example profiler: bare words, hex numbers, no end."""
     lines = [
         '{"name": "AllReduce", "cat": "COLL", "ph": "b", "id": 0, "pid": 5, "tid": 1, "ts": 10.5,'
         ' "args": {"SeqNum": 0, "CommHash": 16493612083293574209, "Count": 1024}}',

@@ -1,4 +1,4 @@
-"""Args are looked up in the file when somebody asks for them."""
+"""Args are looked up in the file on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bombs and endless input end in a sentence, and take no more memory than what they hold."""
+"""Bombs and endless input end with a message, and take no more memory than their contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def piped(tmp_path: Path, text: bytes) -> Path:
-    """A pipe with a name, into which somebody writes as long as it is read."""
+    """A named pipe that is written to as long as it is read."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
 
@@ -72,7 +72,7 @@ def test_a_long_pipe_goes_to_the_disk(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("unit", [b"1,", b"{},", b"null,", b" "])
 def test_what_is_no_event_takes_no_memory(tmp_path: Path, unit: bytes) -> None:
-    """20 MB of it, read by a process of its own."""
+    """20 MB of it, read in a separate process."""
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(
         gzip.compress(b"[" + EVENT + b"," + unit * (20_000_000 // len(unit)) + b"1]", 1)

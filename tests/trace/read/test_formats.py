@@ -1,4 +1,4 @@
-"""Packed files, pipes, and what other programs than PyTorch write."""
+"""Compressed files, pipes, and traces of programs other than PyTorch."""
 
 from __future__ import annotations
 

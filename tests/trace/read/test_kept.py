@@ -1,4 +1,4 @@
-"""The bytes of a trace are looked up again only in the file that was read."""
+"""The bytes of a trace are looked up only in the very file that was read."""
 
 from __future__ import annotations
 

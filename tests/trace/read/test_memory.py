@@ -1,4 +1,4 @@
-"""What the system says of the memory that is left."""
+"""What the system says about available memory."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def previewed(path: Path) -> tuple[list[Trace], Trace]:
 
 
 def check(path: Path) -> list[Trace]:
-    """Previews are ever longer starts of the trace, which is as it is without them."""
+    """Previews are growing prefixes of the trace, which is the same as without them."""
     parts, trace = previewed(path)
     for part in parts:
         assert part.report.prefix is not None

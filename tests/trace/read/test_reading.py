@@ -1,4 +1,4 @@
-"""The forms a trace file comes in, and what is said about files that are none."""
+"""The forms that a trace file may have, and the messages about files that are not traces."""
 
 from __future__ import annotations
 
@@ -112,20 +112,20 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("hello", "no JSON"),
-        ("<html>", "no JSON"),
-        (b"\x00\x01\x02", "no JSON"),
-        ("   \n", "no JSON"),
-        ("17", "no JSON"),
+        ("hello", "not the JSON"),
+        ("<html>", "not the JSON"),
+        (b"\x00\x01\x02", "not the JSON"),
+        ("   \n", "not the JSON"),
+        ("17", "not the JSON"),
         ("{}", "no traceEvents"),
         ('{"a": 1}', "no traceEvents"),
         ('{"schema": "1.1.1", "nodes": [{"id": 1}]}', "execution trace"),
-        ('{"traceEvents": 5}', "no list"),
-        ('{"traceEvents": {"a": 1}}', "no list"),
+        ('{"traceEvents": 5}', "not a list"),
+        ('{"traceEvents": {"a": 1}}', "not a list"),
         ("[]", "not of trace events"),
         ("[1, 2]", "not of trace events"),
         ('[{"a": 1}, {"b": 2}]', "not of trace events"),
-        (gzip.compress(b"hello", mtime=0), "no JSON"),
+        (gzip.compress(b"hello", mtime=0), "not the JSON"),
         (gzip.compress(b'{"traceEvents": [', 0, mtime=0)[:-20], "before the first trace event"),
         (b"\x1f\x8b", "gzip"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),

@@ -1,4 +1,4 @@
-"""Random traces: what is written is what is read, and a cut loses nothing before it."""
+"""Random traces: what is written is read back, and a cut loses nothing before it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def opened(text: bytes) -> Trace:
 
 
 def read_back(trace: Trace) -> list[Row]:
-    """The slices in the order of the file."""
+    """The slices in file order."""
     found = []
     for row in sorted(range(len(trace)), key=lambda r: int(trace.order[r])):
         track = trace.track_of(row)

@@ -80,7 +80,7 @@ def test_a_packed_file(tmp_path: Path, whole: Trace) -> None:
 
 
 def damaged() -> bytes:
-    """Every hundredth event lacks a quote, so no cell decodes at once."""
+    """Every hundredth event lacks a quote, so no extent decodes at once."""
     lines = TEXT.split(b"\n")[:3000]
     return b"\n".join(
         line.replace(b'"name"', b'"name', 1) if n % 100 == 50 else line

@@ -150,7 +150,7 @@ def test_nothing_but_starts_of_events(trace_of: Open) -> None:
 
 
 def test_a_quote_too_few_in_every_event(trace_of: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are bounds for the time that damage takes; what is beyond them is told."""
+    """The time that damage may cost is bounded; what is beyond the bound is reported."""
     bound = mend.Patience(damaged=500, ahead=1 << 26)
     assert mend.patience_for(0).damaged > bound.damaged
     monkeypatch.setattr(mend, "patience_for", lambda _: bound)
@@ -221,7 +221,7 @@ def test_times_out_of_range(trace_of: Open, ts: str) -> None:
 
 
 def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
-    with pytest.raises(NotATrace, match="over 146 years"):
+    with pytest.raises(NotATrace, match="exceed 146 years"):
         trace_of([event("k", n, 2.3e15, cat="kernel") for n in range(3)])
 
 

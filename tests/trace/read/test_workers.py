@@ -160,7 +160,7 @@ def test_a_helper_that_is_stopped(file: Path, monkeypatch: pytest.MonkeyPatch, w
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("files", [4, 8, 12])
 def test_few_files_to_be_had(file: Path, files: int) -> None:
-    """Reading ends in a trace or in a sentence."""
+    """Reading ends with a trace or with a message."""
     script = (
         "import resource, sys\n"
         "from fusetui.trace import CannotRead, open_trace\n"

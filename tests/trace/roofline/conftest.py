@@ -70,7 +70,7 @@ def dense(shape: list[int]) -> list[int]:
 
 @pytest.fixture
 def tensor() -> Callable[..., tuple[list[int], str, str]]:
-    """One recorded tensor; bf16 unless said otherwise."""
+    """One recorded tensor; bf16 by default."""
 
     def make(*shape: int, kind: str = "c10::BFloat16") -> tuple[list[int], str, str]:
         return list(shape), kind, ""

@@ -26,7 +26,7 @@ HUGE = [[2**62] * 30, [2**62] * 30]
 
 @pytest.fixture
 def attributed(op_trace: Make, tensor: Make) -> Callable[..., list[bool]]:
-    """For each kernel under one product: does it get the work of the op."""
+    """For each kernel under one product, whether it gets the work of the op."""
 
     def make(*kernels: str, **more: Any) -> list[bool]:
         trace = op_trace("aten::mm", [tensor(64, 32), tensor(32, 16)], *kernels, **more)

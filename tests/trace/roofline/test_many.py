@@ -28,7 +28,7 @@ NAMES = (
 
 
 def agrees(trace: Trace, most: int = 300) -> int:
-    """Compares some kernels with what is found for each alone; how many have work."""
+    """Compares some kernels with each computed alone; returns how many have work."""
     found = jobs(trace)
     places = np.unique(np.linspace(0, max(len(found.rows) - 1, 0), most).astype(int)).tolist()
     known = 0
@@ -51,7 +51,7 @@ def test_as_each_alone(name: str) -> None:
 
 
 def test_equal_kernels_have_one_job(trace_of: Make, event: Make) -> None:
-    """Ten products: nine of the same shapes, of which one has a helper beside it."""
+    """Ten products: nine with the same shapes, one of which has a helper kernel."""
     events = []
     for n in range(10):
         shapes = [[8192, 4096], [4096, 4096 if n else 64]]

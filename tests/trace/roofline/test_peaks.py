@@ -1,4 +1,4 @@
-"""The table of peaks, and which of its figures a kernel is held against."""
+"""The table of peaks, and which of its figures a kernel is compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles and waves: said only when the launch grid confirms them."""
+"""Tiles and waves: reported only if the launch grid confirms them."""
 
 from __future__ import annotations
 

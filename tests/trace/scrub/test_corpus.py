@@ -43,7 +43,7 @@ FILES: list[Any] = list(files()) or [
 
 
 def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """All strings in a value, each with the key it stands behind."""
+    """All strings in a value, each with its key."""
     if isinstance(value, dict):
         for inner, item in value.items():
             yield from texts(item, inner)

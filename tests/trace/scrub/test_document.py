@@ -1,4 +1,4 @@
-"""Keys that tell what follows, names learnt in one place and found in another, and what stays."""
+"""Keys that say what follows, names learnt in one place and found in another, and what is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of users and hosts are taken out wherever they stand as a word."""
+"""Names of users and hosts are removed wherever they occur as a word."""
 
 from __future__ import annotations
 

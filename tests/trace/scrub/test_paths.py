@@ -1,4 +1,4 @@
-"""Folders become placeholders; names of files, lines and what is in site-packages stay."""
+"""Folders become placeholders; file names, lines and paths in site-packages are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings of JSON text are changed, whatever stands around them, and nothing else."""
+"""Strings of JSON text are changed, whatever surrounds them, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures and names as people read them."""
+"""Figures and names as users read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SHARES: dict[str, Number] = {"": 1, "%": Fraction(1, 100)}
 
 
 def parsed(text: str, units: Mapping[str, Number]) -> Fraction:
-    """The value that a person reads; `<` and `>` mean a little less and more."""
+    """The value that the user reads; `<` and `>` mean a little less and more."""
     number, _, unit = text.partition(" ")
     beside = {"<": -1, ">": 1}.get(number[0], 0) * Fraction(1, 10**6)
     return (Fraction(number.lstrip("<>").replace(",", "")) + beside) * units[unit]
