@@ -176,7 +176,8 @@ def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
 def _is_complete(tail: Tail | None, body: Body, chunks: Sequence[Chunk]) -> bool:
     """A bare array may lack its bracket, an object may not."""
     if tail is None:
-        return body.bare and not (chunks and chunks[-1].unreadable)
+        last = chunks[-1] if chunks else None
+        return body.bare and not (last and (last.unreadable or last.too_damaged))
     return tail.closed
 
 
