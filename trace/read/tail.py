@@ -14,6 +14,7 @@ from fusetui.trace.read.document import Document
 
 PHASE = re.compile(rb'"ph"')  # in every event
 NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
+FAR = 1 << 18  # bytes of an object that need no further look: no event is so long
 MARGIN = 1 << 10  # bytes before their end in which an error may be that of the cut
 EVENT = re.compile(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
 DOCUMENT = rb'[\[{]\s*(?:\{|"[^"]{0,200}"\s*:)'
@@ -75,16 +76,17 @@ def _damaged(document: Document, after: int, text: bytes, closed: bool) -> Tail:
 def is_end(document: Document, after: int) -> bool:
     """Is the bracket before the byte `after` the end of the events: what follows is the rest of the
     document, or another document, or holds no event."""
-    if document.find(PHASE, after, after + MOST) is None:
+    near = document[after : after + NEAR]
+    if not PHASE.search(near) and document.find(PHASE, after, after + MOST) is None:
         return True
-    near, rest = document[after : after + NEAR], Rest(False, 0)
-    for text in (near, document[after : after + MOST]):
+    for size in (NEAR, FAR):
+        text = document[after : after + size]
         rest = _rest(text)
         behind = text[rest.end if rest.closed else 0 :].strip(BLANKS)
-        if len(text) < NEAR or (behind if rest.closed else rest.end < NEAR - MARGIN):
-            break
-    other = OTHER_DOCUMENT.match(behind) is not None and EVENT.match(behind) is None
-    return other or (rest.closed and not behind)
+        if len(text) < size or (behind if rest.closed else rest.end < size - MARGIN):
+            other = OTHER_DOCUMENT.match(behind) is not None and EVENT.match(behind) is None
+            return other or (rest.closed and not behind)
+    return True
 
 
 def _rest(text: bytes) -> Rest:
