@@ -32,7 +32,7 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
         return
     from fusetui.trace.insights.account import accounts
     from fusetui.trace.insights.stretches import idle_time
-    from fusetui.trace.insights.why import Selection, explained, facts_of
+    from fusetui.trace.insights.why import asked, explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.modules import module_tree, self_times
 
@@ -41,11 +41,11 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     if cancelled():
         return
     post(Explained(trace, Insight(idle)))
-    facts = facts_of(found, Selection())
-    why, origins = explained(facts, Selection()), facts.kernels.origins
+    why, facts = explained(asked(found))
+    origins = facts.kernels.origins
     warm(origins)
-    if not cancelled():
-        tree = module_tree(origins)
+    if why.modules and not cancelled():
+        tree = module_tree(why.modules, origins)
         answer = Answer(why, tree, self_times(tree), _kernels(trace), origins)
         post(Explained(trace, Insight(idle, answer)))
 

@@ -67,6 +67,14 @@ def test_one_step(fusetui: Run, trace_file: File) -> None:
     assert fusetui("why", trace_file(), "--step", 2).out.split("\n")[1].startswith("ProfilerStep#2")
 
 
+def test_the_ceiling_of_a_step_is_about_its_kernels(fusetui: Run, trace_file: File) -> None:
+    path = trace_file()
+    whole, step = (fusetui("why", path, *options, "--json").json for options in ([], ["--step", 2]))
+    for found, kernels in ((whole, 12), (step, 4)):
+        assert found["ceiling"]["known_ns"] + found["ceiling"]["unknown_ns"] == kernels * 100_250
+    assert (whole["modules"], step["modules"]) == ([], None)
+
+
 @pytest.mark.parametrize("window", [("2ms", "2.9ms"), ("2000000", "2900000")])
 def test_a_window(fusetui: Run, trace_file: File, window: tuple[str, str]) -> None:
     path = trace_file()

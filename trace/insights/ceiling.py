@@ -35,6 +35,15 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
     at_stake_ns: Int64s  # 0 where the bound is not known
     assumed: NDArray[np.bool_]
 
+    def only(self, which: NDArray[np.bool_]) -> Bounds:
+        return Bounds(
+            self.rows[which],
+            self.effective_ns[which],
+            self.bound_ns[which],
+            self.at_stake_ns[which],
+            self.assumed[which],
+        )
+
 
 def ceiling(found: Bounds) -> Ceiling:
     """The sums over these kernels."""

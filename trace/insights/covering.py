@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import Reach, innermost
+from fusetui.trace.insights.cover import innermost
 from fusetui.trace.insights.host import Host, Slices, Threads, named
+from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.account import Accounts, Device
 from fusetui.trace.insights.cover import Cover, cover_of, innermost, joined
 from fusetui.trace.insights.covering import inside_of
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.insights.idle import (
     CPU_BOUND,
@@ -77,7 +78,7 @@ class Facts:
     @cached_property
     def kernels(self) -> Kernels:
         """The GPU events as kernels."""
-        return Kernels(self.trace, self.gpu_rows)
+        return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
     def kernel_rows(self) -> Rows:
@@ -210,13 +211,12 @@ class Facts:
         return bool((self.trace.role == Role.PYTHON).any())
 
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
-        """Those of the rows under which the devices waited longest, as evidence; at most 5."""
+        """Those of the rows under which the devices waited longest, as evidence."""
         waits = np.zeros(len(rows), dtype=np.int64)
         for line in self.accounts.threads:
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
             waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
-        order = np.argsort(-waits, kind="stable")[:5]
-        return tuple(rows[order[waits[order] > 0]].tolist())
+        return the_most(rows[waits > 0], waits[waits > 0])
 
     def on_line(self, line: Threads, rows: Rows) -> Cover:
         """What these rows cover of the threads of a line."""

@@ -8,8 +8,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.ceiling import Bounds, bounds
+from fusetui.trace.insights.ceiling import Bounds, bounds, ceiling
 from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.insights.evidence import the_most
+from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.kernel_names import KernelName, decode
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
@@ -30,10 +32,13 @@ Flags = NDArray[np.bool_]
 class Kernels:
     """GPU events of a trace; columns are of shape [rows]."""
 
-    def __init__(self, trace: Trace, rows: Rows) -> None:
-        """`rows`: some of trace.gpu_rows, in their order."""
+    def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
+        """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
+        of them. What of an event lies outside of that time does not count."""
         self.trace = trace
         self.rows = rows
+        self.start = np.maximum(trace.start[rows], begin_ns)
+        self.end = np.minimum(trace.end[rows], end_ns)
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
         """Which are kernels whose decoded name passes the test, which is made once per name."""
@@ -55,7 +60,9 @@ class Kernels:
     @cached_property
     def effective_ns(self) -> Int64s:
         """See questions.effective."""
-        found: Int64s = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        whole = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        begin = np.maximum(self.start, self.trace.end[self.rows] - whole)
+        found: Int64s = np.maximum(self.end - begin, 0)
         return found
 
     @cached_property
@@ -73,7 +80,7 @@ class Kernels:
     @cached_property
     def in_order(self) -> Rows:
         """Places by stream and start: neighbours on a stream are neighbours."""
-        order: Rows = np.lexsort((self.trace.start[self.rows], self.stream))
+        order: Rows = np.lexsort((self.start, self.stream))
         return order
 
     @cached_property
@@ -90,24 +97,25 @@ class Kernels:
         return communicates(self.trace, self.rows)
 
     @cached_property
-    def bounds(self) -> Bounds:
-        """Of all kernels of the trace, whatever the rows are."""
-        return bounds(self.trace, self.jobs)
-
-    @cached_property
     def bounded(self) -> Bounds:
         """The bounds of these rows; none is known of what is no kernel."""
-        found, place = self.bounds, np.full(len(self.trace), -1, dtype=np.intp)
+        found = bounds(self.trace, self.jobs)
+        place = np.full(len(self.trace), -1, dtype=np.intp)
         place[found.rows] = np.arange(len(found.rows))
         own = place[self.rows]
-        known = own >= 0
+        bound = np.append(found.bound_ns, -1)[own]
         return Bounds(
             rows=self.rows,
             effective_ns=self.effective_ns,
-            bound_ns=np.where(known, np.append(found.bound_ns, -1)[own], -1),
-            at_stake_ns=np.where(known, np.append(found.at_stake_ns, 0)[own], 0),
-            assumed=known & np.append(found.assumed, False)[own],
+            bound_ns=bound,
+            at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
+            assumed=np.append(found.assumed, False)[own],
         )
+
+    @cached_property
+    def ceiling(self) -> Ceiling:
+        """What better kernels could give of the time of these."""
+        return ceiling(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
 
     @cached_property
     def job_numbers(self) -> Int64s:
@@ -151,13 +159,13 @@ class Kernels:
 
     def cover(self, which: Flags, device: int) -> Cover:
         """The time in which any of them runs on a device."""
-        rows = self.rows[which & (self.device == device)]
-        return cover_of(self.trace.start[rows], self.trace.end[rows])
+        own = which & (self.device == device)
+        return cover_of(self.start[own], self.end[own])
 
     def beside(self, others: Flags) -> Flags:
         """During which any of the others runs on the same device."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
-        start, end = self.trace.start[self.rows], self.trace.end[self.rows]
+        start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
             own = self.device == device
             cover = self.cover(others & own, device)
@@ -168,7 +176,7 @@ class Kernels:
     def alone(self) -> Flags:
         """Nothing else runs on the device at any time of it."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
-        start, end = self.trace.start[self.rows], self.trace.end[self.rows]
+        start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
             own = np.flatnonzero(self.device == device)
             order = own[np.argsort(start[own], kind="stable")]
@@ -178,9 +186,6 @@ class Kernels:
             found[order] = before & after
         return found
 
-
-def heaviest(kernels: Kernels, which: Flags, most: int = 5) -> tuple[int, ...]:
-    """The rows of those that took longest."""
-    rows = kernels.rows[which]
-    order = np.argsort(-kernels.trace.dur[rows], kind="stable")[:most]
-    return tuple(rows[order].tolist())
+    def heaviest(self, which: Flags) -> tuple[int, ...]:
+        """The rows of those that took longest, as evidence."""
+        return the_most(self.rows[which], (self.end - self.start)[which])

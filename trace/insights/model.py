@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from fusetui.trace.model.ids import Id
-from fusetui.trace.program.modules import ModuleTime
+from fusetui.trace.program.modules import Modules
 
 Certainty = Literal["certain", "likely"]
 
@@ -135,5 +135,5 @@ class Why(msgspec.Struct, frozen=True):
     cpu: tuple[ThreadAccount, ...]
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None
-    modules: tuple[ModuleTime, ...] = ()
+    modules: Modules | None = None  # None when a part was asked for
     findings: tuple[Finding, ...] = ()

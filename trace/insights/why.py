@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from fusetui.trace.insights.account import Accounts, Device, accounts
-from fusetui.trace.insights.ceiling import ceiling
 from fusetui.trace.insights.cpu import cpu_accounts
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
@@ -38,51 +38,72 @@ class NotThere(Exception):  # noqa: N818
     """One plain sentence: what was asked for is not in the trace."""
 
 
+class Asked(msgspec.Struct, frozen=True, eq=False):
+    """What a Selection comes to in one trace."""
+
+    accounts: Accounts
+    devices: tuple[Device, ...]
+    spans: Spans  # the steps in the window
+    window: tuple[int, int] | None  # begin and end in ns of the file; None for all of it
+    about: str
+    is_whole: bool  # all of the time, on all devices
+    gaps: int | None  # how many of the longest gaps are listed, None for all
+
+
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
-    chosen = selection or Selection()
-    return explained(facts_of(accounts(trace), chosen), chosen)
-
-
-def explained(facts: Facts, chosen: Selection) -> Why:
-    """The same from facts, which go on holding what was worked out for it. Raises NotThere."""
-    found = _accounted(facts.accounts, chosen)
-    findings, unknown = findings_of(facts)
-    return msgspec.structs.replace(
-        found,
-        findings=findings,
-        cannot_tell=(*found.cannot_tell, *unknown),
-        ceiling=ceiling(facts.kernels.bounds) if found.devices else None,
-        modules=module_times(facts.kernels.origins).modules,
-    )
-
-
-def facts_of(found: Accounts, chosen: Selection) -> Facts:
-    """What the rules ask of the part of a trace that is chosen. Raises NotThere."""
-    _, window, _ = _window(found.trace, _spans(found.trace, chosen), chosen)
-    return Facts(found, _devices(found, chosen), *(window or ()))
+    return explained(asked(accounts(trace), selection))[0]
 
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     """The account and the longest gaps alone. Raises NotThere."""
-    return _accounted(accounts(trace), selection or Selection())
+    return _accounted(asked(accounts(trace), selection))
 
 
-def _accounted(found: Accounts, chosen: Selection) -> Why:
-    trace = found.trace
-    about, window, spans = _window(trace, _spans(trace, chosen), chosen)
+def asked(found: Accounts, selection: Selection | None = None) -> Asked:
+    """Raises NotThere."""
+    chosen = selection or Selection()
+    about, window, spans = _window(found.trace, _spans(found.trace, chosen), chosen)
     devices = _devices(found, chosen)
-    listed = longest_gaps(devices, None if chosen.all_gaps else LONGEST, window)
+    return Asked(
+        accounts=found,
+        devices=devices,
+        spans=spans,
+        window=window,
+        about=about,
+        is_whole=window is None and len(devices) == len(found.devices),
+        gaps=None if chosen.all_gaps else LONGEST,
+    )
+
+
+def explained(question: Asked) -> tuple[Why, Facts]:
+    """All answers, and what was worked out for them."""
+    facts = Facts(question.accounts, question.devices, *(question.window or ()))
+    found = _accounted(question)
+    findings, unknown = findings_of(facts)
+    answers = msgspec.structs.replace(
+        found,
+        findings=findings,
+        cannot_tell=(*found.cannot_tell, *unknown),
+        ceiling=facts.kernels.ceiling if found.devices else None,
+        modules=module_times(facts.kernels.origins) if question.is_whole else None,
+    )
+    return answers, facts
+
+
+def _accounted(question: Asked) -> Why:
+    trace, window = question.accounts.trace, question.window
+    listed = longest_gaps(question.devices, question.gaps, window)
     return Why(
         file=trace.report.path,
         base_ns=trace.begin_ns,
-        about=about,
-        devices=tuple(_over(device, window) for device in devices),
-        steps=_steps(devices, spans),
-        steps_by=spans.by,
+        about=question.about,
+        devices=tuple(_over(device, window) for device in question.devices),
+        steps=_steps(question.devices, question.spans),
+        steps_by=question.spans.by,
         gaps=listed.gaps,
         gaps_count=listed.count,
-        cpu=cpu_accounts(found, window),
+        cpu=cpu_accounts(question.accounts, window),
         cannot_tell=tuple(_unknown(trace)),
     )
 
@@ -127,12 +148,12 @@ def _place(trace: Trace, spans: Spans, step: int) -> int:
     return step - 1
 
 
-def _devices(found: Accounts, chosen: Selection) -> list[Device]:
-    devices = [
+def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
+    devices = tuple(
         device
         for device in found.devices
         if chosen.device is None or str(device.pid) == chosen.device
-    ]
+    )
     if chosen.device is not None and not devices:
         known = ", ".join(str(device.pid) for device in found.devices) or "none"
         path = found.trace.report.path
@@ -146,7 +167,7 @@ def _over(device: Device, window: tuple[int, int] | None) -> DeviceAccount:
     return device.over(np.array(window[:1]), np.array(window[1:]))[0]
 
 
-def _steps(devices: list[Device], spans: Spans) -> tuple[StepAccount, ...]:
+def _steps(devices: Sequence[Device], spans: Spans) -> tuple[StepAccount, ...]:
     columns = [device.over(spans.start, spans.end) for device in devices]
     times = zip(spans.names, spans.start.tolist(), spans.end.tolist(), strict=True)
     return tuple(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +27,6 @@ def frame_text(name: str) -> str:
     if found := FRAME.fullmatch(name):
         return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", LONGEST))
     return printable(clip(name, LONGEST))
-
-
-def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64], most: int = 5) -> tuple[int, ...]:
-    """The rows with the most time, each once, as evidence."""
-    found = rows[np.argsort(-ns, kind="stable")].tolist()
-    return tuple(islice(dict.fromkeys(row for row in found if row >= 0), most))
 
 
 def share_of_span(facts: Facts, ns: int) -> str:

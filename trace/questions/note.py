@@ -1,4 +1,4 @@
-"""What a trace says of itself that whoever looks at its figures must know."""
+"""A trace's note about its own origin, which every user of its figures must see."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
 
 RECONSTRUCTED = "reconstructed"
-"""The top-level key of a trace that nobody recorded; its value says where it is from."""
+"""The top-level key of a trace that was not recorded; its value says where it comes from."""
 LONGEST = 300
 
 
 def note_of(trace: Trace) -> str:
-    """That the trace is reconstructed and not recorded, in one printable line; else "".
+    """A printable line that says that the trace is reconstructed, not recorded; else "".
 
-    Whoever shows figures of a trace shows this with them.
+    Any output with figures of the trace must include it.
     """
     value = trace.keys.get(RECONSTRUCTED)
     return printable(value)[:LONGEST] if isinstance(value, str) else ""

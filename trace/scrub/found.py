@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -26,7 +25,6 @@ OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", 
 """How most names begin. Such names contain no tokens, and they make up most of the text."""
 
 
-@lru_cache(maxsize=4)
 def secrets_of(trace: Trace) -> tuple[str, ...]:
     """What looks like a secret in the keys and names of a trace: what it is called, not its
     value."""

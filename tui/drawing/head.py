@@ -22,7 +22,7 @@ ROOMY = 110  # cells of a screen; with fewer the bar is short
 
 def head(side: Side, width: int) -> str:
     """One line that says what is open: as many facts as fit, the warnings first."""
-    return joined([printable(side.label), *warnings(side.trace), *facts(side.trace)], width)
+    return joined([printable(side.label), *side.once(warnings), *side.once(facts)], width)
 
 
 def summary_line(trace: Trace) -> str:
@@ -65,8 +65,8 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
-    if secrets_of(trace):
-        found.append(f"looks like a secret: {printable(several(secrets_of(trace), 2))}")
+    if secrets := secrets_of(trace):
+        found.append(f"looks like a secret: {printable(several(secrets, 2))}")
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.program.calls import longest_calls
-from fusetui.trace.program.modules import ModuleTime, Unclaimed, module_times
+from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
 
 MOST = 20  # names in a list
@@ -28,8 +28,7 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False):
     gpu_ns: int  # of all GPU events
 
 
-def module_tree(found: Origins) -> ModuleTree:
-    modules = module_times(found)
+def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     calls = longest_calls(found)
     levels = np.array([time.level for time in modules.modules], dtype=np.int64)
     rows = np.array([calls[time.path] for time in modules.modules], dtype=np.int64)

@@ -69,8 +69,8 @@ def notices(report: Report) -> Iterator[str]:
 
 def secret_notices(trace: Trace) -> Iterator[str]:
     """A sentence if the trace holds what looks like a secret; it does not contain its value."""
-    if secrets_of(trace):
-        named = printable(several(secrets_of(trace), 4))
+    if found := secrets_of(trace):
+        named = printable(several(found, 4))
         yield (
             f"{trace.report.path} contains what looks like a secret ({named}): remove it with "
             "fusetui scrub before you share the trace."

@@ -1,4 +1,4 @@
-"""Output that is made from traces: what a trace says of itself goes with it."""
+"""Output that is derived from traces, together with the traces' notes about their origin."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusetui.trace.questions.note import note_of
 
 
 def emit_of(trace: Trace, text: str, *others: Trace) -> None:
-    """A table, and below it the notes of its traces, if there are any."""
+    """Prints a table, followed by the notes of its traces, if any."""
     lines = [text]
     for note in _notes(trace, *others):
         lines += ["", *wrap(f"! {note}", width(), subsequent_indent="  ")]
@@ -20,11 +20,11 @@ def emit_of(trace: Trace, text: str, *others: Trace) -> None:
 
 
 def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
-    """A JSON document, with the notes of its traces as `note`, if there are any."""
+    """Prints a JSON document, with the notes of its traces as `note`, if any."""
     note = " ".join(_notes(trace, *others))
     emit_json({**msgspec.to_builtins(document), "note": note} if note else document)
 
 
 def _notes(*traces: Trace) -> list[str]:
-    """Each once."""
+    """The distinct notes."""
     return list(dict.fromkeys(note for trace in traces if (note := note_of(trace))))

@@ -22,7 +22,7 @@ def why_document(found: Why, trace: Trace) -> Document:
         "steps": [_step(one, found.base_ns) for one in found.steps],
         **gaps_document(found),
         "ceiling": found.ceiling,
-        "modules": found.modules,
+        "modules": found.modules.modules if found.modules else None,
         "findings": [_finding(one, trace) for one in found.findings],
         "cannot_tell": found.cannot_tell,
         "cpu": found.cpu,

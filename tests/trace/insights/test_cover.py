@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.insights.cover import Reach, cover_of, innermost, joined
+from fusetui.trace.insights.cover import cover_of, innermost, joined
 
 Spans = list[tuple[int, int]]
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12).map(
@@ -35,11 +35,3 @@ def test_innermost(found: Spans) -> None:
         part = int(times.searchsorted(moment, side="right")) - 1
         around = [n for n, (a, b) in enumerate(found) if a <= moment < b]
         assert (inner[part] if part >= 0 else -1) == max(around, default=-1)
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(-1, 19), st.integers(0, 9))
-def test_reach(end: list[int], until: int, time: int) -> None:
-    until = min(until, len(end) - 1)
-    later = [n for n in range(until + 1) if end[n] > time]
-    found = Reach(np.array(end)).last(np.array([until]), np.array([time]))
-    assert found.tolist() == [max(later, default=-1)]

@@ -14,7 +14,6 @@ from fusetui.trace.insights.model import Finding, Unknown
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
 
 LEAST_SHARE = 0.02  # of the span; less is not worth a person's time
-MOST_ROWS = 5  # of evidence
 
 
 @cache
@@ -63,7 +62,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
         at_stake_ns=claim.at_stake_ns,
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
-        evidence=claim.rows[:MOST_ROWS],
+        evidence=claim.rows,
         try_=claim.remedy or rule.remedy,
         part_of=claim.part_of,
         thresholds=rule.thresholds,

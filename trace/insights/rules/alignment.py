@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
-from fusetui.trace.insights.kernels import Kernels, heaviest
+from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import KernelName
@@ -37,11 +37,11 @@ def find(facts: Facts) -> Iterator[Claim]:
             text=f"{text}; at the attainable rate they would take {duration(int(at_stake.sum()))} "
             "less.",
             at_stake_ns=int(at_stake.sum()),
-            rows=heaviest(kernels, unaligned),
+            rows=kernels.heaviest(unaligned),
             why_likely="The alignment may not be the only reason why they are slow.",
         )
     elif taken >= LEAST_SHARE * facts.span_ns:
-        yield Claim(text=f"{text}.", at_stake_ns=None, rows=heaviest(kernels, unaligned))
+        yield Claim(text=f"{text}.", at_stake_ns=None, rows=kernels.heaviest(unaligned))
 
 
 def is_unaligned(kernel: KernelName) -> bool:
@@ -51,7 +51,7 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 def _shape(kernels: Kernels, which: Flags) -> str:
     """The product that takes longest."""
-    row = heaviest(kernels, which, 1)[0]
+    row = kernels.heaviest(which)[0]
     amount = kernels.amount_of(row)
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags
-from fusetui.trace.insights.kernels import heaviest
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import most_module, share_of_span
 from fusetui.trace.kernel_names import KernelName
@@ -36,7 +35,7 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
             text=f"{_those(copies)} {duration(at_stake)} ({share_of_span(facts, at_stake)})"
             f"{_asked_by(facts, copies)}.",
             at_stake_ns=at_stake,
-            rows=heaviest(kernels, copies),
+            rows=kernels.heaviest(copies),
             part_of="fusable-run",
         )
 
@@ -77,7 +76,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
             f"pageable memory: {duration(at_stake)} ({share_of_span(facts, at_stake)}) in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
-            rows=heaviest(kernels, copies),
+            rows=kernels.heaviest(copies),
             remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
             "host "
             "that does not block needs an event before its data is read. Do not call .pin_memory() "

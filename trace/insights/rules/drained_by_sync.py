@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, bounds_on, on_line, sums
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.trace.insights.wording import frame_text, share_of_span, the_most, why_likely
+from fusetui.trace.insights.wording import frame_text, share_of_span, why_likely
 from fusetui.trace.model.intervals import distinct
 from fusetui.trace.text.figures import duration, plural
 from fusetui.trace.text.printable import printable

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
@@ -63,14 +64,15 @@ def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
     rows, each = [], []
     total = hidden = 0
     for device in np.unique(kernels.device[kernels.communicates]).tolist():
-        own = kernels.rows[kernels.communicates & (kernels.device == device)]
+        own = kernels.communicates & (kernels.device == device)
         work = kernels.cover(compute, device)
         cover = kernels.cover(kernels.communicates, device)
         behind = int(work.within(*cover).sum())
         total += int((cover.end - cover.start).sum()) - behind
         hidden += behind
-        rows.append(own)
-        each.append(trace.dur[own] - work.within(trace.start[own], trace.end[own]))
+        start, end = kernels.start[own], kernels.end[own]
+        rows.append(kernels.rows[own])
+        each.append(end - start - work.within(start, end))
     return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
 
 
@@ -129,6 +131,5 @@ RULE = Rule(
     thresholds={"fewest": FEWEST},
     find=find,
     silent="A kernel that communicates and computes at once (a fused all-reduce and norm) is "
-    "counted "
-    "as its name says.",
+    "counted as its name says.",
 )

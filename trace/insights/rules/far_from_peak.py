@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
-from fusetui.trace.insights.kernels import Kernels, heaviest
+from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.rules.alignment import is_unaligned
 from fusetui.trace.insights.wording import share_of_span
@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"({share_of_span(facts, taken)}) in kernels that reach {percent(least, taken)} of what is "
         "attainable for their shapes.",
         at_stake_ns=taken - least,
-        rows=heaviest(kernels, far),
+        rows=kernels.heaviest(far),
         part_of="alignment" if kernels.flags(is_unaligned)[far].mean() > 0.5 else None,
         why_likely="What is attainable for a shape may be less than for the best one.",
     )

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
@@ -181,8 +182,7 @@ def _most(facts: Facts, runs: Runs) -> str:
 
 
 def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
-    longest = runs.begin[np.argsort(-ns, kind="stable")[:5]]
-    return tuple(kernels.rows[kernels.in_order[longest]].tolist())
+    return the_most(kernels.rows[kernels.in_order[runs.begin]], ns)
 
 
 RULE = Rule(

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.idle import CPU_BOUND
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.trace.insights.wording import share_of_span, the_most, why_likely
+from fusetui.trace.insights.wording import share_of_span, why_likely
 from fusetui.trace.text.figures import duration
 
 WORDS = {

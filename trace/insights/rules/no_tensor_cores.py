@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.kernels import Flags, Int64s, Kernels, heaviest
+from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import KernelName
@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"({share_of_span(facts, ns)}) on the plain cores; this device multiplies {kind} "
         f"{1 / ratio:.0f} times as fast.",
         at_stake_ns=at_stake,
-        rows=heaviest(kernels, plain),
+        rows=kernels.heaviest(plain),
         why_likely="Small products gain less.",
     )
 

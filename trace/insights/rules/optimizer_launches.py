@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.kernels import heaviest
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import KernelName
@@ -42,7 +41,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             f"({share_of_span(facts, together)}), {percent(together - taken, together)} of it "
             "idle.",
             at_stake_ns=None,
-            rows=heaviest(kernels, single),
+            rows=kernels.heaviest(single),
         )
 
 

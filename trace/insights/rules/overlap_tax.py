@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Int64s
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration, percent
 

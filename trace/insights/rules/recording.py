@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.layout.steps import Step, steps
@@ -50,7 +51,7 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
             "of the GPU time) are not in the trace: they came before it began, or were not "
             "recorded.",
             at_stake_ns=None,
-            rows=tuple(without[np.argsort(-trace.dur[without], kind="stable")[:5]].tolist()),
+            rows=the_most(without, trace.dur[without]),
             remedy="Give the profiler a schedule with warmup=1 or more.",
         )
 

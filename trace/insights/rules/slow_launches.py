@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.text.figures import duration, plural
 from fusetui.trace.text.printable import printable
 

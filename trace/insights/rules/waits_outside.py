@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.idle import Flags, Idle, Rows
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.rules.slow_launches import SLOW_NS
-from fusetui.trace.insights.wording import share_of_span, the_most
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.text.figures import duration, plural
 
 LEAST_NS = 20_000

@@ -1,0 +1,17 @@
+"""The rows that show what a finding claims."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST = 5
+"""Rows of evidence for one finding."""
+
+
+def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64]) -> tuple[int, ...]:
+    """The rows with the most time, each once; -1 stands for none."""
+    found = rows[np.argsort(-ns, kind="stable")].tolist()
+    return tuple(islice(dict.fromkeys(row for row in found if row >= 0), MOST))
