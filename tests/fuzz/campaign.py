@@ -52,7 +52,7 @@ class Result:
 
 
 def run(kind: Kind, plan: Plan) -> Result:
-    """Try all inputs; tells ever again how far it is."""
+    """Try all inputs; says once a minute how far it is."""
     result, begin = Result(), time.monotonic()
     told = begin
     for outcome in _until_interrupted(_outcomes(kind, plan)):

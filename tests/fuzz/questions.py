@@ -187,9 +187,9 @@ def ask_other(trace: Trace, other: Trace | None) -> None:
 def ask_diff(a: Trace, b: Trace) -> Diff:
     found = diff(a, b)
     sums = found.accounting
-    terms = msgspec.structs.asdict(sums)
+    terms = sum(msgspec.structs.asdict(sums).values()) - sums.step_ns
     check(
-        sum(terms.values()) - sums.step_ns == sums.step_ns == found.step.change_ns,
+        terms == sums.step_ns == found.step.change_ns,
         "the sum of the diff",
         sums,
     )
