@@ -33,7 +33,7 @@ PATIENCE = 60.0  # seconds
 KEYS = {
     "zoom": ("", "wwwwssss"),
     "pan": ("www", "ddddaaaa"),
-    "next slice": ("ssskkkk", "....,,,,"),
+    "next slice": ("ssskkkkjjjjjjj", "....,,,,"),
     "next line": ("", "jjjjkkkk"),
 }
 """What is pressed first, and what is measured."""
@@ -115,6 +115,8 @@ def median_ms(presses: Sequence[Press]) -> float:
 
 def row(kind: str, presses: Sequence[Press]) -> str:
     changed = sorted(press.ms for press in presses if press.bytes)
+    if not changed:
+        return f"| {kind} | changes nothing | | 0 |"
     late = changed[min(len(changed) - 1, int(0.95 * len(changed)))]
     size = statistics.median(press.bytes for press in presses if press.bytes)
     return f"| {kind} | {median_ms(presses):.1f} | {late:.1f} | {size:,.0f} |"

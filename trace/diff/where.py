@@ -13,10 +13,10 @@ from fusetui.trace.layout.enclosing import enclosing_rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.op_names import is_compiler
+from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 Rows = NDArray[np.intp]
 
-MODULE = "nn.Module: "
 _NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
 
@@ -25,7 +25,7 @@ def places(items: Items) -> list[str]:
     """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
     trace = items.trace
     host = _hosts(items)
-    module = _around(trace, host, Layer.PYTHON, _named(trace, _is_module))
+    module = _around(trace, host, Layer.PYTHON, _named(trace, is_module))
     note = _around(trace, host, Layer.ANNOTATIONS, _named(trace, _is_note))
     rows = np.where(module >= 0, module, note)
     return [_label(trace, row) for row in rows.tolist()]
@@ -93,13 +93,9 @@ def _named(trace: Trace, test: Callable[[str], bool]) -> NDArray[np.bool_]:
     return np.array([test(name) for name in trace.names] or [False])
 
 
-def _is_module(name: str) -> bool:
-    return name.startswith(MODULE)
-
-
 def _is_note(name: str) -> bool:
-    return not (name.startswith((STEP_PREFIX, MODULE)) or is_compiler(name))
+    return not (name.startswith((STEP_PREFIX, MODULE_PREFIX)) or is_compiler(name))
 
 
 def _label(trace: Trace, row: int) -> str:
-    return trace.name_of(row).removeprefix(MODULE) if row >= 0 else ""
+    return trace.name_of(row).removeprefix(MODULE_PREFIX) if row >= 0 else ""

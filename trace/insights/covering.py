@@ -14,12 +14,10 @@ from fusetui.trace.insights.cover import innermost
 from fusetui.trace.insights.host import Host, Slices, Threads, named
 from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.regions import is_module
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
-
-MODULE = "nn.Module: "
-"""How the frame of a module's call begins."""
 
 LEAST = 10
 """A name that covers less than 1 / LEAST of a stretch says nothing about it."""
@@ -40,13 +38,12 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
     """What covered most of each stretch [begin, end) of a line of time (ns)."""
     frames = line.slices(Host.PYTHON)
-    is_module = named(trace, frames.rows, lambda name: name.startswith(MODULE)) > 0
-    is_module = is_module[trace.name[frames.rows]]
+    calls = (named(trace, frames.rows, is_module) > 0)[trace.name[frames.rows]]
     return Covering(
         op=most_of(trace, line.slices(Host.OP), begin, end),
         annotation=most_of(trace, line.slices(Host.ANNOTATION), begin, end),
-        module=most_of(trace, frames.only(is_module), begin, end),
-        frame=most_of(trace, frames.only(~is_module), begin, end),
+        module=most_of(trace, frames.only(calls), begin, end),
+        frame=most_of(trace, frames.only(~calls), begin, end),
     )
 
 

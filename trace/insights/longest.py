@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
-from fusetui.trace.insights.covering import MODULE, Covering, covering, inside_of
+from fusetui.trace.insights.covering import Covering, covering, inside_of
 from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
+from fusetui.trace.program.regions import MODULE_PREFIX
 
 Rows = NDArray[np.intp]
 
@@ -69,7 +70,7 @@ def gaps_of(device: Device, which: Rows) -> list[Gap]:
             next=trace.name_of(event),
             op=op,
             annotation=annotation,
-            module=module.removeprefix(MODULE) if module else None,
+            module=module.removeprefix(MODULE_PREFIX) if module else None,
             frame=frame,
             drained_by=drained,
             event_row=event,

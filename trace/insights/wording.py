@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.program.regions import is_module
+from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
 
 FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
 BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
-INDEX = re.compile(r"_\d+\Z")
 LONGEST = 60
 
 
@@ -36,7 +35,7 @@ def share_of_span(facts: Facts, ns: int) -> str:
 
 def module_text(name: str) -> str:
     """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
-    return frame_text(INDEX.sub("", name.removeprefix("nn.Module: ")))
+    return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)))
 
 
 def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> str:

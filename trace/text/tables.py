@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from fusetui.trace.text.cutting import clip, pad, width
+from fusetui.trace.text.figures import plural
 
 GAP = "  "
+TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
 LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
 
@@ -40,6 +42,12 @@ def table(
         rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
         natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
     return "\n".join(_line(columns, line, shown, natural) for line in lines)
+
+
+def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
+    """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`; none for 0."""
+    more = plural(number, f"more {noun}") + (f" with {share}" if share else "")
+    return [f"... and {more} ({hint})"] if number > 0 else []
 
 
 def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.model.categories import Role
+from fusetui.trace.program.regions import MODULE_PREFIX
 from fusetui.trace.text.printable import is_printable
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
@@ -89,7 +90,7 @@ def _label(role: int, name: str) -> str:
         frame = PYTHON_FRAME.match(name)
         if frame:
             return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
-        return narrow(ADDRESS.sub("", name.removeprefix("nn.Module: ")))
+        return narrow(ADDRESS.sub("", name.removeprefix(MODULE_PREFIX)))
     return narrow(name)
 
 

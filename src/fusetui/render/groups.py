@@ -14,12 +14,11 @@ from fusetui.trace.questions.spread import Spread
 from fusetui.trace.roofline.many import DevicePeak
 from fusetui.trace.roofline.model import NS
 from fusetui.trace.roofline.peaks import BANDWIDTH, TERA
-from fusetui.trace.text.figures import count, duration, percent, plural, quantity, significant
+from fusetui.trace.text.figures import count, duration, percent, quantity, significant
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import LEAST, Column, table
+from fusetui.trace.text.tables import LEAST, TOP_ALL, Column, left_out, table
 
 DIGITS = 3  # of rates, which are based on estimates
-HINT = "--top 0 shows all"
 
 KERNEL_COLUMNS = (
     Column("total"),
@@ -73,9 +72,8 @@ def kernels_text(
         rows.append((*_kernel(group, whole), _label(group.fields, by), *names))
     lines = [_table(columns, rows, width, by)]
     rest = groups[len(shown) :]
-    if rest:
-        share = percent(sum(group.spread.total_ns for group in rest), whole)
-        lines.append(f"... and {_more(len(rest), by)} with {share} ({HINT})")
+    share = percent(sum(group.spread.total_ns for group in rest), whole)
+    lines += left_out(len(rest), _noun(by), TOP_ALL, share)
     return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
 
 
@@ -87,9 +85,7 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     label = Column("op and inputs" if by == "shape" else "op", left=True)
     rows = [(*_op(group), _op_label(group.fields, by)) for group in shown]
     lines = [_table((*OP_COLUMNS, label), rows, width, by)]
-    if len(groups) > len(shown):
-        lines.append(f"... and {_more(len(groups) - len(shown), by)} ({HINT})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *left_out(len(groups) - len(shown), _noun(by), TOP_ALL)])
 
 
 def kernels_json(
@@ -115,8 +111,8 @@ def _table(columns: Sequence[Column], rows: Sequence[Row], width: int, by: str) 
     return table(named, shown, width, WIDEST if by == "shape" else LEAST)
 
 
-def _more(number: int, by: str) -> str:
-    return plural(number, "more name" if by == "name" else "more group")
+def _noun(by: str) -> str:
+    return "name" if by == "name" else "group"
 
 
 def _label(fields: dict[str, Any], by: str) -> str:

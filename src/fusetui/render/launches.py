@@ -9,9 +9,9 @@ from fusetui.trace import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.questions.launches import Calls, Replay, ThreadLaunches
 from fusetui.trace.questions.queue import QueueLength
-from fusetui.trace.text.figures import count, duration, percent, plural, significant
+from fusetui.trace.text.figures import count, duration, percent, significant
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import JSON_ALL, Column, left_out, table
 
 MOST = 12  # threads, or kinds of replays; --json has all
 CALL_COLUMNS = (
@@ -180,5 +180,4 @@ def _replay_json(trace: Trace, replay: Replay) -> dict[str, Any]:
 
 
 def _more(number: int, noun: str) -> str:
-    rest = number - MOST
-    return f"\n... and {plural(rest, f'more {noun}')} (--json has all)" if rest > 0 else ""
+    return "".join(f"\n{line}" for line in left_out(number - MOST, noun, JSON_ALL))

@@ -11,7 +11,7 @@ from fusetui.trace.program.origin import Nowhere
 from fusetui.trace.program.phases import PhaseTime
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import TOP_ALL, Column, left_out, table
 
 MODULE_COLUMNS = (
     Column("GPU"),
@@ -89,7 +89,7 @@ def _module_table(times: Modules, top: int, width: int) -> Iterator[str]:
     hidden = set() if any(time.gpu_backward_ns for time in times.modules) else {BACKWARD}
     rows = [_module(time, times.gpu_ns) for time in shown]
     yield _table(MODULE_COLUMNS, rows, hidden, width)
-    yield from _rest(len(times.modules) - len(shown), "path")
+    yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
     if all(time.kind != MODULE for time in times.modules):
         yield NO_CALLS
 
@@ -99,7 +99,7 @@ def _function_table(times: Functions, top: int, width: int) -> Iterator[str]:
     hidden = set() if any(time.gpu_backward_ns for time in times.functions) else {BACKWARD}
     hidden |= {IDLE} if all(time.idle_ns is None for time in times.functions) else set()
     yield _table(FUNCTION_COLUMNS, [_function(time) for time in shown], hidden, width)
-    yield from _rest(len(times.functions) - len(shown), "function")
+    yield from left_out(len(times.functions) - len(shown), "function", TOP_ALL)
 
 
 def _table(
@@ -107,11 +107,6 @@ def _table(
 ) -> str:
     kept = [n for n, column in enumerate(columns) if column.title not in hidden]
     return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
-
-
-def _rest(number: int, noun: str) -> Iterator[str]:
-    if number:
-        yield f"... and {plural(number, f'more {noun}')} (--top 0 shows all)"
 
 
 def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The tables of `kernels` and `ops`."""
+"""The heaviest kernels and ops, as `summary` lists them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.questions.totals import KernelTotal, OpTotal
-from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import Column, left_out, table
 
 KERNEL_COLUMNS = (
     Column("total"),
@@ -36,36 +36,27 @@ def any_gpu(totals: Sequence[OpTotal]) -> bool:
     return any(total.kernels or total.gpu_ns for total in totals)
 
 
-def kernels_text(
-    totals: Sequence[KernelTotal], top: int, width: int, hint: str = "--top 0 shows all"
-) -> str:
-    """The first `top` kernels (0: all), how many are left out, and a hint how to see them."""
+def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str) -> str:
+    """The first `top` kernels, how many are left out, and a hint how to see them."""
     if not totals:
         return "no kernels in this trace"
     whole = sum(total.total_ns for total in totals)
-    shown = totals[:top] if top else totals
+    shown = totals[:top]
     lines = [table(KERNEL_COLUMNS, [_kernel(total, whole) for total in shown], width)]
     rest = totals[len(shown) :]
-    if rest:
-        share = percent(sum(total.total_ns for total in rest), whole)
-        lines.append(f"... and {plural(len(rest), 'more name')} with {share} ({hint})")
-    return "\n".join(lines)
+    share = percent(sum(total.total_ns for total in rest), whole)
+    return "\n".join([*lines, *left_out(len(rest), "name", hint, share)])
 
 
-def ops_text(
-    totals: Sequence[OpTotal], top: int, width: int, hint: str = "--top 0 shows all"
-) -> str:
-    """The first `top` ops (0: all), how many are left out, and a hint how to see them."""
+def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
+    """The first `top` ops, how many are left out, and a hint how to see them."""
     if not totals:
         return "no CPU ops in this trace"
-    shown = totals[:top] if top else totals
+    shown = totals[:top]
     kept = [n for n in range(len(OP_COLUMNS)) if n not in GPU_COLUMNS or any_gpu(totals)]
     rows = [[_op(total)[n] for n in kept] for total in shown]
     lines = [table([OP_COLUMNS[n] for n in kept], rows, width)]
-    rest = len(totals) - len(shown)
-    if rest:
-        lines.append(f"... and {plural(rest, 'more name')} ({hint})")
-    return "\n".join(lines)
+    return "\n".join([*lines, *left_out(len(totals) - len(shown), "name", hint)])
 
 
 def _kernel(total: KernelTotal, whole: int) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import CUT, Column, table
+from fusetui.trace.text.tables import CUT, JSON_ALL, Column, left_out, table
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3
@@ -56,8 +56,7 @@ def _threads(found: Why, width: int) -> list[str]:
         )
         for t in busiest
     ]
-    rest = len(found.cpu) - len(busiest)
-    more = [f"... and {plural(rest, 'more thread')} (--json has all)"] if rest else []
+    more = left_out(len(found.cpu) - len(busiest), "thread", JSON_ALL)
     return [*table(columns, rows, width).split("\n"), *more] if rows else []
 
 
@@ -70,7 +69,7 @@ def _findings(found: Why, room: int, width: int) -> list[str]:
         more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
         rest = len(found.findings) - number
         if len(lines) + len(more) > room - bool(rest):
-            return [*lines, f"... and {plural(rest + 1, 'more finding')} (--json has all)"]
+            return [*lines, *left_out(rest + 1, "finding", JSON_ALL)]
         lines += more
     return lines
 

@@ -87,8 +87,8 @@ RULE = Rule(
     question="Does launched work wait although the device is idle?",
     needs="Launch calls.",
     formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
-    "for longer than a launch usually takes, but behind launch calls of more than 100 us: what "
-    "made the call slow goes on.",
+    "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
+    "are left out: what made the call slow may go on.",
     remedy="Look at the other devices of the job, and at cudaStreamWaitEvent and host functions on "
     "the stream.",
     thresholds={"least_ns": LEAST_NS},

@@ -1,0 +1,28 @@
+"""The figures of the README's comparison stand in docs/diff.md, where a benchmark wrote them."""
+
+from __future__ import annotations
+
+import re
+
+from tests.places import ROOT
+
+DIFF = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def cells(text: str, row: str) -> list[list[str]]:
+    """The cells of every row of a table that begins so, without the first one."""
+    lines = re.findall(rf"^\| {re.escape(row)}[^|]*\|(.*)\|$", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")] for line in lines]
+
+
+def test_times_and_memory() -> None:
+    (shown,) = cells(README, "time and peak memory")
+    _, second, _ = cells(DIFF, "time and peak memory")
+    assert shown == second[1:]
+
+
+def test_kernels_matched() -> None:
+    ((shown, *_),) = cells(README, "kernels matched across different names")
+    first, second, _ = (row[1].partition(",")[0] for row in cells(DIFF, "kernels under other"))
+    assert shown.startswith(f"{first} (1), {second} (2)")
