@@ -42,6 +42,7 @@ from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.questions.windows import window_figures
 from fusetui.trace.roofline import describe, remarks
 from fusetui.trace.text.printable import json_lines, printable_lines
+from fusetui.trace.text.tables import TOP_ALL
 
 Asked = Callable[[], None]
 
@@ -86,7 +87,7 @@ def ask_summary(trace: Trace) -> None:
 
 def ask_kernels(trace: Trace) -> None:
     totals = kernel_totals(trace)
-    _shown(kernels_text(totals, 10, WIDTH))
+    _shown(kernels_text(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.KERNEL)
     check(sum(total.count for total in totals) == len(rows), "kernels by name")
     check(sum(total.total_ns for total in totals) == int(trace.dur[rows].sum()), "total of kernels")
@@ -100,7 +101,7 @@ def ask_kernels(trace: Trace) -> None:
 
 def ask_ops(trace: Trace) -> None:
     totals = op_totals(trace)
-    _shown(ops_text(totals, 10, WIDTH))
+    _shown(ops_text(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.OP)
     check(sum(total.count for total in totals) == len(rows), "ops by name")
     for total in totals:
