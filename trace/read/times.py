@@ -1,7 +1,7 @@
 """Microseconds as written in a file -> exact integer nanoseconds.
 
 A float64 holds a decimal of three fraction digits exactly enough only below 2**43 microseconds:
-its neighbours are then closer than one nanosecond. Absolute Unix times with a fraction are larger;
+its neighbors are then closer than one nanosecond. Absolute Unix times with a fraction are larger;
 they are parsed from their text.
 """
 
