@@ -1,7 +1,7 @@
 """All pages and all actions. A new page is one line here, and so is a new action.
 
-The registry feeds the keys, the help, the palette and the reference. Where two actions have one
-key, the first that applies is the one that runs.
+The registry feeds the keys, the help, the palette and the reference. Where two actions have the
+same key, the first that applies runs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def page_of(state: State) -> Page:
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that has the keys."""
+    """The list that receives the keys."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -66,19 +66,19 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> TreeListPage | None:
-    """The tree that has the keys."""
+    """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
 
 
 def turned_to(page: Page, state: State) -> State:
-    """Another page in front, unless something is missing for it."""
+    """Shows another page, unless something that it needs is missing."""
     missing = page.missing(state)
     return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
 
 
 def copy(state: State) -> Outcome:
-    """What the cursor is on, for the clipboard of the terminal."""
+    """Copies what the cursor is on to the clipboard of the terminal."""
     text = page_of(state).copied(state)
     now = told(state, what_was_copied(text))
     return (now, CopyText(text)) if text else now
@@ -120,7 +120,7 @@ ACTIONS: tuple[Action, ...] = (
     reading.SWAP,
     action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
-    action("quit", "Quit", "q", "what lies over the page is closed first", quit_app, needs=nothing),
+    action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
     action(
         "interrupt",
         "Quit at once",
@@ -134,12 +134,12 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def action_for(key: str, state: State) -> Action | None:
-    """What a key does now."""
+    """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
 def always(key: str) -> Action | None:
-    """What a key does wherever a person is, even in a line of text."""
+    """The action that a key runs everywhere, even while a text is typed."""
     return next((a for a in ACTIONS if a.always and key in a.keys), None)
 
 
@@ -161,14 +161,14 @@ def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: what the cursor is on is on the screen."""
+    """After every change: scrolls to what the cursor is on."""
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
-    """Sides were read: more of those that are shown, or others."""
+    """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
         size = Size(state.size.width, state.size.height - len(sides) - 1)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))

@@ -1,4 +1,4 @@
-"""What stands below the lanes while nothing is selected: the answer, and what it rests on."""
+"""What is below the lanes while nothing is selected: the answer, and its evidence."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ BETWEEN = 2
 
 
 def answer_lines(side: Side, found: Answer, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines: the verdict, three lists side by side where there is room for them,
-    and what the letters of the idle line mean."""
+    """At most `height` lines: the verdict, three lists side by side if there is room, and what the
+    letters of the idle line mean."""
     letters = _letters(side, width)
     room = max(0, height - HEAD - len(letters))
     lists = columns(side, found, width)
@@ -47,7 +47,7 @@ def column_width(width: int, count: int) -> int:
 
 
 def columns(side: Side, found: Answer, width: int) -> list[Column]:
-    """What took the time of the GPU, and why it stood still; as many lists as fit."""
+    """What took the time of the GPU, and why it was idle; as many lists as fit."""
     lists: list[Column] = [
         ("GPU time by module (6)", _modules(found)),
         ("by kernel (3)", _kernels(found)),
@@ -59,7 +59,7 @@ def columns(side: Side, found: Answer, width: int) -> list[Column]:
 
 
 def _letters(side: Side, width: int) -> list[Said]:
-    """Those of the reasons that occur, the longest first."""
+    """The reasons that occur, the longest first."""
     sums: dict[str, int] = {}
     for one in side.insight.idle or ():
         for reason in one.reasons:

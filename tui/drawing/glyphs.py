@@ -1,4 +1,4 @@
-"""The characters of the screen: one table for terminals with Unicode, one for ASCII."""
+"""The characters used for drawing: one table for terminals with Unicode, one for ASCII."""
 
 from __future__ import annotations
 

@@ -56,14 +56,14 @@ def minimap(side: Side, busy: Busy, width: int, glyphs: Glyphs) -> str:
 
 
 def window_bar(shown: range, width: int, glyphs: Glyphs) -> str:
-    """`├──────┤` beneath the minimap."""
+    """`├──────┤` below the minimap."""
     return (" " * shown.start + _bar(len(shown), glyphs)).ljust(width)
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round places, none cut off, over a bar `├───┤` where a range of time is chosen.
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
 
-    Also the cells of that bar.
+    Also returns the cells of that bar.
     """
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
@@ -78,7 +78,7 @@ def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tu
 
 
 def _bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
-    """`├───┤`, without the ends that it has elsewhere."""
+    """`├───┤`, without an end that is out of sight."""
     left, middle, right = glyphs.window
     if width == 1:
         return middle

@@ -1,4 +1,4 @@
-"""Colours: one per kind of slice, and the styles of everything else, made once."""
+"""Colors: one per kind of slice, and the styles of everything else, made once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.style import Style
 
 from fusetui.tui.layout.kinds import Kind
 
-COLORS: dict[Kind, tuple[str, str, str]] = {  # block, its neighbour, text; all of the 256
+COLORS: dict[Kind, tuple[str, str, str]] = {  # block, its neighbor, text; all of the 256
     Kind.GEMM: ("#5f87d7", "#5f87ff", "#000000"),
     Kind.ATTENTION: ("#af87d7", "#af87ff", "#000000"),
     Kind.POINTWISE: ("#87af5f", "#87d75f", "#000000"),
@@ -57,9 +57,9 @@ CURSOR = Style(bgcolor="#3a3a3a", bold=True)
 
 @cache
 def fill(kind: Kind, second: bool = False) -> Style:
-    """A slice wide enough for a text; the second tint for every other of two neighbours."""
-    first, neighbour, text = COLORS[kind]
-    return Style(color=text, bgcolor=neighbour if second else first)
+    """A slice wide enough for a text; the second tint for every other neighboring slice."""
+    first, neighbor, text = COLORS[kind]
+    return Style(color=text, bgcolor=neighbor if second else first)
 
 
 @cache
@@ -76,13 +76,13 @@ def idle_bar(reason: str) -> Style:
 
 @cache
 def bar(kind: Kind) -> Style:
-    """A cell that slices fill only in part."""
+    """A cell that slices fill only partly."""
     return Style(color=COLORS[kind][0])
 
 
 @cache
 def swatch(kind: Kind) -> Style:
-    """Text in the colour of a kind, for tables; the darker ones half way to white."""
+    """Text in the color of a kind, for tables; darker colors are moved halfway to white."""
     color, _, text = COLORS[kind]
     if text == "#ffffff":
         channels = ((int(color[n : n + 2], 16) + 255) // 2 for n in (1, 3, 5))

@@ -1,4 +1,5 @@
-"""Cells -> runs of text with a kind: what one line of a lane looks like, without a terminal."""
+"""From cells to runs of text with a kind: what one line of a lane looks like, without a
+terminal."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from fusetui.tui.layout.kinds import Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
-"""What a label gives up first."""
+"""What is dropped first from a label."""
 LEAST_LABEL = 4
-"""A label cut to fewer characters than this says nothing and is left out."""
+"""A label cut to fewer characters than this would say nothing and is left out."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A stretch of text of one look: neighbouring cells."""
+    """Neighboring cells with one look."""
 
     text: str
     look: Look
@@ -28,7 +29,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """How the slices of a trace are called and coloured."""
+    """The labels and kinds of the slices of a trace."""
 
     kind: Callable[[int], Kind]
     label: Callable[[int], str]
@@ -43,9 +44,9 @@ def runs_of(
     selected_cells: range = range(0),
     marked: Collection[int] = (),
 ) -> list[Run]:
-    """One line. `selected_cells` are where the selected row lies, even when it is hidden by others.
+    """One line. `selected_cells` are where the selected row lies, even if others hide it.
 
-    A slice of two cells or more is a block with its label; a single cell is a bar as high as the
+    A slice of two or more cells is a block with its label; a single cell is a bar as high as the
     share of the cell that is covered.
     """
     runs: list[Run] = []
@@ -79,7 +80,7 @@ def _end_of(rows: list[int], x: int) -> int:
 
 
 def _append(runs: list[Run], run: Run) -> None:
-    """Fewer runs are fewer bytes over the wire."""
+    """Joins neighboring runs of one look: fewer runs mean fewer bytes over the wire."""
     last = runs[-1] if runs else None
     if last and last.look == run.look == "bar" and last.kind == run.kind:
         runs[-1] = Run(last.text + run.text, "bar", run.kind)
@@ -96,7 +97,7 @@ def _bar(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
-    """The label, or its first words, or its beginning; nothing when that would be nonsense."""
+    """The label, or its first words, or its beginning; nothing if that would be meaningless."""
     if len(label) <= width:
         return label
     bare = label

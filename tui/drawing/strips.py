@@ -1,4 +1,4 @@
-"""Runs and texts -> styled strips of the timeline."""
+"""From runs and texts to styled strips of the timeline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(text: str) -> Segment:
 
 
 def minimap_segments(text: str, window: range) -> list[Segment]:
-    """The busy levels, those inside the window brighter."""
+    """The busy levels, brighter inside the window."""
     return [
         segment(text[: window.start], palette.BUSY),
         segment(text[window.start : window.stop], palette.WINDOW),
@@ -40,7 +40,7 @@ def minimap_segments(text: str, window: range) -> list[Segment]:
 
 
 def ruler_segments(text: str, chosen: range) -> list[Segment]:
-    """The ticks, the range of time that is chosen brighter."""
+    """The ticks, brighter in the selected range of time."""
     return [
         segment(text[: chosen.start], palette.DIM),
         segment(text[chosen.start : chosen.stop], palette.WINDOW),
@@ -54,7 +54,8 @@ def counter_segments(levels: str, largest: str) -> list[Segment]:
 
 
 def lane_segments(runs: Sequence[Run]) -> list[Segment]:
-    """Neighbouring blocks alternate between two tints, so that their border shows."""
+    """Neighboring blocks alternate between two tints, so that the border between them is
+    visible."""
     segments: list[Segment] = []
     after_block = second = False
     for run in runs:

@@ -1,4 +1,4 @@
-"""What a slice does and what it is called: one kind and one label each, the same everywhere."""
+"""What a slice does and what it is called: one kind and one label for each, the same everywhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fusetui.trace.program.regions import MODULE_PREFIX
 from fusetui.trace.text.printable import is_printable
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
-LONGEST = 1000  # characters of a name that a label is made of; no screen is wider
+LONGEST = 1000  # characters of a name that a label is made from; no screen is wider
 NAMELESS = "(no name)"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Kind(StrEnum):
-    """What a slice does, as far as its colour tells."""
+    """What a slice does, as shown by its color."""
 
     GEMM = "gemm"
     ATTENTION = "attention"
@@ -95,7 +95,7 @@ def _label(role: int, name: str) -> str:
 
 
 def narrow(text: str) -> str:
-    """What is not printable and one cell wide becomes a dot."""
+    """Replaces every character that is not printable and one cell wide by a dot."""
     if text.isascii() and text.isprintable():
         return text
     from rich.cells import cell_len

@@ -32,7 +32,7 @@ NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHO
 
 
 class Fold(IntEnum):
-    """How much of a lane is shown."""
+    """How much of a lane is visible."""
 
     FOLDED = 0  # one line
     NORMAL = 1  # the first few depths
@@ -40,7 +40,8 @@ class Fold(IntEnum):
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All tracks of one layer of one thread or stream; its texts are one cell a character."""
+    """All tracks of one layer of one thread or stream; every character of its texts is one cell
+    wide."""
 
     trace: Trace
     group: str  # the thread or device it belongs to
@@ -51,7 +52,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def key(self) -> tuple[Layer, Id, Id]:
-        """What tells it from the other lanes of any part of the trace."""
+        """What identifies it among the lanes of any part of the trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @property
@@ -60,7 +61,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> Lines:
-        """Each is computed when it is first shown, or beforehand by `prepare`."""
+        """The lines, each computed when it is first shown, or beforehand by `prepare`."""
         return Lines(self.trace, self.tracks)
 
     def prepare(self) -> None:
@@ -82,7 +83,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     """Lanes in the order of the tracks; sub-rows join the lane that they overlap.
 
-    All beyond MOST are one lane: every movement goes over the lanes.
+    All beyond MOST are one lane, because every movement loops over the lanes.
     """
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:

@@ -31,17 +31,18 @@ NOTHING = "nothing selected: j or k selects a slice, w and s zoom, a and d move,
 
 
 def lanes_height(size: Size, sides: int) -> int:
-    """How many lines of a page there are for the lanes of each side."""
+    """How many lines of a page each side has for its lanes."""
     each = (size.height - details_height(size.height)) // max(1, sides)
     return each - axis_height(each)
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
-    """The view after a click: on a slice it is selected, on the minimap its time is gone to."""
+    """The view after a click: a click on a slice selects it, one on the minimap goes to its
+    time."""
     division = divided(width, height)
     side, view = picture.side, picture.view
     column, index = x - division.gutter, y - division.axis + picture.top
-    if not 0 <= column < division.width:  # on the labels, or of a screen that was wider
+    if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
@@ -56,7 +57,7 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
 
 
 class TimelinePage(Page):
-    """Lanes of CPU threads and GPU streams over one axis of time."""
+    """Lanes of CPU threads and GPU streams over one time axis."""
 
     name = TIMELINE
     title = "Timeline"
@@ -91,7 +92,7 @@ class TimelinePage(Page):
         return (*panes, Pane(below, _details(state), _row_pointed))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """The lanes follow the selection, but not a person who only scrolls."""
+        """The lanes follow the selection, but stay when the user only scrolls."""
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
         for n, side in enumerate(state.sides):
@@ -103,7 +104,7 @@ class TimelinePage(Page):
         return state if now == state.tops else replace(state, tops=now)
 
     def follow(self, before: State, state: State) -> State:
-        """The first line of each side stays the first."""
+        """Keeps the first line of each side."""
         tops = list(state.tops)
         for n, (old, new) in enumerate(zip(before.sides, state.sides, strict=True)):
             shown = places(old, before.session.views[n])
@@ -123,7 +124,7 @@ class TimelinePage(Page):
 
 
 def _shares(lines: int, sides: int) -> list[int]:
-    """So many lines divided among the sides; the last ones get what is left over."""
+    """Divides this many lines among the sides; the last ones get the remainder."""
     return [lines * (n + 1) // sides - lines * n // sides for n in range(sides)]
 
 
@@ -154,7 +155,7 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
 
 
 def scrolled(state: State, index: int, lines: int, room: int) -> State:
-    """The lanes of one side scrolled by lines; negative is up."""
+    """Scrolls the lanes of one side by lines; negative is up."""
     shown = places(state.sides[index], state.session.views[index])
     tops = list(state.tops)
     tops[index] = within(shown, tops[index] + lines, room)
@@ -199,7 +200,7 @@ def _details(state: State) -> TextPicture:
 
 
 def _row_pointed(state: State, x: int, y: int) -> State:
-    """A click on a row of the answer leads to the gap, or to the page of its list."""
+    """A click on a row of the answer shows the gap, or the page of its list."""
     answer, found = state.side.insight.answer, state.session.time_range
     if answer is None or found or state.view.selected >= 0 or state.view.gap:
         return state
@@ -219,7 +220,7 @@ def _row_pointed(state: State, x: int, y: int) -> State:
 
 
 def _paged(pages: int) -> Run:
-    """The lanes of the active side scrolled by screens of lanes."""
+    """Scrolls the lanes of the active side by screens of lanes."""
 
     def run(state: State) -> State:
         room = _room(state, body(state), state.active)

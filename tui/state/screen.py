@@ -1,4 +1,4 @@
-"""How the lines of the screen are divided: the head, the page, the hints; and an overlay's box."""
+"""How the screen is divided: the head, the page, the hints; and the box of an overlay."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ SHARE = 9, 10  # of the screen: what an overlay takes
 
 
 def head_height(state: State) -> int:
-    """One line for each side; one while something is read."""
+    """The lines of the head: one for each side; one while something is read."""
     return 1 if state.reading else max(1, len(state.sides))
 
 
 def body(state: State) -> Size:
-    """What the page has of the screen."""
+    """The part of the screen that the page has."""
     return Size(state.size.width, max(0, state.size.height - head_height(state) - 1))
 
 
@@ -24,5 +24,5 @@ def overlay_size(state: State) -> Size:
 
 
 def size_of(state: State) -> Size:
-    """What has the keys: an overlay, else the page."""
+    """What receives the keys: an overlay, else the page."""
     return overlay_size(state) if state.overlay else body(state)
