@@ -14,6 +14,7 @@ from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
 from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Report
 from fusetui.trace.read import Callbacks, Raw, read
@@ -42,7 +43,10 @@ def open_trace(
     if trace is not None:
         return trace
     look = None if preview is None else lambda raw: preview(build(raw))
-    trace = build(read(path, Callbacks(progress, stop, look)))
+    try:
+        trace = build(read(path, Callbacks(progress, stop, look)))
+    except MemoryError:
+        raise CannotRead(f"{path} needs more memory than there is.") from None
     if entry and trace.report.prefix is None:
         entry.store(trace)
     return trace

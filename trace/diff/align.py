@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -19,6 +20,9 @@ NONE = 0
 
 SMALL = 10_000
 """Gaps of fewer cells than this are aligned without numpy."""
+
+COMPARED = 64
+"""Lanes of each side, the largest, whose work is compared to find partners."""
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -94,21 +98,32 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
+    largest_a, largest_b = _by_size(of_a), _by_size(of_b)
     common = {
-        (i, j): _in_common(a.by_op[_slice(x)], b.by_op[_slice(y)])
-        + _in_common(a.exact[_slice(x)], b.exact[_slice(y)])
-        for i, x in enumerate(of_a)
-        for j, y in enumerate(of_b)
+        (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
+        + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
+        for i in largest_a[:COMPARED]
+        for j in largest_b[:COMPARED]
     }
     sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
     ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
     partner: dict[int, int] = {}
+    taken: set[int] = set()
     for i, j in ranked:
-        if i not in partner and j not in partner.values():
+        if i not in partner and j not in taken:
             partner[i] = j
+            taken.add(j)
+    left_b = [j for j in largest_b if j not in taken]
+    partner.update(zip((i for i in largest_a if i not in partner), left_b, strict=False))
+    taken.update(partner.values())
     found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
-    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in partner.values()]
+    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
     return found + alone
+
+
+def _by_size(lanes: list[range]) -> list[int]:
+    """Their numbers, the largest first."""
+    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: Items) -> list[range]:
@@ -120,6 +135,8 @@ def _lanes(items: Items) -> list[range]:
 
 def _in_common(a: Int64s, b: Int64s) -> int:
     """How many numbers two multisets share."""
+    if len(a) * len(b) <= SMALL:
+        return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, count_a = np.unique(a, return_counts=True)
     values_b, count_b = np.unique(b, return_counts=True)
     _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)

@@ -163,8 +163,8 @@ def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool
     more = missing == (side == "A")
     names = tuple(trace.name_of(piece.row) for piece in pieces)
     ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
-    here = (names, ns, count, members)
-    a, b = (((), 0, 0, ()), here) if more else (here, ((), 0, 0, ()))
+    here, nothing = (names, ns, count), ((), 0, 0)
+    a, b = (nothing, here) if more else (here, nothing)
     return Row(
         kind=Kind.ADDED if more else Kind.REMOVED,
         op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
@@ -175,8 +175,8 @@ def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool
         a_count=a[2],
         b_count=b[2],
         why=f"missing only in {step}" if missing else f"only in {step}",
-        a_rows=a[3],
-        b_rows=b[3],
+        a_rows=members if side == "A" else (),  # of what is missing: in the representative step
+        b_rows=members if side == "B" else (),
         counts=False,
         a_median_ns=a[1],
         b_median_ns=b[1],

@@ -13,6 +13,7 @@ __all__ = [
     "elements",
     "events",
     "gather",
+    "join",
     "kept",
     "mend",
     "read",
