@@ -36,6 +36,7 @@ class Options(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
     ascii_only: bool = False
+    tour: bool = False  # with the guided tour
 
 
 class FusetuiApp(Ending):
@@ -49,7 +50,10 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         self.state = State(
-            named=options.paths, must_choose=not options.opened, ascii_only=options.ascii_only
+            named=options.paths,
+            must_choose=not options.opened,
+            ascii_only=options.ascii_only,
+            tour=0 if options.tour else None,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()
@@ -227,13 +231,18 @@ def _is_covered(before: State, state: State) -> bool:
 
 
 def run(
-    paths: Sequence[str], *, opened: int = 2, ascii_only: bool = False, mouse: bool = True
+    paths: Sequence[str],
+    *,
+    opened: int = 2,
+    ascii_only: bool = False,
+    mouse: bool = True,
+    tour: bool = False,
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
     Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, tour))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

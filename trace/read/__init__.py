@@ -12,6 +12,7 @@ __all__ = [
     "document",
     "elements",
     "events",
+    "foreign",
     "gather",
     "join",
     "kept",

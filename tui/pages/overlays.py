@@ -31,7 +31,7 @@ from fusetui.tui.state.overlays import (
     SliceDetails,
 )
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 
 SECTION = "Over the page"
@@ -62,7 +62,7 @@ class OverlayList(ListPage):
         return read(closed(state), (state.named[index],))
 
     def pane(self, state: State) -> Pane:
-        return list_pane(self, state, overlay_size(state).height)
+        return list_pane(self, state, overlay_body(state).height)
 
 
 OVERLAYS = OverlayList()

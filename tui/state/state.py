@@ -72,6 +72,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
+    tour: int | None = None  # the step of the guided tour
 
     @property
     def sides(self) -> tuple[Side, ...]:
