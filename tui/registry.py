@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import folding, list_keys, overlays, timeline
+from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
@@ -43,6 +43,7 @@ PAGES: tuple[Page, ...] = (
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
+    answer.SECTION,
     list_keys.SECTION,
     folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
@@ -104,6 +105,7 @@ def suspend(state: State) -> Outcome:
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
+    *answer.ACTIONS,
     *moving.ACTIONS,
     *timeline.SCROLLING,
     *marks.ACTIONS,

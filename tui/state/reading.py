@@ -70,6 +70,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         active=0,
         overlay=None,
         tops=(0,) * len(sides),
+        answer_at=None,
         lists={},
         comparison=None,
         prompt=None,
