@@ -13,6 +13,7 @@ class Glyphs(msgspec.Struct, frozen=True):
     full: str
     rule: str
     window: tuple[str, str, str]  # left end, middle, right end
+    edge: str  # where a block begins beside another
     selected: str
     selected_cell: str
     ellipsis: str
@@ -29,6 +30,7 @@ UNICODE = Glyphs(
     full="█",
     rule="─",
     window=("├", "─", "┤"),
+    edge="▏",
     selected="▸",
     selected_cell="◆",
     ellipsis="…",
@@ -45,6 +47,7 @@ ASCII = Glyphs(
     full="#",
     rule="-",
     window=("[", "-", "]"),
+    edge="|",
     selected=">",
     selected_cell="*",
     ellipsis="~",

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from fusetui.trace.cells.raster import Cells
+from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.trace.text.cutting import clip
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.layout.kinds import Kind
+from fusetui.tui.layout.kinds import KINDS, Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
@@ -27,17 +27,14 @@ class Run(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class Names(msgspec.Struct, frozen=True):
-    """How the slices of a trace are called and coloured."""
-
-    kind: Callable[[int], Kind]
-    label: Callable[[int], str]
+Label = Callable[[int], str]
+"""What a row is called."""
 
 
 def runs_of(
     cells: Cells,
     cell_ns: int,
-    names: Names,
+    label: Label,
     glyphs: Glyphs,
     selected: int = -1,
     selected_cells: range = range(0),
@@ -49,24 +46,24 @@ def runs_of(
     share of the cell that is covered.
     """
     runs: list[Run] = []
-    rows = cells.row.tolist()
+    rows, kinds = cells.row.tolist(), cells.kind.tolist()
     counts, covered = cells.count.tolist(), cells.covered.tolist()
     for x in selected_cells:
         rows[x] = selected
     x = 0
     while x < len(rows):
-        end = _end_of(rows, x)
-        row = rows[x]
-        if row < 0:
+        row, kind = rows[x], KINDS[kinds[x]]
+        end = x + 1 if row == MANY else _end_of(rows, x)
+        if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
-            label = names.label(row)
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            runs.append(Run(_bar(label, end - x, look, glyphs), look, names.kind(row)))
+            before = bool(runs) and runs[-1].look == "block"
+            runs.append(Run(_bar(label(row), end - x, look, before, glyphs), look, kind))
         else:
             look = "marked" if row in marked else "bar"
             text = _level(covered[x], cell_ns, counts[x], glyphs)
-            _append(runs, Run(text, look, names.kind(row)))
+            _append(runs, Run(text, look, kind))
         x = end
     return runs
 
@@ -87,12 +84,14 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, after_block: bool, glyphs: Glyphs) -> str:
+    """A block; its first cell shows where it begins when another one ends there."""
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    return (" " + _fitted(label, width - 2, glyphs)).ljust(width)
+    edge = glyphs.edge if after_block else " "
+    return (edge + _fitted(label, width - 2, glyphs)).ljust(width)
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
