@@ -49,7 +49,10 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         self.state = State(
-            named=options.paths, must_choose=not options.opened, ascii_only=options.ascii_only
+            named=options.paths,
+            must_choose=not options.opened,
+            ascii_only=options.ascii_only,
+            colorless=self.no_color,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()

@@ -10,7 +10,7 @@ import msgspec
 from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.trace.text.cutting import clip
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.layout.kinds import KINDS, Kind
+from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
@@ -43,7 +43,7 @@ def runs_of(
     """One line. `selected_cells` are where the selected row lies, even when it is hidden by others.
 
     A slice of two cells or more is a block with its label; a single cell is a bar as high as the
-    share of the cell that is covered.
+    share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     runs: list[Run] = []
     rows, kinds = cells.row.tolist(), cells.kind.tolist()
@@ -59,10 +59,10 @@ def runs_of(
         elif end - x > 1 or row == selected:
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
             before = bool(runs) and runs[-1].look == "block"
-            runs.append(Run(_bar(label(row), end - x, look, before, glyphs), look, kind))
+            runs.append(Run(_bar(label(row), end - x, look, kind, before, glyphs), look, kind))
         else:
             look = "marked" if row in marked else "bar"
-            text = _level(covered[x], cell_ns, counts[x], glyphs)
+            text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
             _append(runs, Run(text, look, kind))
         x = end
     return runs
@@ -84,14 +84,17 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, after_block: bool, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, kind: Kind, after_block: bool, glyphs: Glyphs) -> str:
     """A block; its first cell shows where it begins when another one ends there."""
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    edge = glyphs.edge if after_block else " "
-    return (edge + _fitted(label, width - 2, glyphs)).ljust(width)
+    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 2, glyphs)
+    if not glyphs.letters:
+        return (edge + text).ljust(width)
+    begin = f"{edge}{text} " if text else edge.strip()
+    return begin.ljust(width, LETTERS[kind])
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
@@ -107,7 +110,11 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
-def _level(covered: int, cell_ns: int, count: int, glyphs: Glyphs) -> str:
+def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:
+    """As high as the share that is covered; where letters stand for colors, the letter from half
+    on."""
     top = len(glyphs.levels) - 1
     level = round(top * covered / max(cell_ns, 1)) if count else 0
+    if glyphs.letters and 2 * level >= top:
+        return LETTERS[kind]
     return glyphs.levels[max(1, min(level, top))]

@@ -40,6 +40,24 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
+LETTERS = {
+    Kind.GEMM: "g",
+    Kind.ATTENTION: "a",
+    Kind.POINTWISE: "p",
+    Kind.FUSED: "f",
+    Kind.REDUCTION: "r",
+    Kind.COPY: "c",
+    Kind.COMM: "m",
+    Kind.GPU_OTHER: "k",
+    Kind.OP: "o",
+    Kind.CALL: "l",
+    Kind.ANNOTATION: "n",
+    Kind.PYTHON: "y",
+    Kind.COMPILED: "j",
+    Kind.OTHER: "x",
+}
+"""What stands for a kind where there is no color."""
+
 KINDS = tuple(Kind)
 """By their numbers."""
 

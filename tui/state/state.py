@@ -72,6 +72,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # nothing was named to be opened: a person chooses
     size: Size = Size()
     ascii_only: bool = False
+    colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fusetui.trace.cells.raster import MANY, NONE, Cells
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
+from fusetui.tui.drawing.glyphs import ASCII, COLORLESS, UNICODE
 from fusetui.tui.drawing.runs import runs_of
 from fusetui.tui.layout.kinds import KINDS, Kind, label_of, narrow
 
@@ -79,6 +79,24 @@ def test_a_selected_slice_hidden_by_others_gets_its_cell() -> None:
 def test_ascii_draws_without_unicode() -> None:
     runs = runs_of(cells(0, *[1] * 10), 100, label, ASCII, selected=1)
     assert all(run.text.isascii() for run in runs)
+
+
+def test_a_block_is_seen_without_its_color() -> None:
+    shown = cells(*[0] * 3, *[1] * 20)
+    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [
+        "ggg",
+        "▏gemm bf16 128x128 g",
+    ]
+    assert [run.text for run in runs_of(shown, 100, label, ASCII)] == [
+        "ggg",
+        "|gemm bf16 128x128 g",
+    ]
+
+
+@pytest.mark.parametrize(("covered", "bar"), [(20, "▂"), (60, "g")])
+def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(covered: int, bar: str) -> None:
+    shown = cells(0, covered=covered)
+    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [bar]
 
 
 def test_names_can_neither_break_the_line_nor_colour_it() -> None:
