@@ -54,6 +54,7 @@ class FusetuiApp(Ending):
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             tour=0 if options.tour else None,
+            colorless=self.no_color,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()

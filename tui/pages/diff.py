@@ -144,7 +144,7 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
     picture = TimelinePicture(
         shown.sides[index],
         shown.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         0,
         shown.marked[index],
     )

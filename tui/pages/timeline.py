@@ -138,7 +138,7 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     picture = TimelinePicture(
         session.sides[index],
         session.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         state.tops[index],
         session.marked[index],
         session.interval(index),

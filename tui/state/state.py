@@ -75,6 +75,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     size: Size = Size()
     ascii_only: bool = False
     tour: int | None = None  # the step of the guided tour
+    colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property
     def sides(self) -> tuple[Side, ...]:
