@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -47,12 +46,18 @@ def arguments(
     """
     if not keep_as:
         return _as_arguments(*_read(events, orders, names))
-    asked = blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
+    asked = _digest(orders, names)
     kept = events.recall(keep_as, KeptArguments)
     if kept is None or kept.asked != asked:
         kept = KeptArguments(asked, *_read(events, orders, names))
         events.keep(keep_as, kept)
     return _as_arguments(kept.number, kept.texts)
+
+
+def _digest(orders: NDArray[np.int64], names: tuple[str, ...]) -> bytes:
+    from hashlib import blake2b  # not needed by most commands
+
+    return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
 def _as_arguments(number: NDArray[np.int32], texts: Sequence[bytes]) -> Arguments:
