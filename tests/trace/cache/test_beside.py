@@ -62,7 +62,8 @@ def dims(events: Events, orders: list[int]) -> list[tuple[bytes, ...]]:
 
 
 def forward(trace: Trace) -> list[int]:
-    return backward_ops(trace).forward.tolist()
+    found: list[int] = backward_ops(trace).forward.tolist()
+    return found
 
 
 def test_args_are_read_once(path: str, no_text: Callable[[], None]) -> None:
