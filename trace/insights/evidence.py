@@ -12,6 +12,6 @@ MOST = 5
 
 
 def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64]) -> tuple[int, ...]:
-    """The rows with the most time, each once; -1 stands for none."""
+    """The rows with the most time, each once; -1 means none."""
     found = rows[np.argsort(-ns, kind="stable")].tolist()
     return tuple(islice(dict.fromkeys(row for row in found if row >= 0), MOST))
