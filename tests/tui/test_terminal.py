@@ -208,7 +208,7 @@ def test_without_colours(shown: Shown) -> None:
 
 
 def test_control_c_quits(shown: Shown) -> None:
-    with shown() as terminal:
+    with shown(anew=True) as terminal:
         terminal.wait_for(READY)
         visit(terminal, [("/", "search names")])
         terminal.press(INTERRUPT)
