@@ -1,4 +1,4 @@
-"""Identifiers and JSON keys use the words of docs/glossary.md, each in its one meaning."""
+"""Identifiers use the words of docs/glossary.md, each in its one meaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tables() -> Iterator[list[list[str]]]:
         yield rows[2:]
 
 
-WORDS, UNUSED = tables()
+WORDS, KEYS, UNUSED = tables()
 AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
 
