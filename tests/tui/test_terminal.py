@@ -195,7 +195,7 @@ def test_a_key_that_changes_no_cell_sends_nothing(shown: Shown) -> None:
         assert len(alone) < 4000
 
 
-def test_without_colours(shown: Shown) -> None:
+def test_without_colors(shown: Shown) -> None:
     with shown(environment={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for(READY)
         visit(

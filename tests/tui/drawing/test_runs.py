@@ -51,7 +51,7 @@ def test_a_backward_op_loses_what_all_of_them_have() -> None:
     assert runs[0].text == " AddmmBackward0   "
 
 
-def test_neighbouring_bars_of_one_kind_are_one_run() -> None:
+def test_neighboring_bars_of_one_kind_are_one_run() -> None:
     assert texts(cells(0, 1, 0)) == ["███"]
 
 
@@ -69,7 +69,7 @@ def test_ascii_draws_without_unicode() -> None:
     assert all(run.text.isascii() for run in runs)
 
 
-def test_names_can_neither_break_the_line_nor_colour_it() -> None:
+def test_names_can_neither_break_the_line_nor_color_it() -> None:
     assert narrow("a\x1b[31mb\nc\u4e2d") == "a·[31mb·c·"
 
 
