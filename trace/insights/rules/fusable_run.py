@@ -85,7 +85,7 @@ def is_pointwise(kernel: KernelName) -> bool:
 
 
 def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
-    """Neighbours on a stream under one module or annotation, at least two of which read something.
+    """Neighbors on a stream under one module or annotation, at least two of which read something.
 
     Those of an optimizer work on many tensors that have nothing to do with each other.
     """
