@@ -21,9 +21,11 @@ class Summarised(Message):
         self.index, self.text = index, text
 
 
-def summarise(paths: Sequence[str], post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Summarised for every path, in their order."""
-    for index, path in enumerate(paths):
+def summarise(
+    wanted: Sequence[tuple[int, str]], post: Callable[[Message], object], cancelled: Stop
+) -> None:
+    """Posts Summarised for every place in the list and its path, in their order."""
+    for index, path in wanted:
         if cancelled():
             return
         post(Summarised(index, _summary(path)))

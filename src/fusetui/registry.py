@@ -90,16 +90,21 @@ COMMANDS = (
     ),
     Command(
         "open",
-        "Browse a trace, or two side by side.",
+        "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+                "traces",
+                metavar="TRACE",
+                nargs="*",
+                help="A trace, a run folder, sample:NAME or lesson:NAME; two are shown side by "
+                "side, of more you choose.",
             ),
-            argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
             ASCII,
             MOUSE,
             NO_CACHE,
         ),
+        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
+        "and the samples.",
     ),
     Command(
         "summary",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.overlays import Overlay
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Session
@@ -61,7 +62,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    named: tuple[str, ...] = ()  # the paths that may be chosen from
+    offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is read, or was read last
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None
