@@ -18,6 +18,7 @@ from fusetui.arguments import (
     NO_CACHE,
     OPS_BY,
     PART,
+    SHELLS,
     TOP,
     TRACE,
     Argument,
@@ -257,6 +258,14 @@ COMMANDS = (
         ),
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command(
+        "completion",
+        "Print a script that completes fusetui in your shell.",
+        (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
+        "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
+        "file named _fusetui in a folder of $fpath; for fish, to "
+        "~/.config/fish/completions/fusetui.fish.",
+    ),
 )
 
 
