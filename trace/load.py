@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.trace.cache import entry_for
 from fusetui.trace.layout.enclosing import adopt_overlapping
@@ -39,17 +40,17 @@ def open_trace(
     plain sentence, or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
-    trace = entry.load() if entry else None
-    if trace is not None:
-        return trace
+    known = entry.load() if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
     try:
-        trace = build(read(path, Callbacks(progress, stop, look)))
+        trace = known if known is not None else build(read(path, Callbacks(progress, stop, look)))
     except MemoryError:
         raise CannotRead(f"{path} needs more memory than there is.") from None
-    if entry and trace.report.prefix is None:
+    if entry is None or trace.report.prefix is not None or trace.report.changed:
+        return trace
+    if known is None:
         entry.store(trace)
-    return trace
+    return replace(trace, elements=trace.elements.kept_by(entry))
 
 
 def build(raw: Raw) -> Trace:

@@ -1,4 +1,4 @@
-"""The whole screen as panes: the head, the page in front, the hints; and what a click meets."""
+"""The whole screen as panes: the head, the page in front, the hints; and where a click goes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def panes(state: State) -> list[Pane]:
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on so many lines: cut where there are fewer, blank below where there are more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if there are
+    more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height
@@ -53,14 +54,14 @@ def stack(found: Sequence[Pane]) -> Stack:
 
 
 def pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a cell of the screen, or of what lies over it; what was asked for is dropped."""
+    """A click on a cell of the screen or of the overlay; cancels a prompt."""
     state = replace(state, prompt=None) if state.prompt else state
     pane, inner = _pane_at(state, y)
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
 
 
 def wheeled(state: State, y: int, lines: int) -> Outcome:
-    """The wheel turned over a line."""
+    """The mouse wheel, turned over a line."""
     pane, _ = _pane_at(state, y)
     return pane.wheeled(state, lines) if pane and pane.wheeled else state
 
@@ -74,7 +75,7 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
 
 
 def _head(state: State) -> TextPicture:
-    """What is open, one line for each side; while something is read: how far it is."""
+    """What is open, one line for each side; while something is read, the progress."""
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
@@ -109,7 +110,7 @@ def _tour(state: State, lines: int) -> list[Pane]:
 
 
 def _hints(state: State) -> TextPicture:
-    """What was answered last, else the keys of the page."""
+    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters = " ".join(sorted(state.session.bookmarks))
         asked = state.prompt.value

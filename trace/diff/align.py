@@ -1,4 +1,4 @@
-"""Which piece of work of A is which of B: lanes are paired, then aligned, best keys first."""
+"""Matches the work of A with that of B: pairs lanes, then aligns them by the best keys first."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 Int64s = NDArray[np.int64]
 
 NONE = 0
-"""The key of what cannot be paired by this key."""
+"""The key of items that cannot be paired by this key."""
 
 SMALL = 10_000
-"""Gaps of fewer cells than this are aligned without numpy."""
+"""Gaps with fewer possible pairs than this are aligned without numpy."""
 
 COMPARED = 64
 """Lanes of each side, the largest, whose work is compared to find partners."""
@@ -37,7 +37,7 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
     pairs: list[Pair]
 
     def gaps(self) -> Iterator[tuple[range, range]]:
-        """The items between the pairs; one gap before, between and after."""
+        """The items between the pairs, also before the first and after the last."""
         whole = (self.a.start, self.a.stop, self.b.start, self.b.stop)
         for first_a, last_a, first_b, last_b in gaps(self.pairs, whole):
             yield range(first_a, last_a), range(first_b, last_b)
@@ -49,10 +49,11 @@ def align(a: Items, b: Items) -> list[Lanes]:
 
 
 def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
-    """Aligned by one key after the other, each inside the gaps that those before it left.
+    """The pairs found by one key after another, each within the gaps that the keys before it left.
 
-    The same kernel under the same op comes first where most of what could be aligned by op is that;
-    else (other hardware, other library) the op comes first and chance hits on names do not mislead.
+    The same kernel under the same op comes first if that covers most of what could be aligned by
+    op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
+    chance do not mislead.
     """
     stretch = (of_a.start, of_a.stop, of_b.start, of_b.stop)
     keys = [(a.exact, b.exact), (a.by_op, b.by_op)]
@@ -68,7 +69,7 @@ def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The pairs in a gap, items without a key left aside."""
+    """The pairs in a gap; items without a key are skipped."""
     first_a, last_a, first_b, last_b = gap
     if first_a == last_a or first_b == last_b:
         return []
@@ -81,7 +82,7 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
 
 
 def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The same without numpy, whose calls cost more than the work on a few items."""
+    """The same without numpy, whose calls would cost more than the work on a few items."""
     first_a, last_a, first_b, last_b = gap
     part_a, part_b = key_a[first_a:last_a].tolist(), key_b[first_b:last_b].tolist()
     common = set(part_a).intersection(part_b) - {NONE}
@@ -94,7 +95,8 @@ def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
 
 
 def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
-    """Lanes with the most work in common first; of the rest, the busiest with the busiest."""
+    """Pairs of lanes: those with the most work in common first, then the busiest with the
+    busiest."""
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
@@ -134,7 +136,7 @@ def _lanes(items: Items) -> list[range]:
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
-    """How many numbers two multisets share."""
+    """The size of the intersection of two multisets."""
     if len(a) * len(b) <= SMALL:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, count_a = np.unique(a, return_counts=True)

@@ -23,7 +23,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     end: NDArray[np.int64]
     whole: bool = False  # the trace has no steps: one window holds all of its work
     notes: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()  # what each is called; from 0 where nothing tells
+    numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
     places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
     found: int = 0  # how many these are; 0 where all are used
 

@@ -11,7 +11,7 @@ BESIDE = 2  # cells of the box beside its lines
 
 
 def head_height(state: State) -> int:
-    """One line for each side; one while something is read."""
+    """The lines of the head: one for each side; one while something is read."""
     return 1 if state.reading else max(1, len(state.sides))
 
 
@@ -21,7 +21,7 @@ def tour_lines(state: State) -> int:
 
 
 def body(state: State) -> Size:
-    """What the page has of the screen."""
+    """The part of the screen that the page has."""
     others = head_height(state) + tour_lines(state) + 1
     return Size(state.size.width, max(0, state.size.height - others))
 
@@ -44,5 +44,5 @@ def overlay_body(state: State) -> Size:
 
 
 def size_of(state: State) -> Size:
-    """What has the keys: an overlay, else the page."""
+    """What receives the keys: an overlay, else the page."""
     return overlay_body(state) if state.overlay else body(state)
