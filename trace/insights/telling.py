@@ -124,6 +124,15 @@ def ceiling_text(found: Why) -> str:
     )
 
 
+def not_recorded(found: Why) -> str:
+    """What was not recorded, and the option that records it, in one line; else "".
+
+    `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
+    """
+    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    return f"Not recorded: {', '.join(lacks)}." if lacks else ""
+
+
 def covered_by(gap: Gap) -> str:
     """What covered most of it, the most telling first; else the event that it waited for."""
     frame = PATH.sub("", gap.frame) if gap.frame else None

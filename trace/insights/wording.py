@@ -30,7 +30,9 @@ def frame_text(name: str) -> str:
 
 def share_of_span(facts: Facts, ns: int) -> str:
     """`45.8 % of the span`; of a step or a window, `45.8 % of the time`."""
-    return f"{percent(ns, facts.span_ns, fine=True)} of {'the span' if facts.is_whole else 'the time'}"
+    return (
+        f"{percent(ns, facts.span_ns, fine=True)} of {'the span' if facts.is_whole else 'the time'}"
+    )
 
 
 def module_text(name: str) -> str:
