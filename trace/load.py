@@ -15,6 +15,7 @@ from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
 from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Report
 from fusetui.trace.read import Callbacks, Raw, read
@@ -41,7 +42,10 @@ def open_trace(
     entry = entry_for(path) if cached else None
     known = entry.load() if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
-    trace = known if known is not None else build(read(path, Callbacks(progress, stop, look)))
+    try:
+        trace = known if known is not None else build(read(path, Callbacks(progress, stop, look)))
+    except MemoryError:
+        raise CannotRead(f"{path} needs more memory than there is.") from None
     if entry is None or trace.report.prefix is not None or trace.report.changed:
         return trace
     if known is None:

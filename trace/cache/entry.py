@@ -19,6 +19,7 @@ from fusetui.trace.cache.own import open_own
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.kept import Filed
 from fusetui.trace.read.source import likely_size, open_stored
 
@@ -102,8 +103,14 @@ def _name(path: str) -> str:
 
 
 def _is_large(path: str) -> bool:
-    if not os.path.isfile(path):
+    """An archive is not: what is kept would be the text of the archive, not of the trace in it."""
+    if not os.path.isfile(path) or _is_archive(path):
         return False
     stored = open_stored(path)
     stored.file.close()
     return likely_size(stored) >= SMALLEST
+
+
+def _is_archive(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return is_archive(file.read(4))

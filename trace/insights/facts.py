@@ -160,7 +160,7 @@ class Facts:
 
     @cached_property
     def late(self) -> tuple[Int64s, ...]:
-        """The host parts of gaps but synchronisation and allocation, less what is explained, see
+        """The host parts of gaps but synchronization and allocation, less what is explained, see
         host_under."""
         return tuple(
             np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
