@@ -27,6 +27,8 @@ def answer(found: Why) -> str:
     """The first sentence: how long, how busy, and why idle most of all."""
     if not found.devices:
         threads = plural(len(found.cpu), "CPU thread")
+        if found.ends_early:
+            return f"The file ends before any GPU event: this is what {threads} did."
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
@@ -143,7 +145,8 @@ def not_recorded(found: Why) -> str:
     `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
     """
     lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
-    return f"Not recorded: {', '.join(lacks)}." if lacks else ""
+    where = " in what was read" if found.ends_early else ""
+    return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
 
 
 def covered_by(gap: Gap) -> str:

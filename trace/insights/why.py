@@ -103,6 +103,7 @@ def _accounted(question: Asked) -> Why:
         steps_by=question.spans.by,
         gaps=listed.gaps,
         gaps_count=listed.count,
+        ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=tuple(_unknown(trace)),
     )

@@ -9,8 +9,8 @@ GCD of an MI250 is one device.
 The sheet of a device is named above its entry. Pages that have the figures of many of them:
 
 * https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
-  comparison table", "Accelerator memory size and speed" and "Caches", with a link to the maker's page
-  of each
+  comparison table", "Accelerator memory size and speed" and "Caches", with a link to the maker's
+  page of each
 * https://glennklockwood.com/garden/processors/h100 (H100 and H200; plain fp16 and bf16)
 * https://sysrqmts.com/gpus/compare/nvidia-a100-pcie-vs-nvidia-tesla-v100-pcie-16-gb and
   https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb (plain fp16
