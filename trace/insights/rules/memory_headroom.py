@@ -18,12 +18,12 @@ UNUSED = 0.2  # of what is reserved was never allocated at once
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.is_whole:
         return
-    peaks = memory_peaks(facts.trace)
-    if not peaks:
+    found = memory_peaks(facts.trace)
+    if not found.is_recorded:
         raise CannotTell("memory events", "profile_memory=True")
     known = device_properties(facts.trace)
     chosen = {device.pid for device in facts.devices}
-    for peak in peaks:
+    for peak in found.peaks:
         size = _size(known.get(peak.device, {}))
         if peak.device in chosen and size and _is_wasted(peak, size):
             yield Claim(

@@ -41,3 +41,11 @@ def test_a_device_with_memory_to_spare_is_silent(found: Ask) -> None:
 def test_without_memory_events_it_cannot_tell(lacking: Lack) -> None:
     (lack,) = lacking("memory-headroom", work(("aten::add", ADD, 20)))
     assert lack.record_with == "profile_memory=True"
+
+
+def test_memory_events_without_totals_are_memory_events(found: Ask, lacking: Lack) -> None:
+    """As torch wrote them in 2021."""
+    events = used((60, 70))
+    del events[-1]["args"]["Total Allocated"], events[-1]["args"]["Total Reserved"]
+    assert found("memory-headroom", events, deviceProperties=[DEVICE]) == []
+    assert lacking("memory-headroom", events, deviceProperties=[DEVICE]) == []
