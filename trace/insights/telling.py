@@ -27,6 +27,8 @@ def answer(found: Why) -> str:
     """The first sentence: how long, how busy, and the main reason for being idle."""
     if not found.devices:
         threads = plural(len(found.cpu), "CPU thread")
+        if found.ends_early:
+            return f"The file ends before any GPU event: this is what {threads} did."
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
@@ -135,6 +137,16 @@ def ceiling_text(found: Why) -> str:
         f"{duration(known.known_ns)} whose work is known "
         f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
     )
+
+
+def not_recorded(found: Why) -> str:
+    """What was not recorded, and the option that records it, in one line; else "".
+
+    `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
+    """
+    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    where = " in what was read" if found.ends_early else ""
+    return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
 
 
 def covered_by(gap: Gap) -> str:
