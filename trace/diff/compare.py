@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import msgspec
 
 from fusetui.trace.diff import dispatch, explain, odd
-from fusetui.trace.diff.account import accounting, side, step_change
+from fusetui.trace.diff.account import accounting, side
 from fusetui.trace.diff.align import align
+from fusetui.trace.diff.change import step_change
 from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
@@ -54,7 +55,7 @@ def diff(a: Trace, b: Trace) -> Diff:
     groups = moved(of_a, of_b, groups)
     programs = Program(of_a), Program(of_b)
     groups = by_region(*programs, groups)
-    step = step_change(work_a, work_b)
+    step = step_change(of_a, of_b, groups)
     once = odd.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (

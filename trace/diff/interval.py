@@ -47,8 +47,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
         return None
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     low, high = float(ratios[count - 1]), float(ratios[len(ratios) - count])
-    centre, wider = float(np.median(ratios)), max(_wider(before), _wider(after))
-    low, high = centre * (low / centre) ** wider, centre * (high / centre) ** wider
+    center, by = float(np.median(ratios)), max(wider(before), wider(after))
+    low, high = center * (low / center) ** by, center * (high / center) ** by
     drift_a, drift_b = drift(before), drift(after)
     apart = max(abs(drift_a), abs(drift_b))
     return Interval(low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart), drift_a, drift_b)
@@ -67,14 +67,14 @@ def drift(durations: Int64s) -> float:
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
 
 
-def _wider(durations: Int64s) -> float:
+def wider(samples: NDArray[np.int64] | NDArray[np.float64]) -> float:
     """By how much an interval is too narrow where slow steps follow slow ones: n steps tell no more
     than n (1 - r) / (1 + r) that know nothing of each other, r the correlation of their ranks. 1
     where r may be chance."""
-    size = len(durations)
+    size = len(samples)
     if size < ENOUGH:
         return 1.0
-    ranks = np.argsort(np.argsort(durations, kind="stable")) - (size - 1) / 2
+    ranks = np.argsort(np.argsort(samples, kind="stable")) - (size - 1) / 2
     found = float((ranks[1:] * ranks[:-1]).sum() / (ranks * ranks).sum())
     if found * math.sqrt(size) < Z:
         return 1.0

@@ -90,16 +90,16 @@ def _verdict(diff: Diff) -> str:
 
 def _by(step: StepChange) -> str:
     """`16.5 % faster`."""
-    a_ns, b_ns = step.a_ns or 0, step.b_ns or 0
-    if a_ns == b_ns:
+    ratio = step.ratio if step.ratio is not None else 1.0
+    if ratio == 1:
         return "as fast as A"
-    share = percent(abs(b_ns - a_ns), a_ns, fine=True)
-    return f"{share} {'faster' if b_ns < a_ns else 'slower'}"
+    share = percent(abs(ratio - 1), 1, fine=True)
+    return f"{share} {'faster' if ratio < 1 else 'slower'}"
 
 
 def _interval(step: StepChange) -> str:
     """`95 % CI 15.2 to 18.1 % within these runs`, as `_by` counts; with signs where open."""
-    sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
+    sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
     shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
