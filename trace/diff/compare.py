@@ -51,9 +51,10 @@ def diff(a: Trace, b: Trace) -> Diff:
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
     of_a, of_b = settled(of_a, of_b)
-    groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
-    groups = moved(of_a, of_b, groups)
     programs = Program(of_a), Program(of_b)
+    aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
+    groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
+    groups = moved(of_a, of_b, groups)
     groups = by_region(*programs, groups)
     step = step_change(of_a, of_b, groups)
     once = odd.once(of_a, of_b, groups)

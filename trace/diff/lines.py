@@ -93,7 +93,8 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     for row in rows:
         timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
-        groups.setdefault((row.kind, row.op, *names, "" if timed else row.why), []).append(row)
+        why = "" if timed else row.why
+        groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
     return list(groups.values())
 
 
@@ -135,12 +136,15 @@ def _sign(a_ns: int, b_ns: int) -> str:
 
 
 def _place(rows: Sequence[Row]) -> str:
-    """The module or annotation of all of them; with a star when only their beginnings agree."""
+    """The module or annotation of all of them; with a star when only their beginnings agree. Where
+    there is none: the phase."""
     places = sorted({row.where for row in rows})
+    if places == [""]:
+        return rows[0].phase
     if len(places) == 1:
         return places[0]
     common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
-    return f"{common}*" if len(common) > 2 else ""
+    return f"{common}*" if len(common) > 2 else rows[0].phase
 
 
 def _what(row: Row, place: str) -> str:
@@ -149,11 +153,18 @@ def _what(row: Row, place: str) -> str:
     if row.kind in (Kind.FUSED, Kind.SPLIT):
         ones = row.b if row.kind is Kind.FUSED else row.a
         one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
+        many = max(row.a_count, row.b_count)
+        if op and " x" not in op and " + " not in op and many > 1:
+            op = f"{op} ({many} kernels)"
         return (
-            f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
+            f"{op or _names(row.a)}{ARROW}{one}"
+            if row.kind is Kind.FUSED
+            else f"{one}{ARROW}{op or _names(row.b)}"
         )
     if row.together:
-        sides = " -> ".join(_counted(names) for names in (row.a, row.b))
+        sides = ARROW.join(_counted(names) for names in (row.a, row.b))
+        if row.kind is not Kind.REPLACED:
+            sides = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
         return "  ".join(
             part for part in (clip(printable(place), MAX_NAME), row.work, sides) if part
         )

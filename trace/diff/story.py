@@ -111,7 +111,7 @@ def _label(row: Row) -> str:
     known = decoded((row.b or row.a or ("",))[0])
     if known is not None and known.collective:
         return known.collective
-    if row.together:
+    if row.together or row.work == "copy":
         names = Counter(row.b if row.change_ns > 0 else row.a)
         known = decoded(names.most_common(1)[0][0])
         return known.short if known is not None else ""
