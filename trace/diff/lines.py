@@ -27,12 +27,14 @@ MARKS = {
 }
 
 SAME = "the same kernel"
-NOISE = "noise"
+NOISE = "within noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
 OVERLAP = "work that ran beside other work"
 ODD = "what steps with other work do to the median"
 OPTIONAL = ("earlier", "later", "overlap", "odd")
+PINNED = ("idle", "", "step")
+"""The lines that are always in sight: idle time, what is not explained, the sum."""
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
@@ -123,7 +125,7 @@ def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """That what is the same is the same needs no second word."""
     if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
-        return f"within noise, {change(a_ns, b_ns)} time"
+        return f"the same, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)

@@ -34,9 +34,10 @@ def notes(
     sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
-    found = _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
+    found = [_ranks(a.trace, b.trace)]
+    found += _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
-    found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
+    found += [_few_steps(a, b), _rest(step, sums)]
     found += [_turns(step)] if step.turns else _drifts(a, b, step)
     found += [_interrupted(a, step.interrupted_a), _interrupted(b, step.interrupted_b)]
     for items in (a, b):

@@ -78,7 +78,7 @@ def test_the_json_tells_it_too(build: Build) -> None:
 def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
     a = build([ADD], (1.0, 1.9, 1.0, 1.9, 1.5))
     b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
-    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  noise  " in text]
+    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  within noise " in text]
     assert len(rows) == 1
     assert "within noise: 30 us to 57 us -> 42 us to 72 us" in rows[0]
 
