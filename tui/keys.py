@@ -1,4 +1,4 @@
-"""The names of keys as people write them."""
+"""The names of keys as they are written for people."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ SYMBOLS = {
     "left_square_bracket": "[",
     "question_mark": "?",
     "slash": "/",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "escape": "Esc",
     "enter": "Enter",
     "space": "Space",
@@ -30,6 +32,6 @@ SYMBOLS = {
 
 
 def key_text(key: str) -> str:
-    """A key as people write it: `]`, `Shift+←`, `Ctrl+r`."""
+    """A key as it is written for people: `]`, `Shift+←`, `Ctrl+r`."""
     *modifiers, last = key.split("+")
     return "+".join([*(m.capitalize() for m in modifiers), SYMBOLS.get(last, last)])

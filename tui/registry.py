@@ -1,7 +1,7 @@
 """All pages and all actions. A new page is one line here, and so is a new action.
 
-The registry feeds the keys, the help, the palette and the reference. Where two actions have one
-key, the first that applies is the one that runs.
+The registry feeds the keys, the help, the palette and the reference. Where two actions have the
+same key, the first that applies runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import folding, list_keys, overlays, timeline
+from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
@@ -24,12 +24,12 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, marks, moving, reading, search
+from fusetui.tui.state import commands, gaps, marks, moving, reading, search, tour
 from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.screen import body, overlay_body, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -43,11 +43,13 @@ PAGES: tuple[Page, ...] = (
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
+    answer.SECTION,
     list_keys.SECTION,
     folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
     overlays.SECTION,
+    tour.SECTION,
 )
 """The sections of the help, in this order."""
 
@@ -58,7 +60,7 @@ def page_of(state: State) -> Page:
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that has the keys."""
+    """The list that receives the keys."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -66,19 +68,19 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> TreeListPage | None:
-    """The tree that has the keys."""
+    """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
 
 
 def turned_to(page: Page, state: State) -> State:
-    """Another page in front, unless something is missing for it."""
+    """Shows another page, unless something that it needs is missing."""
     missing = page.missing(state)
     return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
 
 
 def copy(state: State) -> Outcome:
-    """What the cursor is on, for the clipboard of the terminal."""
+    """Copies what the cursor is on to the clipboard of the terminal."""
     text = page_of(state).copied(state)
     now = told(state, what_was_copied(text))
     return (now, CopyText(text)) if text else now
@@ -103,6 +105,7 @@ def suspend(state: State) -> Outcome:
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
+    *answer.ACTIONS,
     *moving.ACTIONS,
     *timeline.SCROLLING,
     *marks.ACTIONS,
@@ -118,9 +121,10 @@ ACTIONS: tuple[Action, ...] = (
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
+    *tour.ACTIONS,
     action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
-    action("quit", "Quit", "q", "what lies over the page is closed first", quit_app, needs=nothing),
+    action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
     action(
         "interrupt",
         "Quit at once",
@@ -134,12 +138,12 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def action_for(key: str, state: State) -> Action | None:
-    """What a key does now."""
+    """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
 def always(key: str) -> Action | None:
-    """What a key does wherever a person is, even in a line of text."""
+    """The action that a key runs everywhere, even while a text is typed."""
     return next((a for a in ACTIONS if a.always and key in a.keys), None)
 
 
@@ -161,16 +165,18 @@ def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: what the cursor is on is on the screen."""
+    """After every change: the guided tour goes on, and what the cursor is on scrolls into view."""
+    state = tour.followed(before, state)
     if state.overlay is not None:
-        return OVERLAYS.scroll(before, state, body(state))
+        return OVERLAYS.scroll(before, state, overlay_body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
-    """Sides were read: more of those that are shown, or others."""
+    """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        size = Size(state.size.width, state.size.height - len(sides) - 1)
+        taken = len(sides) + tour_lines(state) + 1
+        size = Size(state.size.width, state.size.height - taken)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)
     for page in PAGES:

@@ -1,4 +1,4 @@
-"""The whole screen as panes: the head, the page in front, the hints; and what a click meets."""
+"""The whole screen as panes: the head, the page in front, the hints; and where a click goes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from fusetui.tui.drawing.head import head, reading_line
 from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
+from fusetui.tui.drawing.tour_lines import TourPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height
+from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tour_lines
 from fusetui.tui.state.state import Outcome, State
 
 STOP_HINT = "Esc stop and keep what was read"
@@ -28,11 +29,13 @@ def panes(state: State) -> list[Pane]:
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     page = exactly(shown, size.height)
-    return [Pane(head_height(state), _head(state)), *page, Pane(1, _hints(state))]
+    asked = _tour(state, tour_lines(state))
+    return [Pane(head_height(state), _head(state)), *page, *asked, Pane(1, _hints(state))]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on so many lines: cut where there are fewer, blank below where there are more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if there are
+    more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height
@@ -41,7 +44,9 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 
 
 def overlay_panes(state: State) -> list[Pane]:
-    return [OVERLAYS.pane(state)] if state.overlay else []
+    if not state.overlay:
+        return []
+    return [OVERLAYS.pane(state), *_tour(state, overlay_tour_lines(state))]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -49,14 +54,14 @@ def stack(found: Sequence[Pane]) -> Stack:
 
 
 def pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a cell of the screen, or of what lies over it; what was asked for is dropped."""
+    """A click on a cell of the screen or of the overlay; cancels a prompt."""
     state = replace(state, prompt=None) if state.prompt else state
     pane, inner = _pane_at(state, y)
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
 
 
 def wheeled(state: State, y: int, lines: int) -> Outcome:
-    """The wheel turned over a line."""
+    """The mouse wheel, turned over a line."""
     pane, _ = _pane_at(state, y)
     return pane.wheeled(state, lines) if pane and pane.wheeled else state
 
@@ -70,7 +75,7 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
 
 
 def _head(state: State) -> TextPicture:
-    """What is open, one line for each side; while something is read: how far it is."""
+    """What is open, one line for each side; while something is read, the progress."""
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
@@ -96,8 +101,16 @@ def _head(state: State) -> TextPicture:
     return TextPicture(sides, lines)
 
 
+def _tour(state: State, lines: int) -> list[Pane]:
+    """What the guided tour asks a person to do."""
+    if state.tour is None:
+        return []
+    rule = glyphs_for(state.ascii_only).rule
+    return [Pane(lines, TourPicture(state.tour, rule))]
+
+
 def _hints(state: State) -> TextPicture:
-    """What was answered last, else the keys of the page."""
+    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters = " ".join(sorted(state.session.bookmarks))
         asked = state.prompt.value

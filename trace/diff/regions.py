@@ -1,4 +1,4 @@
-"""What no rule pairs up, by the kind of work in one part of the program."""
+"""Groups what no rule pairs, by the sort of work in one part of the program."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Program:
         ]
 
     def compiled(self, item: int) -> bool:
-        """Did a region that torch.compile made launch it."""
+        """Whether a region that torch.compile made launched it."""
         op = self.items.op_names[item]
         return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
 
@@ -71,17 +71,16 @@ class Program:
         return inside
 
     def known(self, item: int) -> bool:
-        """Does it come from an op of the program, not from a compiled region or a graph."""
+        """Whether it comes from an op of the program, not from a compiled region or a graph."""
         return self.items.op_word(item) > 0
 
 
 def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
-    """What is open on both sides of one sort of work, in the same place, then in the same phase,
-    then anywhere: where a side does not tell the ops that its kernels come from.
+    """Joins open work of one sort on both sides, in the same place, then in the same phase, then
+    anywhere, where a side does not say which ops its kernels come from.
 
-    First the same kernels are paired, then main work of which there is nearly as much on both
-    sides, in order. What is left is joined as a whole; copies and fills stay what was added and
-    removed. So do ops that are known on both sides and have no partner.
+    Main work comes first, then the same kernels; the rest is joined as a whole, except copies and
+    fills. Those, and ops that both sides know, were added or removed if they have no partner.
     """
     found = list(groups)
     for level in (_place, _phase, _anywhere):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
-from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
+from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import Column, table
@@ -80,6 +80,19 @@ def account_lines(found: Why, width: int) -> list[str]:
     for title, _ in columns:
         titles += [Column(title), Column("share")]
     return table(titles, rows, width).split("\n")
+
+
+def account_parts(found: Why) -> list[str]:
+    """The same in one line: each class with its share, then the main reasons of the idle time."""
+    _, sums = headline(found)
+    parts = [f"{CLASSES[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    reasons = sorted((name for name in REASONS if sums[name]), key=lambda name: -sums[name])
+    shown = [f"{SHORT[name]} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
+    return [*parts[:-1], f"{parts[-1]}: {shown[0]}", *shown[1:]] if shown else parts
+
+
+def _share(sums: Sums, name: str) -> str:
+    return f"{duration(sums[name])}, {percent(sums[name], sums['span'])}"
 
 
 HIDDEN = {

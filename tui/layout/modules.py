@@ -1,4 +1,5 @@
-"""The tree of the modules of a program as preorder arrays, with a call of each to look at."""
+"""The tree of the modules of a program as preorder arrays, with a call of each that can be
+shown."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
 
-MOST = 20  # names in a list
+MOST = 20  # names listed
 FEW = 20
-"""As many modules are open at first at most."""
+"""At most this many modules are open at first."""
 
 
 class ModuleTree(msgspec.Struct, frozen=True, eq=False):
@@ -28,6 +29,14 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False):
     gpu_ns: int  # of all GPU events
 
 
+class SelfTime(msgspec.Struct, frozen=True):
+    """The GPU time (ns) of all modules of one name, less that of the modules in them."""
+
+    name: str
+    ns: int
+    node: int  # the one of them that has most of it
+
+
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     calls = longest_calls(found)
     levels = np.array([time.level for time in modules.modules], dtype=np.int64)
@@ -36,16 +45,20 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     return ModuleTree(modules.modules, modules.none, ends, rows, modules.gpu_ns)
 
 
-def self_times(tree: ModuleTree) -> tuple[tuple[str, int], ...]:
-    """GPU time of all modules of one name, less that of the modules in them; the largest first."""
+def self_times(tree: ModuleTree) -> tuple[SelfTime, ...]:
+    """All modules of one name as one; the largest first."""
     sums: Counter[str] = Counter()
-    for time in tree.times:
-        sums[time.module.removesuffix("_*")] += time.gpu_self_ns
-    return tuple((name, ns) for name, ns in sums.most_common(MOST) if ns)
+    largest: dict[str, int] = {}
+    for node, time in enumerate(tree.times):
+        name = time.module.removesuffix("_*")
+        sums[name] += time.gpu_self_ns
+        if time.gpu_self_ns > tree.times[largest.setdefault(name, node)].gpu_self_ns:
+            largest[name] = node
+    return tuple(SelfTime(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns)
 
 
 def first_open(tree: ModuleTree) -> NDArray[np.bool_]:
-    """The outermost levels of which all nodes together are few."""
+    """The outermost levels, as many as have few nodes together."""
     levels = np.array([time.level for time in tree.times], dtype=np.int64)
     sizes = np.cumsum(np.bincount(levels)) if len(levels) else levels
     shown = int(np.searchsorted(sizes, FEW, side="right"))
@@ -55,7 +68,7 @@ def first_open(tree: ModuleTree) -> NDArray[np.bool_]:
 
 
 def _ends(levels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each node of a preorder, where the next one begins that is not deeper."""
+    """Of each node of a preorder, the index of the next node that is not deeper."""
     ends = np.full(len(levels), len(levels), dtype=np.int64)
     open_nodes: list[int] = []
     for node, level in enumerate(levels.tolist()):

@@ -68,7 +68,7 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> State:
-        """Over the windows of the timelines."""
+        """The comparison, over the windows of the timelines."""
         shown = state.comparison
         if shown is None:
             return state
@@ -82,7 +82,7 @@ class DiffPage(ListPage):
         return Rows(found, len(lines), lambda w: titles(columns, w), shown)
 
     def chosen(self, state: State, index: int) -> State:
-        """The work of both sides, marked in both timelines."""
+        """Marks the work of both sides in both timelines."""
         if state.comparison is None:
             return state
         pair = pair_of(state.comparison.lines[index])
@@ -116,7 +116,7 @@ class DiffPage(ListPage):
         )
 
     def copied(self, state: State) -> str:
-        """The full names behind the line under the cursor, those of A first."""
+        """The full names of the line under the cursor, those of A first."""
         lines = state.comparison.lines if state.comparison else ()
         return names_text(names_of(lines[state.list_of(NAME).cursor])) if lines else ""
 
@@ -144,7 +144,7 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
     picture = TimelinePicture(
         shown.sides[index],
         shown.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         0,
         shown.marked[index],
     )
@@ -157,7 +157,7 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
 
 
 def windowed(state: State, index: int, view: View) -> State:
-    """One side through another window; only the window counts, for its lanes are others."""
+    """One side through another window; only the window is used, because its lanes differ."""
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view)
@@ -166,7 +166,7 @@ def windowed(state: State, index: int, view: View) -> State:
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """A movement of both windows as an action runs it."""
+    """An action that moves both windows."""
 
     def run(state: State) -> State:
         shown, index = state.comparison, state.active
@@ -227,7 +227,7 @@ def _pinned(found: Found | None) -> TextPicture:
 
 
 def both_names(line: Line) -> list[Said]:
-    """The kernels of a line whose kernel was replaced, with what differs marked beneath."""
+    """The kernels of a line whose kernel was replaced, with the differences marked below."""
     first = line.rows[0] if line.rows else None
     if first is None or first.kind is not Kind.REPLACED or not (first.a and first.b):
         return []

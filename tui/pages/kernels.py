@@ -1,4 +1,4 @@
-"""The kernels page: kernels by total time, or CPU ops where no GPU worked."""
+"""The kernels page: kernels by total time, or CPU ops if there are no kernels."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Entry(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Made when the line is first in sight: a trace may have 100,000 names."""
+        """Made when the line first comes into sight: a trace may have 100,000 names."""
         return self.make()
 
 
 class Table(msgspec.Struct, frozen=True, eq=False):
-    """All lines, the one that took longest first."""
+    """All lines, the longest time first."""
 
     columns: Sequence[Column]
     entries: Sequence[Entry]
@@ -83,7 +83,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
 
 
 class KernelsPage(ListPage):
-    """Enter shows the first of a kind in the timeline, n and N the others."""
+    """Enter shows the first slice of a name in the timeline, n and N the others."""
 
     name = "kernels"
     title = "Kernels"
@@ -102,12 +102,16 @@ class KernelsPage(ListPage):
         table = state.side.once(table_of)
         return Rows(table, len(table.entries), lambda w: titles(table.columns, w), table.format_row)
 
+    def shown_at(self, state: State, rank: int) -> State:
+        """The cursor on a kernel, by its place among all by total time."""
+        return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
+
     def chosen(self, state: State, index: int) -> State:
         entry = state.side.once(table_of).entries[index]
         return search.shown(state, Hits(entry.name, state.active, entry.rows).step(1))
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The details of the longest kernel of the kind under the cursor."""
+        """The details of the longest kernel of the name under the cursor."""
         return (Pane(details_height(size.height), self._details(state)),)
 
     def follow(self, before: State, state: State) -> State:
@@ -141,7 +145,7 @@ class KernelsPage(ListPage):
 
 
 def table_of(trace: Trace) -> Table:
-    """Kernels; on a trace without any: CPU ops by self time."""
+    """Kernels or, if the trace has none, CPU ops by self time."""
     kernels = _kernels(trace)
     return Table(KERNEL_COLUMNS, kernels) if kernels else Table(OP_COLUMNS, _ops(trace))
 
@@ -169,7 +173,7 @@ def _kernel_texts(total: KernelTotal, whole: int) -> tuple[str, ...]:
 
 
 def _decoded(name: str) -> tuple[str, str, str, str, str, str]:
-    """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
+    """Op, tile, layout, dtype, stages and architecture; blank if the name does not say."""
     found = decode(name)
     if found is None:
         return "", "", "", "", "", ""

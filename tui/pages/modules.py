@@ -1,4 +1,4 @@
-"""The modules page: what the modules and annotations of the program cost."""
+"""The modules page: the time of the modules and annotations of the program."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
+from fusetui.tui.layout.tree import open_to
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
@@ -69,6 +70,11 @@ class ModulesPage(TreeListPage):
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
 
+    def shown_at(self, state: State, node: int) -> State:
+        """The cursor on a node, what is around it open."""
+        opened = open_to(self.ends(state), self.opened(state).nodes, node)
+        return self.on_node(self.with_nodes(state, opened), node)
+
     def ends(self, state: State) -> NDArray[np.int64]:
         tree = _tree(state)
         return tree.end if tree else np.empty(0, dtype=np.int64)
@@ -94,7 +100,7 @@ class ModulesPage(TreeListPage):
         tree = _tree(state)
         node = int(self.opened(state).shown[index])
         if tree is None or node >= len(tree.times):
-            return told(state, "this belongs to no module: no call of it can be shown")
+            return told(state, "this belongs to no module, so there is no call to show")
         path, row = tree.times[node].path, int(tree.row[node])
         return search.shown(state, Hits(path, state.active, np.array([row])).step(1))
 
@@ -102,7 +108,7 @@ class ModulesPage(TreeListPage):
         return (Pane(BELOW, self._about(state)),)
 
     def follow(self, before: State, state: State) -> State:
-        """The tree of more of the trace is another one."""
+        """More of the trace has another tree."""
         now = before.list_of(self.name)
         return state.with_list(self.name, replace(now, cursor=0, top=0, opened=None))
 

@@ -1,4 +1,4 @@
-"""What lies over the page for a while: the keys, everything about a slice or a range, a choice."""
+"""The overlays over a page: the keys, everything about a slice or a range, a choice of traces."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from fusetui.tui.state.overlays import (
     SliceDetails,
 )
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 
 SECTION = "Over the page"
 CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 MOST_GAP_LINES = 50
-EDGE = 4  # cells of an overlay beside its text
+EDGE = 4  # cells of an overlay on both sides of its text
 
 
 class OverlayList(ListPage):
-    """The list that an overlay is; it has the keys of all lists."""
+    """An overlay as a list, with the keys of all lists."""
 
     name = OVERLAY
     title = key = help = ""
@@ -56,13 +56,13 @@ class OverlayList(ListPage):
         return _texts(state.overlay, width, state.ascii_only, state.unpacked)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Of a choice: open the trace."""
+        """In a choice, opens the trace."""
         if not isinstance(state.overlay, Chooser):
             return state
         return read(closed(state), (state.named[index],))
 
     def pane(self, state: State) -> Pane:
-        return list_pane(self, state, overlay_size(state).height)
+        return list_pane(self, state, overlay_body(state).height)
 
 
 OVERLAYS = OverlayList()
@@ -73,19 +73,19 @@ def closed(state: State) -> State:
 
 
 def close(state: State) -> Outcome:
-    """What lies over the page goes; a choice that nobody made ends the app."""
+    """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
     return left if state.sides or state.reading else (left, Quit())
 
 
 def beside(state: State) -> Outcome:
-    """The trace under the cursor is opened beside the first of those that are open."""
+    """Opens the trace under the cursor beside the first one that is open."""
     path = state.named[state.list_of(OVERLAY).cursor]
     return read(closed(state), (*state.paths[:1], path))
 
 
 def is_text(state: State) -> bool:
-    """A text to read, not a choice."""
+    """Whether it is a text to read, not a choice."""
     return state.overlay is not None and not isinstance(state.overlay, Chooser)
 
 
@@ -94,12 +94,12 @@ def is_choosing(state: State) -> bool:
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
-    """An overlay, at its first line."""
+    """Shows an overlay, at its first line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
 def show_details(state: State) -> State:
-    """Of the range of the active side, else of its selected slice."""
+    """Shows everything about the range of the active side, else about its selected slice."""
     found = state.session.time_range
     on_timeline = state.page == TIMELINE
     if on_timeline and found and found.ended and found.side == state.active:
@@ -119,7 +119,7 @@ def _texts(
     ascii_only: bool,
     unpacked: int,
 ) -> Rows:
-    """The rows of a text, made once as long as nothing of this changes."""
+    """The rows of a text, made again only when an argument changes."""
     match overlay:
         case Help(sections):
             title, lines = "keys; Esc closes", _sections(sections)

@@ -1,4 +1,4 @@
-"""Searching names, and going through what was found."""
+"""Searches names, and steps through the hits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ask(state: State) -> State:
 
 
 def searched(state: State, text: str) -> State:
-    """The first hit at or after the window, on the active side."""
+    """Shows the first hit at or after the start of the window, on the active side."""
     state = replace(state, prompt=None)
     trace = state.side.trace
     hits = Hits(text, state.active, find(trace, text), searched=True)
@@ -29,7 +29,7 @@ def searched(state: State, text: str) -> State:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """One hit, selected in the timeline."""
+    """Selects one hit in the timeline."""
     if not len(hits.rows):
         return state
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
@@ -38,12 +38,12 @@ def shown(state: State, hits: Hits) -> State:
 
 
 def step(by: int) -> Run:
-    """The next or previous hit as an action runs it."""
+    """An action to the next or previous hit."""
 
     def run(state: State) -> State:
         hits = state.session.hits
         return (
-            told(state, "nothing was searched for: / searches")
+            told(state, "no search yet: press / to search")
             if hits is None
             else shown(state, hits.step(by))
         )
