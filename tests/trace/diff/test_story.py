@@ -99,3 +99,18 @@ def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(region: D
 def test_ops_known_on_both_sides_are_no_region(build: Build) -> None:
     found = diff(build([MM]), build([("aten::bmm", SIMT, 90.0), ADD]))
     assert not any(row.together for row in found.rows)
+
+
+def test_what_was_fused_is_told(build: Build) -> None:
+    ops = "Torch-Compiled Region: 0/0 / triton_poi_fused_gelu_mul_0"
+    a = build([MM, ("aten::gelu", ADD[1], 30.0), ("aten::mul", ADD[1], 30.0)])
+    b = build([MM, (ops, "triton_poi_fused_gelu_mul_0", 35.0)])
+    assert (
+        "-25 us pointwise kernels in the compiled regions (aten::gelu + aten::mul in one kernel)"
+        in (diff(a, b).story)
+    )
+
+
+def test_a_term_that_may_be_noise_says_so(build: Build) -> None:
+    a, b = build([MM, ADD], (1.0, 1.9, 1.0, 1.9, 1.5)), build([MM, ADD], (2.0, 1.2, 1.8, 2.0, 1.9))
+    assert "GEMMs (within noise)" in diff(a, b).story

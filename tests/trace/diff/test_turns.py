@@ -135,7 +135,7 @@ def test_an_interruption_is_no_part_of_a_step(tmp_path: Path) -> None:
     assert found.step.interrupted_a == 0
     assert found.step.interrupted_b > 0.3
     assert "b: something interrupted its steps for 5" in " ".join(found.notes)
-    assert "within these runs" in to_text(found, 300)
+    assert "within these two runs" in to_text(found, 300)
 
 
 def test_work_that_always_takes_longer_is_no_interruption(tmp_path: Path) -> None:
