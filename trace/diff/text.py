@@ -75,7 +75,7 @@ def answer(diff: Diff) -> str:
 
 
 def judgment(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by time a step.
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by step time.
 
     Without a verdict: why there is none, and what was measured.
     """
@@ -98,8 +98,8 @@ def _by(step: StepChange) -> str:
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it includes
-    no change."""
+    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it
+    includes no change."""
     sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
