@@ -152,28 +152,33 @@ def _place(rows: Sequence[Row]) -> str:
 
 def _what(row: Row, place: str) -> str:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
-    op = printable(row.op)
+    op, where = printable(row.op), clip(printable(place), MAX_NAME)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
-        ones = row.b if row.kind is Kind.FUSED else row.a
-        one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
-        many = max(row.a_count, row.b_count)
-        if op and " x" not in op and " + " not in op and many > 1:
-            op = f"{op} ({many} kernels)"
-        return (
-            f"{op or _names(row.a)}{ARROW}{one}"
-            if row.kind is Kind.FUSED
-            else f"{one}{ARROW}{op or _names(row.b)}"
-        )
-    if row.together:
-        sides = ARROW.join(_counted(names) for names in (row.a, row.b))
-        if row.kind is not Kind.REPLACED:
-            sides = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
-        return "  ".join(
-            part for part in (clip(printable(place), MAX_NAME), row.work, sides) if part
-        )
-    kernel = _short((row.b or row.a)[0])
-    parts = [clip(printable(place), MAX_NAME), op, kernel if kernel != op else ""]
+        parts = [where, _several(row, op)]
+    elif row.together:
+        parts = [where, row.work, _as_a_whole(row)]
+    else:
+        kernel = _short((row.b or row.a)[0])
+        parts = [where, op, kernel if kernel != op else ""]
     return "  ".join(part for part in parts if part)
+
+
+def _several(row: Row, op: str) -> str:
+    """Several kernels of an op, or of several ops, for one or for others."""
+    fused = row.kind is Kind.FUSED
+    ones = row.b if fused else row.a
+    one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
+    many = max(row.a_count, row.b_count)
+    if op and " x" not in op and " + " not in op and many > 1:
+        op = f"{op} ({many} kernels)"
+    others = op or _names(row.a if fused else row.b)
+    return f"{others}{ARROW}{one}" if fused else f"{one}{ARROW}{others}"
+
+
+def _as_a_whole(row: Row) -> str:
+    if row.kind is Kind.REPLACED:
+        return ARROW.join(_counted(names) for names in (row.a, row.b))
+    return f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
 
 
 def _counted(names: Sequence[str]) -> str:

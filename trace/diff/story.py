@@ -117,7 +117,7 @@ def _label(row: Row) -> str:
     known = decoded((row.b or row.a or ("",))[0])
     if known is not None and known.collective:
         return known.collective
-    if row.together or row.work == "copy":
+    if row.together or (known is not None and known.short.startswith("memcpy")):
         names = Counter(row.b if row.change_ns > 0 or not row.a else row.a)
         known = decoded(names.most_common(1)[0][0])
         return known.short if known is not None else ""

@@ -72,7 +72,7 @@ def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
 def test_marks_tell_the_direction_without_colour(build: Build) -> None:
     text = to_text(changed(build))
     assert line(text, "aten::mm").startswith("  ~ ")
-    assert line(text, "aten::gelu + aten::mul").startswith("  - ")
+    assert line(text, "aten::gelu + aten::mul ->").startswith("  - ")
     text = to_text(diff(build(B), build(A)))
     assert line(text, "split").startswith("  + ")
 
