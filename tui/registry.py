@@ -29,7 +29,7 @@ from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.screen import TABS, body
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -172,7 +172,7 @@ def settled(before: State, state: State) -> State:
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Sides were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        size = Size(state.size.width, state.size.height - len(sides) - 1)
+        size = Size(state.size.width, state.size.height - TABS - len(sides) - 1)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)
     for page in PAGES:

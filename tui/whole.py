@@ -1,4 +1,4 @@
-"""The whole screen as panes: the head, the page in front, the hints; and what a click meets."""
+"""The whole screen as panes: bar of pages, head, page, hints; and what a click meets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from fusetui.tui.drawing.head import head, reading_line
 from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
+from fusetui.tui.drawing.tabs import Tab, TabsPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Pane
-from fusetui.tui.registry import page_of
+from fusetui.tui.registry import BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height
+from fusetui.tui.state.screen import TABS, body, head_height
 from fusetui.tui.state.state import Outcome, State
 
 STOP_HINT = "Esc stop and keep what was read"
@@ -28,7 +29,8 @@ def panes(state: State) -> list[Pane]:
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     page = exactly(shown, size.height)
-    return [Pane(head_height(state), _head(state)), *page, Pane(1, _hints(state))]
+    head = Pane(head_height(state), _head(state))
+    return [_tabs(state), head, *page, Pane(1, _hints(state))]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -67,6 +69,27 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
             return pane, y
         y -= pane.height
     return None, 0
+
+
+def _tabs(state: State) -> Pane:
+    """The bar of pages; a click brings one to the front."""
+    picture = TabsPicture(
+        tuple(
+            Tab(
+                page.name,
+                f"{page.key} {page.title}",
+                page.name == state.page,
+                not state.sides or bool(page.missing(state)),
+            )
+            for page in PAGES
+        )
+    )
+
+    def pointed(state: State, x: int, y: int) -> State:
+        name = picture.at(x)
+        return turned_to(BY_NAME[name], state) if name and state.sides else state
+
+    return Pane(TABS, picture, pointed)
 
 
 def _head(state: State) -> TextPicture:

@@ -64,7 +64,6 @@ class DiffPage(ListPage):
         "j/k move",
         "Enter show in the timelines",
         "x swap",
-        "1 timelines",
         "y copy",
     )
 

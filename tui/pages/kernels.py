@@ -94,7 +94,6 @@ class KernelsPage(ListPage):
         "j/k move",
         "Enter show in the timeline",
         "n/N the others",
-        "1 timeline",
         "y copy",
     )
 

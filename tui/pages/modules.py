@@ -62,8 +62,6 @@ class ModulesPage(TreeListPage):
         "j/k move",
         "Space open",
         "Enter its longest call",
-        "1 timeline",
-        "5 why",
         "y copy",
     )
 

@@ -49,7 +49,6 @@ class TreePage(TreeListPage):
         "j/k move",
         "Space open",
         "Enter show in the timeline",
-        "1 timeline",
         "y copy",
     )
 

@@ -62,8 +62,6 @@ class WhyPage(ListPage):
         "j/k move",
         "Enter show the evidence",
         "e next gap",
-        "1 timeline",
-        "6 modules",
         "y copy all as Markdown",
     )
 

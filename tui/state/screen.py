@@ -1,9 +1,10 @@
-"""How the lines of the screen are divided: the head, the page, the hints; and an overlay's box."""
+"""How the lines of the screen are divided: pages, head, page, hints; and the box of an overlay."""
 
 from __future__ import annotations
 
 from fusetui.tui.state.state import Size, State
 
+TABS = 1  # lines of the bar of pages
 SHARE = 9, 10  # of the screen: what an overlay takes
 
 
@@ -14,7 +15,8 @@ def head_height(state: State) -> int:
 
 def body(state: State) -> Size:
     """What the page has of the screen."""
-    return Size(state.size.width, max(0, state.size.height - head_height(state) - 1))
+    others = TABS + head_height(state) + 1
+    return Size(state.size.width, max(0, state.size.height - others))
 
 
 def overlay_size(state: State) -> Size:

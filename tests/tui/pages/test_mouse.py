@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
-from tests.tui.prepared import after, do, opened
+from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui.trace import Trace
+from fusetui.tui.pages.page import Page
+from fusetui.tui.registry import PAGES
 from fusetui.tui.state.state import Size
 from fusetui.tui.whole import pointed, wheeled
 
-STREAM = 9  # the line of the only stream, at 100x30
+STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis
 
 
@@ -25,24 +28,24 @@ async def test_a_click_on_a_kernel_selects_it(path: str) -> None:
 
 def test_a_click_on_the_minimap_goes_there(mlp: Trace) -> None:
     state = after(opened(mlp), *do("zoom-in", "zoom-in", "start"))
-    there = after(state, partial(pointed, x=95, y=1))
+    there = after(state, partial(pointed, x=95, y=2))
     assert there.view.begin > state.view.begin
     assert there.view.span == state.view.span
 
 
 def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
     state = after(opened(mlp, mlp), *do("timeline"))
-    assert after(state, partial(pointed, x=50, y=16)).active == 1
+    assert after(state, partial(pointed, x=50, y=17)).active == 1
 
 
 def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=4))
+    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=5))
     assert state.list_of("kernels").cursor == 2
 
 
 def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> None:
     low = after(opened(mlp, size=Size(100, 14)), *do("down"))
-    state = after(low, partial(wheeled, y=4, lines=3))
+    state = after(low, partial(wheeled, y=5, lines=3))
     assert state.tops[0] > low.tops[0]
     assert state.view.selected == low.view.selected
     assert after(state, *do("down")).tops[0] < state.tops[0]
@@ -51,3 +54,16 @@ def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> Non
 def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
     state = after(opened(mlp), *do("search"), partial(pointed, x=50, y=9))
     assert state.prompt is None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
+    state = opened(mlp, mlp, size=Size(80, 24))
+    at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
+    assert after(state, partial(pointed, x=at, y=0)).page == page.name
+
+
+def test_a_page_that_needs_more_says_so(mlp: Trace) -> None:
+    state = opened(mlp)
+    at = drawn(state).index("4 Diff")
+    assert "needs two traces" in after(state, partial(pointed, x=at, y=0)).hint
