@@ -18,11 +18,13 @@ from fusetui.tui import explaining, loading, registry, summaries, whole
 from fusetui.tui.drawing.canvas import Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
+from fusetui.tui.keymap import Keymap, user_keymap
+from fusetui.tui.keys import key_text
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
-from fusetui.tui.state.action import Action, Run, applies, perform
+from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
@@ -36,6 +38,7 @@ class Options(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
     ascii_only: bool = False
+    keymap: Keymap = {}
 
 
 class FusetuiApp(Ending):
@@ -49,7 +52,10 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         self.state = State(
-            named=options.paths, must_choose=not options.opened, ascii_only=options.ascii_only
+            named=options.paths,
+            must_choose=not options.opened,
+            ascii_only=options.ascii_only,
+            keymap=options.keymap,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()
@@ -123,7 +129,7 @@ class FusetuiApp(Ending):
 
     def _pressed(self, event: events.Key) -> bool:
         """Does the registry take the key; else it is typed into a line, or Textual's."""
-        action, state = registry.always(event.key), self.state
+        action, state = registry.always(event.key, self.state), self.state
         if action is None:
             if self.screen not in (self._page, self._overlay):
                 return False  # the palette is open
@@ -172,7 +178,9 @@ class FusetuiApp(Ending):
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
-            yield SystemCommand(action.title, action.help, partial(self.act, action))
+            keys = " ".join(map(key_text, keys_of(action, self.state)))
+            about = f"{keys}   {action.help}" if keys else action.help
+            yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
 
@@ -230,9 +238,10 @@ def run(
 ) -> int:
     """Open the first `opened` of these traces (0: the person chooses); returns the exit code.
 
-    Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
+    Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
+    exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, user_keymap(registry.ACTIONS)))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

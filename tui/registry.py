@@ -24,8 +24,8 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, marks, moving, reading, search
-from fusetui.tui.state.action import Action, action, chosen, nothing
+from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, search
+from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help
@@ -86,7 +86,7 @@ def copy(state: State) -> Outcome:
 
 
 def show_help(state: State) -> State:
-    return laid_over(state, Help(tuple(help_sections())))
+    return laid_over(state, Help(tuple(help_sections(state))))
 
 
 def quit_app(state: State) -> Outcome:
@@ -110,6 +110,7 @@ ACTIONS: tuple[Action, ...] = (
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
     *gaps.ACTIONS,
+    *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_keys.list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
@@ -135,14 +136,17 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
+BY_ACTION = {action.name: action for action in ACTIONS}
+
+
 def action_for(key: str, state: State) -> Action | None:
     """What a key does now."""
     return chosen(ACTIONS, key, state)
 
 
-def always(key: str) -> Action | None:
+def always(key: str, state: State) -> Action | None:
     """What a key does wherever a person is, even in a line of text."""
-    return next((a for a in ACTIONS if a.always and key in a.keys), None)
+    return next((a for a in ACTIONS if a.always and key in keys_of(a, state)), None)
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
@@ -151,15 +155,25 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
         yield section, [action for action in ACTIONS if action.section == section]
 
 
-def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
+def help_sections(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The lines of the help."""
     for section, actions in by_section():
         yield (
             section,
-            tuple(
-                f"  {'  '.join(map(key_text, a.keys)):<18}{a.title:<22}{a.help}" for a in actions
-            ),
+            tuple(f"  {_keys_text(a, state):<18}{a.title:<22}{a.help}" for a in actions),
         )
+
+
+def _keys_text(action: Action, state: State) -> str:
+    return "  ".join(map(key_text, keys_of(action, state)))
+
+
+def hint_text(hint: str, state: State) -> str:
+    """`w/s zoom` of the hint `zoom-in/zoom-out zoom`; "" where they have no keys."""
+    names, _, what = hint.partition(" ")
+    keys = [keys_of(BY_ACTION[name], state)[:1] for name in names.split("/")]
+    text = "/".join(key_text(key) for some in keys for key in some)
+    return f"{text} {what}" if text else ""
 
 
 def settled(before: State, state: State) -> State:

@@ -15,7 +15,7 @@ from fusetui.tui.drawing.stack import Stack
 from fusetui.tui.drawing.tabs import Tab, TabsPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Pane
-from fusetui.tui.registry import BY_NAME, PAGES, page_of, turned_to
+from fusetui.tui.registry import BY_NAME, PAGES, hint_text, page_of, turned_to
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import TABS, body, head_height
 from fusetui.tui.state.state import Outcome, State
@@ -129,6 +129,7 @@ def _hints(state: State) -> TextPicture:
         )
     if state.hint:
         return text([Said(f" {state.hint}")])
-    keys = page_of(state).hints if state.sides else ("q quit",)
+    hints = page_of(state).hints if state.sides else ("quit quit",)
+    keys = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
     shown = (STOP_HINT, *keys) if state.reading else keys
     return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, "  "))])

@@ -90,11 +90,11 @@ class KernelsPage(ListPage):
     key = "3"
     help = "by total time"
     hints = (
-        "? keys",
-        "j/k move",
-        "Enter show in the timeline",
-        "n/N the others",
-        "y copy",
+        "help keys",
+        "row-down/row-up move",
+        "show show in the timeline",
+        "next-hit/previous-hit the others",
+        "copy copy",
     )
 
     def rows(self, state: State) -> Rows:

@@ -29,7 +29,9 @@ class Page(ABC):
     title: ClassVar[str]
     key: ClassVar[str]
     help: ClassVar[str]
-    hints: ClassVar[tuple[str, ...]]  # the last line of the screen, what matters most first
+    hints: ClassVar[tuple[str, ...]]
+    """The last line of the screen, what matters most first: `down/up line` names two actions, whose
+    keys are shown, and says what they do."""
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
     @abstractmethod

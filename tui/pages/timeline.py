@@ -62,19 +62,19 @@ class TimelinePage(Page):
     key = "1"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "? keys",
-        "w/s zoom",
-        "a/d pan",
-        "j/k line",
-        ",/. slice",
-        "]/[ launch-kernel",
-        "e gap",
-        "/ search",
-        "v range",
-        "y copy",
-        "m/' mark",
-        ": command",
-        "q quit",
+        "help keys",
+        "zoom-in/zoom-out zoom",
+        "pan-left/pan-right pan",
+        "down/up line",
+        "previous/next slice",
+        "to-kernel/to-launch launch-kernel",
+        "next-gap gap",
+        "search search",
+        "range range",
+        "copy copy",
+        "mark/to-mark mark",
+        "command command",
+        "quit quit",
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:

@@ -33,6 +33,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     rows: NDArray[np.intp]
     at: int = -1
     searched: bool = False  # by their names; else chosen in a table
+    is_of_name: bool = False  # all slices of one name
 
     @property
     def row(self) -> int:

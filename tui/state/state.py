@@ -74,6 +74,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # nothing was named to be opened: a person chooses
     size: Size = Size()
     ascii_only: bool = False
+    keymap: Mapping[str, tuple[str, ...]] = {}  # by the name of an action: keys that a person chose
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -19,7 +19,8 @@ def run(args: Namespace) -> int:
 def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
     """Runs the app and returns its exit code.
 
-    Raises CommandError if there is no terminal, or if there is no trace behind a name.
+    Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
+    user's keys.toml is wrong.
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
@@ -28,9 +29,13 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
         if path == "-" or not Path(path).is_file():
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     from fusetui.tui import app
+    from fusetui.tui.keymap import KeymapError
 
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
-    return app.run(paths, opened=0 if ranks else 2, ascii_only=ascii_only, mouse=mouse)
+    try:
+        return app.run(paths, opened=0 if ranks else 2, ascii_only=ascii_only, mouse=mouse)
+    except KeymapError as error:
+        raise CommandError(str(error)) from None
 
 
 def has_terminal() -> bool:
