@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import explaining, loading, registry, summaries, whole
+from fusetui.tui import explaining, loading, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
@@ -145,7 +145,7 @@ class FusetuiApp(Ending):
         if prompt.is_letter:
             self.do(partial(marks.answered, character=event.character or ""))
         elif event.key == "escape":
-            self.do(partial(replace, prompt=None, hint=""))
+            self.do(partial(replace, prompt=None, hint="", found=None))
         else:
             return False
         return True
@@ -159,6 +159,10 @@ class FusetuiApp(Ending):
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        if self.state.prompt is Prompt.SEARCH:
+            self.do(partial(search.typed, text=message.value))
 
     def on_pointed(self, message: Pointed) -> None:
         self.do(partial(whole.pointed, x=message.x, y=message.y))
@@ -214,6 +218,9 @@ class FusetuiApp(Ending):
 
     def on_explained(self, message: explaining.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
+
+    def on_searched(self, message: searching.Searched) -> None:
+        self.do(partial(search.arrived, side=message.side, found=message.found))
 
     def on_compared(self, message: loading.Compared) -> None:
         a, b = message.a.trace, message.b.trace

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from fusetui.trace.text.cutting import joined
+from fusetui.tui.drawing.details import details_height
+from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.head import head, reading_line
 from fusetui.tui.drawing.picture import TextPicture, text
@@ -18,7 +20,7 @@ from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import BY_NAME, PAGES, hint_text, page_of, turned_to
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import TABS, body, head_height
-from fusetui.tui.state.state import Outcome, State
+from fusetui.tui.state.state import Outcome, Size, State
 
 STOP_HINT = "Esc stop and keep what was read"
 AGAIN = ("A ", "B ")
@@ -28,7 +30,9 @@ def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
-    page = exactly(shown, size.height)
+    found = _found(state, size)
+    height = size.height - sum(pane.height for pane in found)
+    page = [*exactly(shown, height), *found]
     head = Pane(head_height(state), _head(state))
     return [_tabs(state), head, *page, Pane(1, _hints(state))]
 
@@ -69,6 +73,14 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
             return pane, y
         y -= pane.height
     return None, 0
+
+
+def _found(state: State, size: Size) -> list[Pane]:
+    """While a search is typed: what it finds, over the last lines of the page."""
+    if state.prompt is not Prompt.SEARCH:
+        return []
+    height = min(details_height(size.height), size.height)
+    return [Pane(height, FoundPicture(state.found, glyphs_for(state.ascii_only)))]
 
 
 def _tabs(state: State) -> Pane:

@@ -122,6 +122,7 @@ CASES = {
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),
+    "hits": Case(partial(search.searched, text="linear")),
     "details": Case(LINEAR),
     "copy": Case(LINEAR),
     "command": Case(),

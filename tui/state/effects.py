@@ -30,6 +30,13 @@ class Summarise(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
 
 
+class Search(msgspec.Struct, frozen=True, eq=False):
+    """Search a side in a thread, instead of what is searched for."""
+
+    side: Side
+    text: str
+
+
 class CopyText(msgspec.Struct, frozen=True):
     """Put a text into the clipboard of the terminal (OSC 52)."""
 
@@ -54,4 +61,15 @@ class Suspend(msgspec.Struct, frozen=True):
     """Back to the shell until `fg`."""
 
 
-Effect = Read | StopReading | Compare | Summarise | CopyText | Refuse | Quit | Interrupt | Suspend
+Effect = (
+    Read
+    | StopReading
+    | Compare
+    | Summarise
+    | Search
+    | CopyText
+    | Refuse
+    | Quit
+    | Interrupt
+    | Suspend
+)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.tui.layout.answer import AnswerAt
+from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
@@ -69,6 +70,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     reading: Reading | None = None
     unpacked: int = 0  # how often args became readable
     prompt: Prompt | None = None
+    found: Found | None = None  # what the search that is typed finds
+    wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
     hint: str = ""  # "": the keys of the page
     must_choose: bool = False  # nothing was named to be opened: a person chooses
