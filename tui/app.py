@@ -15,11 +15,12 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from fusetui.tui import explaining, loading, registry, searching, summaries, whole
-from fusetui.tui.drawing.canvas import Pointed, Wheeled
+from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.keys import key_text
+from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
@@ -168,7 +169,12 @@ class FusetuiApp(Ending):
         self.do(partial(whole.pointed, x=message.x, y=message.y))
 
     def on_wheeled(self, message: Wheeled) -> None:
-        self.do(partial(whole.wheeled, y=message.y, lines=message.lines))
+        turn = Turn(message.x, message.lines, message.shifted)
+        self.do(partial(whole.wheeled, y=message.y, turn=turn))
+
+    def on_dragged(self, message: Dragged) -> None:
+        drag = Drag(message.x, message.to, message.ended)
+        self.do(partial(whole.dragged, y=message.y, drag=drag))
 
     def on_resize(self, event: events.Resize) -> None:
         self._resized(event.size.width, event.size.height)

@@ -19,6 +19,10 @@ PLACEHOLDERS = {
 class PromptInput(Input):
     """Shown while the state asks for a text. Enter submits it; Tab completes a command."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.cursor_blink = False  # nothing is sent while nobody types
+
     def ask(self, prompt: Prompt) -> None:
         """An empty line that has the keys."""
         self.placeholder = PLACEHOLDERS[prompt]

@@ -16,12 +16,14 @@ from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
 from fusetui.tui.drawing.tabs import Tab, TabsPicture
 from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import Pane
-from fusetui.tui.registry import BY_NAME, PAGES, hint_text, page_of, turned_to
+from fusetui.tui.pages.page import Drag, Pane, Turn
+from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
+from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import TABS, body, head_height
 from fusetui.tui.state.state import Outcome, Size, State
 
+BETWEEN = "  "  # two hints
 STOP_HINT = "Esc stop and keep what was read"
 AGAIN = ("A ", "B ")
 
@@ -34,7 +36,28 @@ def panes(state: State) -> list[Pane]:
     height = size.height - sum(pane.height for pane in found)
     page = [*exactly(shown, height), *found]
     head = Pane(head_height(state), _head(state))
-    return [_tabs(state), head, *page, Pane(1, _hints(state))]
+    return [_tabs(state), head, *page, Pane(1, _hints(state), _hint_pointed)]
+
+
+def _hint_pointed(state: State, x: int, y: int) -> Outcome:
+    """A click on a hint does what its first key does; where two are named, the nearer one."""
+    end = 1
+    for hint, said in _shown_hints(state):
+        begin, end = end, end + len(said) + len(BETWEEN)
+        if begin <= x < end:
+            names = hint.partition(" ")[0].split("/")
+            second = len(names) > 1 and x - begin > said.partition(" ")[0].find("/") > 0
+            found = BY_ACTION[names[second]]
+            return perform(found, state) if applies(found, state) else state
+    return state
+
+
+def _shown_hints(state: State) -> list[tuple[str, str]]:
+    """The hints of the page that stand on the last line now, and their texts."""
+    if state.hint or state.prompt is not None or state.reading is not None:
+        return []
+    hints = page_of(state).hints if state.sides else ("quit quit",)
+    return [(hint, said) for hint in hints if (said := hint_text(hint, state))]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -61,10 +84,16 @@ def pointed(state: State, x: int, y: int) -> Outcome:
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
 
 
-def wheeled(state: State, y: int, lines: int) -> Outcome:
+def wheeled(state: State, y: int, turn: Turn) -> Outcome:
     """The wheel turned over a line."""
     pane, _ = _pane_at(state, y)
-    return pane.wheeled(state, lines) if pane and pane.wheeled else state
+    return pane.wheeled(state, turn) if pane and pane.wheeled else state
+
+
+def dragged(state: State, y: int, drag: Drag) -> Outcome:
+    """The mouse moved from a cell of a line with the button down."""
+    pane, _ = _pane_at(state, y)
+    return pane.dragged(state, drag) if pane and pane.dragged else state
 
 
 def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
@@ -144,4 +173,4 @@ def _hints(state: State) -> TextPicture:
     hints = page_of(state).hints if state.sides else ("quit quit",)
     keys = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
     shown = (STOP_HINT, *keys) if state.reading else keys
-    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, "  "))])
+    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, BETWEEN))])

@@ -14,6 +14,7 @@ from tests.tui.prepared import after, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import whole
+from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
 from fusetui.tui.state.screen import TABS, head_height
@@ -32,8 +33,12 @@ def clicked(x: int, y: int) -> Run:
     return partial(whole.pointed, x=x, y=y)
 
 
-def wheeled(y: int, lines: int) -> Run:
-    return partial(whole.wheeled, y=y, lines=lines)
+def wheeled(x: int, y: int, lines: int, shifted: bool) -> Run:
+    return partial(whole.wheeled, y=y, turn=Turn(x, lines, shifted))
+
+
+def dragged(x: int, y: int, to: int) -> Run:
+    return partial(whole.dragged, y=y, drag=Drag(x, to, ended=True))
 
 
 def resized(size: Size) -> Run:
@@ -43,7 +48,10 @@ def resized(size: Size) -> Run:
 RUNS = st.lists(
     st.integers(0, len(ACTIONS) - 1).map(pressed)
     | st.builds(clicked, st.integers(0, 129), st.integers(0, 49))
-    | st.builds(wheeled, st.integers(0, 49), st.sampled_from([-3, 3]))
+    | st.builds(
+        wheeled, st.integers(0, 129), st.integers(0, 49), st.sampled_from([-3, 3]), st.booleans()
+    )
+    | st.builds(dragged, st.integers(0, 129), st.integers(0, 49), st.integers(0, 129))
     | SIZES.map(resized),
     max_size=40,
 )

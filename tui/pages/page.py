@@ -13,13 +13,30 @@ from fusetui.tui.state.action import Action
 from fusetui.tui.state.state import Outcome, Size, State
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """The wheel was turned at a cell, by lines; negative is up."""
+
+    x: int
+    lines: int
+    shifted: bool = False
+
+
+class Drag(msgspec.Struct, frozen=True):
+    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
+
+    x: int
+    to: int
+    ended: bool
+
+
 class Pane(msgspec.Struct, frozen=True, eq=False):
     """Some lines of a page: their picture, and what the mouse does there."""
 
     height: int
     picture: Picture
     pointed: Callable[[State, int, int], Outcome] | None = None  # (state, x, y in the pane)
-    wheeled: Callable[[State, int], Outcome] | None = None  # (state, lines)
+    wheeled: Callable[[State, Turn], Outcome] | None = None
+    dragged: Callable[[State, Drag], Outcome] | None = None
 
 
 class Page(ABC):
