@@ -19,7 +19,7 @@ from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
-from fusetui.tui.pages.overlays import OVERLAYS, laid_over
+from fusetui.tui.pages.overlays import OVERLAYS, laid_over, show_details
 from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
@@ -28,7 +28,7 @@ from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, s
 from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
-from fusetui.tui.state.overlays import Help
+from fusetui.tui.state.overlays import Help, SliceDetails
 from fusetui.tui.state.screen import TABS, body
 from fusetui.tui.state.state import Outcome, Size, State, told
 
@@ -85,6 +85,12 @@ def copy(state: State) -> Outcome:
     return (now, CopyText(text)) if text else now
 
 
+def details(state: State) -> State:
+    """Everything about what the page describes, else about what is selected."""
+    row = page_of(state).subject(state)
+    return laid_over(state, SliceDetails(state.side, row)) if row >= 0 else show_details(state)
+
+
 def show_help(state: State) -> State:
     return laid_over(state, Help(tuple(help_sections(state))))
 
@@ -115,7 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     *list_keys.list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
-    action("details", "All details", "i", "of the slice, or of the range", overlays.show_details),
+    action("details", "All details", "i", "of the slice, or of the range", details),
     action("copy", "Copy", "y", "full name; start and time of a slice", copy),
     *commands.ACTIONS,
     reading.CHOOSE,

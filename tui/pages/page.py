@@ -71,6 +71,10 @@ class Page(ABC):
         """What the cursor is on, printable; "" when it is on nothing."""
         return ""
 
+    def subject(self, state: State) -> int:
+        """The row of the active side that the page describes, -1 for none; `i` shows all of it."""
+        return -1
+
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" when it can."""
         return ""

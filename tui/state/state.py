@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.found import Found
+from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
@@ -61,6 +62,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
+    kernels: KernelView = KernelView()
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
