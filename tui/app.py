@@ -1,4 +1,4 @@
-"""The app: holds the state, hands keys to the registry, and draws what comes of it."""
+"""The app: holds the state, passes keys to the registry, and draws the result."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ class Options(msgspec.Struct, frozen=True):
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
-    opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
+    opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
     ascii_only: bool = False
     keymap: Keymap = {}
+    tour: bool = False  # with the guided tour
 
 
 class FusetuiApp(Ending):
-    """Everything that a person sees is drawn from `state`; only `do` replaces it."""
+    """Everything on the screen is drawn from `state`; only `do` replaces it."""
 
     TITLE = "fusetui"
     CSS_PATH = "app.tcss"
@@ -57,6 +58,8 @@ class FusetuiApp(Ending):
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
+            tour=0 if options.tour else None,
+            colorless=self.no_color,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()
@@ -67,7 +70,7 @@ class FusetuiApp(Ending):
         return self._page
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """What every line of every widget goes through on its way to the terminal."""
+        """Filters every line of every widget on its way to the terminal."""
         return [DOOR, *super().get_line_filters()]
 
     def on_mount(self) -> None:
@@ -76,10 +79,10 @@ class FusetuiApp(Ending):
         first = self._opened_first
         self.do(partial(reading.read, paths=first) if first else reading.choose)
 
-    # The way of every change
+    # Every change
 
     def do(self, run: Run) -> None:
-        """The next state, drawn; then what it asks of the world."""
+        """Draws the next state, then carries out its effect."""
         outcome: Outcome = run(self.state)
         state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
         before, self.state = self.state, registry.settled(self.state, state)
@@ -100,7 +103,7 @@ class FusetuiApp(Ending):
             self._cover()
 
     def _ask(self, prompt: Prompt | None) -> None:
-        """A line to type in appears, or goes."""
+        """Shows or hides the input line."""
         if prompt is None or prompt.is_letter:
             self._page.input.close()
             self._page.set_focus(None)
@@ -120,10 +123,11 @@ class FusetuiApp(Ending):
             overlay, self._overlay = self._overlay, None
             overlay.dismiss()
 
-    # A person
+    # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys come here first: a burst of them meets each change that the one before made."""
+        """Keys arrive here first, so that each key of a burst sees the change made by the one
+        before."""
         if isinstance(event, events.Key) and not event.is_forwarded and self._pressed(event):
             return
         await super().on_event(event)
@@ -152,7 +156,7 @@ class FusetuiApp(Ending):
         return True
 
     def act(self, action: Action) -> None:
-        """An action of the registry, from a key or from the palette."""
+        """Runs an action of the registry, from a key or from the palette."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
@@ -184,7 +188,7 @@ class FusetuiApp(Ending):
             self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette holds those actions of the registry that apply now."""
+        """The palette lists the actions of the registry that apply now."""
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
@@ -206,7 +210,7 @@ class FusetuiApp(Ending):
     def on_loaded(self, message: loading.Loaded) -> None:
         state = self.state
         if message.paths is not state.wanted or state.reading is None:
-            return  # another trace is read by now
+            return  # another trace is being read by now
         if message.is_whole or (message.sides and not state.sides):
             self.do(partial(registry.arrived, sides=message.sides))
         missing = message.paths[len(message.sides) :]
@@ -236,25 +240,30 @@ class FusetuiApp(Ending):
         self.do(partial(reading.summarised, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
-        """After Ctrl+z the terminal shows nothing of what was drawn before."""
+        """After Ctrl+z nothing that was drawn before is left on the terminal."""
         self.screen.refresh()
 
 
 def _is_covered(before: State, state: State) -> bool:
-    """Did only what lies over the page change: Textual draws all of the page for any part of it."""
+    """Whether only the overlay changed: Textual would redraw the whole page for any part of it."""
     covered = before.overlay is not None and state.overlay is not None
     return covered and before.sides == state.sides and before.size == state.size
 
 
 def run(
-    paths: Sequence[str], *, opened: int = 2, ascii_only: bool = False, mouse: bool = True
+    paths: Sequence[str],
+    *,
+    opened: int = 2,
+    ascii_only: bool = False,
+    mouse: bool = True,
+    tour: bool = False,
 ) -> int:
-    """Open the first `opened` of these traces (0: the person chooses); returns the exit code.
+    """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
     Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
     exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, user_keymap(registry.ACTIONS)))
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, user_keymap(registry.ACTIONS), tour))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

@@ -1,5 +1,5 @@
-"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is given back,
-and nothing that Textual would print about a bug gets onto it."""
+"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is restored,
+and what Textual would print about a bug is not shown."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from textual.worker import WorkerFailed
 
 from fusetui.trace.model.errors import CannotRead
 
-ENDED = 128  # and the number of a signal: the exit code of what it ended
-LOOK = 1.0  # seconds between two looks whether the terminal is still there
+ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
+LOOK = 1.0  # seconds between two checks whether the terminal is still there
 
 
 class TerminalFailedError(Exception):
-    """Keys cannot be read any more; the message says why."""
+    """Keys can no longer be read; the message says why."""
 
 
 class Ending(App[int]):
-    """Keeps what ended it for `outcome`."""
+    """Keeps what ended the app for `outcome`."""
 
     _refused = ""
 
     def outcome(self) -> int:
-        """The exit code, once the app has run.
+        """The exit code of the app after it has run.
 
         Raises CannotRead when a trace was refused, and the exception of a bug.
         """
@@ -39,24 +39,24 @@ class Ending(App[int]):
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
-        """End because there is nothing to show."""
+        """End, because there is nothing to show."""
         self._refused = sentence
         self.exit(2)
 
     def end(self, number: int) -> None:
-        """End because of a signal; may be called from any thread."""
+        """End because of a signal; callable from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.exit, ENDED + number)
 
     def interrupt(self) -> None:
-        """Ctrl+C, which is a key here."""
+        """Ctrl+C, which arrives as a key."""
         self._end_as_by(signal.SIGINT)
 
     def on_load(self) -> None:
         self.set_interval(LOOK, self._look)
 
     def _look(self) -> None:
-        """A terminal that is gone may not tell, and its end would be read for ever."""
+        """A terminal may go away without notice; its end of file would then be read forever."""
         if self._is_alone:
             self._end_as_by(signal.SIGHUP)
 
@@ -65,7 +65,7 @@ class Ending(App[int]):
         return not self.is_headless and not os.isatty(0)
 
     def _end_as_by(self, number: signal.Signals) -> None:
-        """The signal comes first: then no thread that still works holds up the end."""
+        """The signal comes first, so that no thread still working delays the end."""
         if not self.is_headless:
             signal.raise_signal(number)
         self.exit(ENDED + number)
@@ -78,7 +78,7 @@ class Ending(App[int]):
         self._close_messages_no_wait()
 
     def panic(self, *renderables: RenderableType) -> None:
-        """The driver of the terminal tells in this way that it failed."""
+        """Called by the terminal driver when it has failed."""
         if self._is_alone:
             self._end_as_by(signal.SIGHUP)
             return

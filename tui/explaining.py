@@ -1,4 +1,4 @@
-"""Finds out why the time went where it went, in a thread, after the lanes are shown."""
+"""Works out where the time went and why, in a thread, after the lanes are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusetui.tui.layout.insight import Answer, Insight
 
 
 class Explained(Message):
-    """What is known by now about a trace."""
+    """What is known about a trace so far."""
 
     def __init__(self, trace: Trace, insight: Insight) -> None:
         super().__init__()
@@ -21,9 +21,9 @@ class Explained(Message):
 
 
 def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Explained with the idle time, then with all answers, unless nobody wants them.
+    """Posts Explained with the idle time, then with all answers, unless they are no longer wanted.
 
-    Of a part of a trace nothing is said: the rest would change it into its contrary.
+    Nothing is said about a part of a trace, because the rest could reverse it.
     """
     if trace.report.prefix:
         return

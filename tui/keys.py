@@ -1,4 +1,4 @@
-"""The names of keys as people write them."""
+"""The names of keys as they are written for people."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SYMBOLS = {
     "number_sign": "#",
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "escape": "Esc",
     "enter": "Enter",
     "space": "Space",
@@ -37,7 +39,7 @@ SYMBOLS = {
 
 
 def key_text(key: str) -> str:
-    """A key as people write it: `]`, `Shift+←`, `Ctrl+r`."""
+    """A key as it is written for people: `]`, `Shift+←`, `Ctrl+r`."""
     *modifiers, last = key.split("+")
     return "+".join([*(m.capitalize() for m in modifiers), SYMBOLS.get(last, last)])
 

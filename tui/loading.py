@@ -1,4 +1,4 @@
-"""Reads traces and compares them in threads; what comes of it arrives as messages."""
+"""Reads traces and compares them in threads; the results arrive as messages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
+from fusetui.trace.questions.queue import queues
 from fusetui.tui.explaining import explain
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
@@ -22,7 +23,7 @@ Post = Callable[[Message], object]
 
 
 class Loading(Message):
-    """So many bytes of a file were read."""
+    """The number of bytes of a file read so far."""
 
     def __init__(self, path: str, done: int, total: int) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class Loading(Message):
 
 
 class Previewed(Message):
-    """What was read so far of the only trace; the rest is still read."""
+    """What was read so far of the only trace; the rest is still being read."""
 
     def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class Previewed(Message):
 
 
 class Loaded(Message):
-    """All traces are there; when reading was stopped, what was read of them, or none."""
+    """All traces, read; if reading was stopped, what was read of them, or none."""
 
     def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
         super().__init__()
@@ -46,12 +47,12 @@ class Loaded(Message):
 
     @property
     def is_whole(self) -> bool:
-        """Was every path read."""
+        """Whether every path was read."""
         return len(self.sides) == len(self.paths)
 
 
 class Unpacked(Message):
-    """The args of slices can be shown now."""
+    """The args of slices can now be shown."""
 
 
 class Counted(Message):
@@ -71,7 +72,7 @@ class Failed(Message):
 
 
 class Compared(Message):
-    """The diff of these sides is there."""
+    """The diff of these sides."""
 
     def __init__(self, a: Side, b: Side, result: Diff) -> None:
         super().__init__()
@@ -79,11 +80,11 @@ class Compared(Message):
 
 
 def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
-    """Read every path; posts Loading and Previewed while it reads, then Loaded or Failed; then what
+    """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
     takes longer: Unpacked, Counted, Explained.
 
-    Once it is `stopped`, what was read by then is Loaded. Once it is `cancelled`, it ends without
-    a word.
+    Once `stopped`, posts Loaded with what was read by then. Once `cancelled`, ends without a
+    message.
     """
     traces: list[Trace] = []
     preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
@@ -105,7 +106,7 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
 
 
 def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
-    """What takes longer, and no lane waits for."""
+    """What takes longer, and is not needed for the lanes."""
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
@@ -118,10 +119,14 @@ def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
 
 
 def _count(trace: Trace, post: Post, cancelled: Stop) -> None:
-    """Posts Counted, unless the trace has no counters, or nobody wants them any more."""
-    found = counters(trace, cancelled)
-    if found and not cancelled():
-        post(Counted(trace, tuple(map(curve_of, found))))
+    """Posts Counted with the launch queues, for which nothing is read, then with the counters of
+    the file below them, unless there are none or they are no longer wanted."""
+    found: tuple[Curve, ...] = ()
+    for find in (queues, lambda trace: counters(trace, cancelled)):
+        more = tuple(map(curve_of, find(trace)))
+        found += more
+        if more and not cancelled():
+            post(Counted(trace, found))
 
 
 def compare(a: Side, b: Side, post: Post) -> None:
@@ -132,7 +137,7 @@ def compare(a: Side, b: Side, post: Post) -> None:
 
 
 class Cancelled(Exception):  # noqa: N818
-    """Nobody wants the file any more."""
+    """The file is no longer wanted."""
 
 
 def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:

@@ -27,7 +27,7 @@ from fusetui.tui.summaries import summarise
 
 
 class Performing:
-    """Each kind of work has one thread; a new one of a kind takes the place of the old one."""
+    """Each kind of work has one thread; new work of a kind replaces the old."""
 
     def __init__(self, app: Ending) -> None:
         self._app = app

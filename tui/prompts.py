@@ -1,4 +1,4 @@
-"""The line at the bottom in which a person types: names to search for, or a command."""
+"""The input line at the bottom, for a name to search for or a command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PromptInput(Input):
         self.cursor_blink = False  # nothing is sent while nobody types
 
     def ask(self, prompt: Prompt) -> None:
-        """An empty line that has the keys."""
+        """Empties the line and focuses it."""
         self.placeholder = PLACEHOLDERS[prompt]
         self.suggester = COMPLETION if prompt is Prompt.COMMAND else None
         self.display, self.value = True, ""

@@ -1,7 +1,7 @@
 """All pages and all actions. A new page is one line here, and so is a new action.
 
-The registry feeds the keys, the help, the palette and the reference. Where two actions have one
-key, the first that applies is the one that runs.
+The registry feeds the keys, the help, the palette and the reference. Where two actions have the
+same key, the first that applies runs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, search
+from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, search, tour
 from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help, SliceDetails
-from fusetui.tui.state.screen import TABS, body
+from fusetui.tui.state.screen import TABS, body, overlay_body, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -49,6 +49,7 @@ SECTIONS = (
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
     overlays.SECTION,
+    tour.SECTION,
 )
 """The sections of the help, in this order."""
 
@@ -59,7 +60,7 @@ def page_of(state: State) -> Page:
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that has the keys."""
+    """The list that receives the keys."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -67,19 +68,19 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> TreeListPage | None:
-    """The tree that has the keys."""
+    """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
 
 
 def turned_to(page: Page, state: State) -> State:
-    """Another page in front, unless something is missing for it."""
+    """Shows another page, unless something that it needs is missing."""
     missing = page.missing(state)
     return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
 
 
 def copy(state: State) -> Outcome:
-    """What the cursor is on, for the clipboard of the terminal."""
+    """Copies what the cursor is on to the clipboard of the terminal."""
     text = page_of(state).copied(state)
     now = told(state, what_was_copied(text))
     return (now, CopyText(text)) if text else now
@@ -127,9 +128,10 @@ ACTIONS: tuple[Action, ...] = (
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
+    *tour.ACTIONS,
     action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
-    action("quit", "Quit", "q", "what lies over the page is closed first", quit_app, needs=nothing),
+    action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
     action(
         "interrupt",
         "Quit at once",
@@ -146,7 +148,7 @@ BY_ACTION = {action.name: action for action in ACTIONS}
 
 
 def action_for(key: str, state: State) -> Action | None:
-    """What a key does now."""
+    """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
@@ -183,16 +185,18 @@ def hint_text(hint: str, state: State) -> str:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: what the cursor is on is on the screen."""
+    """After every change: the guided tour goes on, and what the cursor is on scrolls into view."""
+    state = tour.followed(before, state)
     if state.overlay is not None:
-        return OVERLAYS.scroll(before, state, body(state))
+        return OVERLAYS.scroll(before, state, overlay_body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
-    """Sides were read: more of those that are shown, or others."""
+    """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        size = Size(state.size.width, state.size.height - TABS - len(sides) - 1)
+        taken = TABS + len(sides) + tour_lines(state) + 1
+        size = Size(state.size.width, state.size.height - taken)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)
     for page in PAGES:

@@ -1,4 +1,4 @@
-"""The two screens of the app: the page, and what lies over it for a while. Both only draw."""
+"""The two screens of the app: the page, and the overlay over it. Both only draw."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusetui.tui.state.state import Size
 
 
 class PageScreen(Screen[None], inherit_bindings=False):
-    """One canvas for everything, and a line to type in that appears over its last line."""
+    """One canvas for everything, and an input line that appears over its last line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
         yield self.canvas
 
     def resize(self, size: Size) -> None:
-        """The box of the overlay, its edge included."""
+        """The box of the overlay, including its border."""
         if size != self._size_of_box:
             self._size_of_box = size
             self.canvas.styles.width, self.canvas.styles.height = size.width, size.height

@@ -1,4 +1,4 @@
-"""Signals end the app as a key would, and the process, if the app cannot."""
+"""Signals end the app as a key would or, if the app does not respond, the process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 from fusetui.tui.ending import ENDED, Ending
 
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # as far as the system has them
-GRACE = 3.0  # seconds that the app and its threads get to end by themselves
+GRACE = 3.0  # seconds that the app and its threads have to end by themselves
 
 RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
 RESTORE += b"\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""What Textual writes when it gives the terminal back (drivers/linux_driver.py)."""
+"""What Textual writes when it restores the terminal (drivers/linux_driver.py)."""
 
 
 @contextmanager
 def ended_by_signals(app: Ending) -> Iterator[None]:
-    """Within the block. A signal that was ignored before (nohup) stays ignored.
+    """Handles signals within the block. A signal that was ignored before (nohup) stays ignored.
 
-    A thread waits for them: it comes to its turn whatever the app is doing.
+    A thread waits for them, because it runs whatever the app is doing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,7 +51,7 @@ def ended_by_signals(app: Ending) -> Iterator[None]:
 
 
 def _hear(heard: int, numbers: Collection[int], app: Ending) -> None:
-    """Until the pipe, from which the numbers of signals come, is closed."""
+    """Runs until the pipe that delivers the numbers of signals is closed."""
     while number := os.read(heard, 1):
         if number[0] in numbers:
             break
@@ -67,16 +67,16 @@ def _hear(heard: int, numbers: Collection[int], app: Ending) -> None:
 
 
 def leave(app: Ending, code: int) -> None:
-    """End the process at once; first give the terminal back, if the app did not get to that."""
+    """Ends the process at once; first restores the terminal, if the app has not done so."""
     driver = app._driver
-    writer = getattr(driver, "_writer_thread", None)  # it ends once all is written
+    writer = getattr(driver, "_writer_thread", None)  # it ends once everything is written
     if writer is not None and writer.is_alive():
         restore(0, sys.__stderr__.fileno(), getattr(driver, "attrs_before", None))  # type: ignore[union-attr]
     os._exit(code)
 
 
 def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
-    """The terminal as it was; waits for nothing, since it may be gone."""
+    """Restores the terminal; never waits, because it may be gone."""
     import termios
 
     with suppress(OSError, termios.error):

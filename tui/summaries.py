@@ -1,4 +1,4 @@
-"""Summarises the traces that may be chosen, in a thread; each arrives as a message."""
+"""Summarizes the traces to choose from, in a thread; each summary arrives as a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusetui.tui.drawing.head import summary_line
 
 
 class Summarised(Message):
-    """The line of one trace of those that may be chosen."""
+    """The line about one of the traces to choose from."""
 
     def __init__(self, index: int, text: str) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Summarised(Message):
 
 
 def summarise(paths: Sequence[str], post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Summarised for every path, in their order."""
+    """Posts Summarised for every path, in order."""
     for index, path in enumerate(paths):
         if cancelled():
             return

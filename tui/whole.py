@@ -15,12 +15,13 @@ from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
 from fusetui.tui.drawing.tabs import Tab, TabsPicture
+from fusetui.tui.drawing.tour_lines import TourPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
 from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import TABS, body, head_height
+from fusetui.tui.state.screen import TABS, body, head_height, overlay_tour_lines, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State
 
 BETWEEN = "  "  # two hints
@@ -36,7 +37,8 @@ def panes(state: State) -> list[Pane]:
     height = size.height - sum(pane.height for pane in found)
     page = [*exactly(shown, height), *found]
     head = Pane(head_height(state), _head(state))
-    return [_tabs(state), head, *page, Pane(1, _hints(state), _hint_pointed)]
+    asked = _tour(state, tour_lines(state))
+    return [_tabs(state), head, *page, *asked, Pane(1, _hints(state), _hint_pointed)]
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
@@ -61,7 +63,8 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on so many lines: cut where there are fewer, blank below where there are more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if there are
+    more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height
@@ -70,7 +73,9 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 
 
 def overlay_panes(state: State) -> list[Pane]:
-    return [OVERLAYS.pane(state)] if state.overlay else []
+    if not state.overlay:
+        return []
+    return [OVERLAYS.pane(state), *_tour(state, overlay_tour_lines(state))]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -78,7 +83,7 @@ def stack(found: Sequence[Pane]) -> Stack:
 
 
 def pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a cell of the screen, or of what lies over it; what was asked for is dropped."""
+    """A click on a cell of the screen or of the overlay; cancels a prompt."""
     state = replace(state, prompt=None) if state.prompt else state
     pane, inner = _pane_at(state, y)
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
@@ -134,7 +139,7 @@ def _tabs(state: State) -> Pane:
 
 
 def _head(state: State) -> TextPicture:
-    """What is open, one line for each side; while something is read: how far it is."""
+    """What is open, one line for each side; while something is read, the progress."""
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
@@ -160,8 +165,16 @@ def _head(state: State) -> TextPicture:
     return TextPicture(sides, lines)
 
 
+def _tour(state: State, lines: int) -> list[Pane]:
+    """What the guided tour asks a person to do."""
+    if state.tour is None:
+        return []
+    rule = glyphs_for(state.ascii_only).rule
+    return [Pane(lines, TourPicture(state.tour, rule))]
+
+
 def _hints(state: State) -> TextPicture:
-    """What was answered last, else the keys of the page."""
+    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters = " ".join(sorted(state.session.bookmarks))
         asked = state.prompt.value

@@ -4,15 +4,17 @@ imported when it runs. The parsers, the help and the reference are made from thi
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.arguments import (
+    ASCII,
     JSON,
     KERNELS_BY,
+    MOUSE,
     NO_CACHE,
     OPS_BY,
     PART,
@@ -81,6 +83,12 @@ COMMANDS = (
         open_ended=True,
     ),
     Command(
+        "tutor",
+        "A guided tour of the app, in five minutes.",
+        (ASCII, MOUSE),
+        "It opens lesson:mlp-eager and asks you to do one thing at a time.",
+    ),
+    Command(
         "open",
         "Browse a trace, or two side by side.",
         (
@@ -88,12 +96,8 @@ COMMANDS = (
                 "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
             ),
             argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
-            flag("--ascii", "Draw with ASCII characters only."),
-            argument(
-                "--mouse",
-                action=BooleanOptionalAction,
-                help="Handle the mouse in the app, or leave it to the terminal.",
-            ),
+            ASCII,
+            MOUSE,
             NO_CACHE,
         ),
     ),

@@ -39,7 +39,7 @@ LOOKING: list[Visit] = [
     ("PWN\r", "PWN   n next"),
     ("n", "2 of"),
     (":", "goto 12.5ms"),
-    ("PWN\r", "PWN is no command"),
+    ("PWN\r", "PWN is not a command"),
     (":", "goto 12.5ms"),
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),

@@ -19,7 +19,9 @@ import msgspec
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
-_ENTRY = re.compile(r"[0-9a-f]{32}\.v\d{1,4}")
+BESIDE = ("autograd", "inputs", "sizes", "transfers")
+"""What may be kept beside an entry: the last part of the names of such files."""
+_ENTRY = re.compile(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
 _UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 _UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 """Names of unfinished files in earlier versions; other programs may use such names too."""

@@ -38,7 +38,7 @@ def step_change(a: Work, b: Work) -> StepChange:
 def side(items: Items, on_cpu: bool) -> Side:
     """The figures of one trace: means over its usual steps, which add up to these steps.
 
-    `on_cpu`: neither trace has GPU events, so that the dispatch of the CPU is part of the sum.
+    `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
     work, usual = items.work, items.usual
     rows = work.trace.gpu_rows if work.gpu else _top_rows(work.trace) if on_cpu else work.row
@@ -84,10 +84,10 @@ def _odd(items: Items) -> int:
 
 
 def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tuple[int, int]:
-    """Means over the usual steps: how long their own work ran after them, and foreign in them.
+    """Means over the usual steps: how long a step's own work ran after it, and other work in it.
 
-    On a GPU own is what calls in the step launched, on a CPU what began in it. In a trace without
-    steps all is own.
+    On a GPU, a step's own work is what its calls launched; on a CPU, what began in it. In a trace
+    without steps, all work is its own.
     """
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
@@ -106,7 +106,7 @@ def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tupl
 
 
 def _inside(work: Work, rows: NDArray[np.intp], begin: np.int64, end: np.int64) -> np.int64:
-    """The time of these rows inside of a stretch, overlaps counted each time."""
+    """The time of these rows inside a stretch; overlaps count once per row."""
     start, until = work.trace.start[rows], work.trace.end[rows]
     found: np.int64 = (np.clip(until, begin, end) - np.clip(start, begin, end)).sum()
     return found

@@ -1,7 +1,8 @@
-"""Which piece of work of A is which of B: lanes are paired, then aligned, best keys first."""
+"""Matches the work of A with that of B: pairs lanes, then aligns them by the best keys first."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -15,10 +16,13 @@ from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 Int64s = NDArray[np.int64]
 
 NONE = 0
-"""The key of what cannot be paired by this key."""
+"""The key of items that cannot be paired by this key."""
 
 SMALL = 10_000
-"""Gaps of fewer cells than this are aligned without numpy."""
+"""Gaps with fewer possible pairs than this are aligned without numpy."""
+
+COMPARED = 64
+"""Lanes of each side, the largest, whose work is compared to find partners."""
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -33,7 +37,7 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
     pairs: list[Pair]
 
     def gaps(self) -> Iterator[tuple[range, range]]:
-        """The items between the pairs; one gap before, between and after."""
+        """The items between the pairs, also before the first and after the last."""
         whole = (self.a.start, self.a.stop, self.b.start, self.b.stop)
         for first_a, last_a, first_b, last_b in gaps(self.pairs, whole):
             yield range(first_a, last_a), range(first_b, last_b)
@@ -45,10 +49,11 @@ def align(a: Items, b: Items) -> list[Lanes]:
 
 
 def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
-    """Aligned by one key after the other, each inside the gaps that those before it left.
+    """The pairs found by one key after another, each within the gaps that the keys before it left.
 
-    The same kernel under the same op comes first where most of what could be aligned by op is that;
-    else (other hardware, other library) the op comes first and chance hits on names do not mislead.
+    The same kernel under the same op comes first if that covers most of what could be aligned by
+    op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
+    chance do not mislead.
     """
     stretch = (of_a.start, of_a.stop, of_b.start, of_b.stop)
     keys = [(a.exact, b.exact), (a.by_op, b.by_op)]
@@ -64,7 +69,7 @@ def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The pairs in a gap, items without a key left aside."""
+    """The pairs in a gap; items without a key are skipped."""
     first_a, last_a, first_b, last_b = gap
     if first_a == last_a or first_b == last_b:
         return []
@@ -77,7 +82,7 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
 
 
 def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The same without numpy, whose calls cost more than the work on a few items."""
+    """The same without numpy, whose calls would cost more than the work on a few items."""
     first_a, last_a, first_b, last_b = gap
     part_a, part_b = key_a[first_a:last_a].tolist(), key_b[first_b:last_b].tolist()
     common = set(part_a).intersection(part_b) - {NONE}
@@ -90,25 +95,37 @@ def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
 
 
 def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
-    """Lanes with the most work in common first; of the rest, the busiest with the busiest."""
+    """Pairs of lanes: those with the most work in common first, then the busiest with the
+    busiest."""
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
+    largest_a, largest_b = _by_size(of_a), _by_size(of_b)
     common = {
-        (i, j): _in_common(a.by_op[_slice(x)], b.by_op[_slice(y)])
-        + _in_common(a.exact[_slice(x)], b.exact[_slice(y)])
-        for i, x in enumerate(of_a)
-        for j, y in enumerate(of_b)
+        (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
+        + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
+        for i in largest_a[:COMPARED]
+        for j in largest_b[:COMPARED]
     }
     sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
     ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
     partner: dict[int, int] = {}
+    taken: set[int] = set()
     for i, j in ranked:
-        if i not in partner and j not in partner.values():
+        if i not in partner and j not in taken:
             partner[i] = j
+            taken.add(j)
+    left_b = [j for j in largest_b if j not in taken]
+    partner.update(zip((i for i in largest_a if i not in partner), left_b, strict=False))
+    taken.update(partner.values())
     found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
-    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in partner.values()]
+    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
     return found + alone
+
+
+def _by_size(lanes: list[range]) -> list[int]:
+    """Their numbers, the largest first."""
+    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: Items) -> list[range]:
@@ -119,7 +136,9 @@ def _lanes(items: Items) -> list[range]:
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
-    """How many numbers two multisets share."""
+    """The size of the intersection of two multisets."""
+    if len(a) * len(b) <= SMALL:
+        return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, count_a = np.unique(a, return_counts=True)
     values_b, count_b = np.unique(b, return_counts=True)
     _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)

@@ -17,13 +17,13 @@ _SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax")
 
 
 class Collector(msgspec.Struct, frozen=True):
-    """The ops a kernel may stand for; `core`: at least one of these must be among them."""
+    """The ops whose work a kernel may do; at least one of `core` must be among them."""
 
     ops: frozenset[str]
     core: frozenset[str]
-    least: int  # so many pieces must be found for the name to be evidence
-    gemms: bool  # may it stand for matrix products
-    listed: bool  # the name lists the ops; else the words it uses mean them
+    least: int  # how many pieces must be found for the name to be evidence
+    gemms: bool  # whether it may do the work of matrix products
+    listed: bool  # whether the name lists the ops, or its words imply them
 
     def says(self, found: Iterable[str]) -> str:
         """The evidence in words."""
@@ -63,7 +63,7 @@ _COMPOUNDS: Final = tuple(
         ),
     )
 )
-"""Words in names of hand-written kernels, and the ops that they are known to put into one."""
+"""Words in names of hand-written kernels, and the ops that such kernels are known to fuse."""
 
 _ATEN: Final = re.compile(r"at::native|at_cuda|at::cuda|^aten::|Cijk_|gemm", re.IGNORECASE)
 _WORD: Final = re.compile(r"[a-z0-9]+")
@@ -71,13 +71,14 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 @cache
 def is_library(kernel: str) -> bool:
-    """Is it a kernel of PyTorch itself or a GEMM: its words do not list what it fuses."""
+    """Whether it is a kernel of PyTorch itself or a GEMM: their names do not list what they
+    fuse."""
     return _ATEN.search(kernel) is not None
 
 
 @cache
 def collector(kernel: str) -> Collector | None:
-    """What a kernel (or a CPU op in its place) collects by its name; None for the usual one."""
+    """What a kernel (or a CPU op in its place) collects according to its name; None for most."""
     known = decoded(kernel)
     if known is not None and known.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
@@ -89,7 +90,7 @@ def collector(kernel: str) -> Collector | None:
 
 
 def words_of(kernel: str, stems: frozenset[str]) -> Collector | None:
-    """A hand-written kernel named after at least two of these ops; None when it is not."""
+    """The collector of a hand-written kernel named after at least two of these ops, else None."""
     words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
     text = f"_{'_'.join(words)}_"
     found = frozenset(

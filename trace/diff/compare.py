@@ -1,4 +1,4 @@
-"""Two traces -> their diff."""
+"""Computes the diff of two traces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Nothing here is a cycle, and looking for cycles among a million rows costs a second."""
+    """Nothing here is cyclic, and a search for cycles among a million rows takes a second."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -86,7 +86,7 @@ def diff(a: Trace, b: Trace) -> Diff:
 
 
 def _labels(a: str, b: str) -> tuple[str, str]:
-    """File names without their endings; with the folder where two are called alike."""
+    """File names without extensions; with the folder where both files have the same name."""
     short = _short(os.path.basename(a)), _short(os.path.basename(b))
     if short[0] != short[1]:
         return short

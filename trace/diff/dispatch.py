@@ -30,17 +30,17 @@ LAUNCHES = "launch calls"
 
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
-    """One kind of slice in each step used; arrays of shape [steps]."""
+    """One kind of slice in each of the steps used; arrays of shape [steps]."""
 
     label: str
     names: tuple[str, ...]
     count: Int64s
     ns: Int64s  # self time
-    usual: Rows  # the steps over which its time is a mean
+    usual: Rows  # the steps that its time is averaged over
     rows: tuple[int, ...]  # in the representative step
     every: Rows  # in all steps, and the step of each
     step: Rows
-    adds_up: bool  # its time is part of no other dispatch and no work
+    adds_up: bool  # its time is not part of other dispatch or of work
 
     @property
     def per_step(self) -> int:
@@ -56,7 +56,8 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
 
 def rows(a: Items, b: Items) -> list[Row]:
-    """What there is more or less of in a step, the largest change first, then the rest in one."""
+    """What occurs more or less often in a step, the largest change first, then all else in one
+    row."""
     counts = not (a.work.gpu or b.work.gpu)
     of_a, of_b = _by_label(a), _by_label(b)
     changed, equal = [], []
@@ -67,18 +68,18 @@ def rows(a: Items, b: Items) -> list[Row]:
         else:
             changed.append(_changed(label, one, other, counts))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    changed += [row for pair in equal for row in _once(b, *pair)]
+    changed += [row for pair in equal for row in _once(a, b, *pair)]
     return changed + (_rest(equal) if counts else [])
 
 
-def _once(b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
-    """What there is more or less of in one step only, and as much of in all others."""
-    steps = max(len(d.count) if d else 0 for d in (one, other))
+def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+    """What occurs more or less often in one step only, and equally often in all others."""
+    steps = len(b.work.windows)
+    if steps < 3 or len(a.work.windows) != steps:
+        return []
     nothing = np.zeros((2, steps), dtype=np.int64)
     counts = [d.count if d else nothing[0] for d in (one, other)]
     times = [d.ns if d else nothing[0] for d in (one, other)]
-    if steps < 3 or len(counts[0]) != len(counts[1]):
-        return []
     (odd,) = np.nonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
@@ -104,7 +105,7 @@ def _once(b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
 
 
 def dispatched(items: Items) -> Int64s:
-    """Per step: the time of all dispatch that adds up with the work."""
+    """Per step: the time of all dispatch that is part of the sum."""
     found = np.zeros(len(items.work.windows), dtype=np.int64)
     for dispatch in _by_label(items).values():
         if dispatch.adds_up:
@@ -134,7 +135,7 @@ def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: b
 
 
 def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
-    """What both sides do equally often, as one row, so that the whole is accounted for."""
+    """What both sides do equally often, as one row, so that all of it is accounted for."""
     of_a = [x for x, _ in equal if x and x.adds_up]
     of_b = [y for _, y in equal if y and y.adds_up]
     if not (of_a and of_b):
@@ -194,7 +195,8 @@ def _dispatch(
 
 
 def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
-    """Rows that are not work, how to label them, their self times, and whether these add up."""
+    """Rows that are not work, how to label them, their self times, and whether these are part of
+    the sum."""
     trace = work.trace
     own = self_ns(trace)
     ops = trace.rows_of(Role.OP)
@@ -212,8 +214,8 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
 
 
 def _does_work(work: Work) -> NDArray[np.bool_]:
-    """Per row: does this op launch GPU work itself, or, without a GPU, compute something or is a
-    part of what does."""
+    """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
+    part of an op that does."""
     trace = work.trace
     if not work.gpu:
         rows_ = computing_ops(trace)
@@ -246,5 +248,5 @@ def _launches(name: str) -> str:
 
 
 def _call_name(name: str) -> str:
-    """`hipX` and `cudaX` are one call of two makers."""
+    """`hipX` and `cudaX` are the same call from two vendors."""
     return "cuda" + name.removeprefix("hip") if name.startswith("hip") else name

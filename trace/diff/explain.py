@@ -1,4 +1,4 @@
-"""Groups of items -> rows in the words of the user's program."""
+"""Turns groups of items into rows, in the words of the user's program."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Context(NamedTuple):
 
 
 LOOKED_UP = 500
-"""Of so many fusions at most the shapes are looked up: each is parsed anew."""
+"""Shapes are looked up for at most this many fusions, because each has to be parsed."""
 
 
 def rows(
@@ -54,7 +54,7 @@ def rows(
 
 
 def _context(group: Group, a: Program, b: Program) -> Context:
-    """Where the program does it, as A says, or B of what only B has."""
+    """Where the program does the work, according to A, or to B for work that only B has."""
     program, first = (a, group.a[0]) if group.a else (b, group.b[0])
     if len(group.a) + len(group.b) <= 2:
         work = a.sorts[group.a[0]] if group.a else b.sorts[group.b[0]]
@@ -67,7 +67,7 @@ def _context(group: Group, a: Program, b: Program) -> Context:
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
-    """Adds to fusions which tensors they spare, unless there are too many to look up."""
+    """Adds to each fusion the tensors that it avoids, unless there are too many to look up."""
     fused = [n for n, group in enumerate(groups) if _is_chain(a, group)]
     if len(fused) > LOOKED_UP:
         return groups
@@ -80,12 +80,12 @@ def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
 
 
 def _is_chain(a: Items, group: Group) -> bool:
-    """Different ops for one kernel: one on the other's result, not the same side by side."""
+    """Whether different ops became one kernel: then each used the result of the one before it."""
     return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
 def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
-    """The same as `_row`, for one against one: most rows are that, and may be very many."""
+    """The same as `_row` for a pair, but fast: most rows are pairs, and there may be very many."""
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
     names = a.names[i], b.names[j]
@@ -161,7 +161,7 @@ def _shape(group: Group) -> Kind:
 
 
 def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
-    """Of groups of one against one: the same kernel, its time within noise or not, or another."""
+    """The kind of a pair: the same kernel, its time within noise or not, or another kernel."""
     one = np.array([group.a[0] for group in pairs], dtype=np.intp)
     other = np.array([group.b[0] for group in pairs], dtype=np.intp)
     replaced = (a.exact[one] & KERNEL_MASK) != (b.exact[other] & KERNEL_MASK)
@@ -188,7 +188,7 @@ def _op(a: Items, b: Items, group: Group) -> str:
 
 @cache
 def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
-    """Says when another op does it, unless the op is all that is known of the work."""
+    """Says that another op does the work, unless the op is all that is known of it."""
     unchanged = identity(stem(before)) == identity(stem(after))
     if unchanged or not before or not after or (before, after) == names:
         return ""
@@ -196,7 +196,7 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
 
 
 def _program_order(a: Items, b: Items, groups: Sequence[Group]) -> list[int]:
-    """By A's launches; what only B has comes after what precedes it on its lane."""
+    """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
     known = sorted(
         (min(group.b), min(rank_a[i] for i in group.a)) for group in groups if group.a and group.b

@@ -1,4 +1,4 @@
-"""Finds what a fused kernel stands for: evidence from its name, then from what surrounds it."""
+"""Finds the ops whose work a fused kernel does: by its name, then by what surrounds it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fusetui.trace.diff.collectors import Collector, collector, is_library, word
 from fusetui.trace.diff.groups import REACH, Board
 from fusetui.trace.diff.names import work_class
 
-Claims = dict[int, list[int]]  # the fused item -> the items it stands for
+Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
 
 APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
@@ -56,7 +56,7 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
 
 
 def _by_words(board: Board, side: int, gap: int, kernel: str) -> Collector | None:
-    """What a hand-written kernel collects of the ops near it."""
+    """Which of the ops near it a hand-written kernel collects."""
     if is_library(kernel):
         return None
     stems = board.items[side].stems
@@ -65,9 +65,10 @@ def _by_words(board: Board, side: int, gap: int, kernel: str) -> Collector | Non
 
 
 def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:
-    """The open items of a gap among its fused kernels, in order: each gets one stretch of them.
+    """Divides the open items of a gap among its fused kernels, in order: each gets one stretch.
 
-    Of all ways the one that explains most, counting an item once and each op named once more.
+    Of all divisions, the one that explains the most: one point for each item and one for each op
+    named.
     """
     claims: Claims = {one: [] for one, _ in ones}
     if not many:
@@ -80,7 +81,7 @@ def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Coll
 
 
 def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
-    """Where to cut so that most is explained: dynamic programming over the last cut."""
+    """The cuts that explain the most, by dynamic programming over the last cut."""
     size = len(covers[0])
     best: list[tuple[int, list[int]]]
     best = [(_worth(covers[0][:end]), [0, end]) for end in range(size + 1)]
@@ -103,7 +104,7 @@ def _worth(names: list[frozenset[str]]) -> int:
 
 
 def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
-    """Each fused kernel takes all up to the first item that only a later one names."""
+    """Each fused kernel takes all items up to the first that only a later kernel names."""
     size = len(covers[0])
     cuts = [0]
     for number, names in enumerate(covers):
@@ -118,7 +119,8 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
 
 
 def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
-    """The ops on a collector's list that this item is known as; none when it cannot be part."""
+    """The ops on a collector's list that this item may be; none if it cannot be part of the
+    fusion."""
     items = board.items[side]
     if not board.is_compute(side, item):
         return frozenset()

@@ -13,7 +13,7 @@ from fusetui.trace.diff.ops import known_as
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Items of A whose work the items of B do; one side is empty when nothing does it.
+    """Items of A, and the items of B that do the same work; one side is empty when nothing does.
 
     `why` is the evidence where the names alone do not give it.
     """
@@ -21,13 +21,13 @@ class Group(msgspec.Struct, frozen=True):
     a: tuple[int, ...]
     b: tuple[int, ...]
     why: str = ""
-    together: bool = False  # only as a whole: nothing tells which item does the work of which
+    together: bool = False  # matched as a whole: which item does the work of which is unknown
 
 
 class Board:
     """Two aligned lanes: pairs, what is open in the gaps between them, and the groups found so far.
 
-    Sides are 0 for A and 1 for B, so that a rule for fusions finds splits when it is turned round.
+    Sides are 0 for A and 1 for B, so that a rule for fusions finds splits with the sides swapped.
     Pair n lies between the gaps n and n + 1.
     """
 
@@ -83,4 +83,4 @@ class Board:
 
 
 REACH = 4
-"""How many gaps before and after its own a fused kernel looks for the ops its name lists."""
+"""A fused kernel looks for the ops that its name lists this many gaps before and after its own."""

@@ -1,4 +1,4 @@
-"""Communication and copies that ran while kernels computed: they made the step no longer."""
+"""Communication and copies that ran while kernels computed, and so did not make the step longer."""
 
 from __future__ import annotations
 

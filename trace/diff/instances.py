@@ -1,4 +1,5 @@
-"""One op that ran on both sides: which kernel repeats another, and what else belongs to the op."""
+"""Ops that ran on both sides: which of their repeated kernels correspond, and what else belongs to
+them."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from fusetui.trace.diff.lcs import Pair, exact
 from fusetui.trace.model.op_names import is_compiler
 
 LONG_RUN = 200
-"""Of more repetitions of one kernel in a row, which is the additional one is left to chance."""
+"""In longer runs of one kernel, which repetitions are the additional ones is not looked into."""
 
 MANY = 8
-"""An op that launches more than this (a graph, a foreach) is not taken as one piece of work."""
+"""An op that launches more than this (a graph, a foreach) is not treated as one piece of work."""
 
 
 def repeated(board: Board) -> None:
-    """Of one kernel several times in a row, those are pairs whose times are the most alike."""
+    """Where one kernel repeats, pairs those repetitions whose times are the most alike."""
     items = board.items
     for first, last in _runs(board):
         pairs = [pair for pair in board.pairs[first:last] if pair is not None]
@@ -34,10 +35,10 @@ def repeated(board: Board) -> None:
 
 
 def rest_of_ops(board: Board, side: int) -> None:
-    """What is open of an op whose other kernels are paired, or that is the same op in a gap.
+    """Groups what is open of an op whose other kernels are paired, or that is the same op in a gap.
 
-    With open kernels on both sides they are one group; else they join the pair of the op, where
-    that is of two different kernels: one became two. Needs no second turn.
+    Open kernels on both sides become one group. Otherwise they join the pair of the op if that has
+    two different kernels: one became two. Covers both directions at once.
     """
     if side:
         return
@@ -81,7 +82,7 @@ def _same(board: Board, pair: Pair) -> bool:
 def _choose(
     board: Board, side: int, first: int, last: int, pairs: list[Pair], more: list[int]
 ) -> None:
-    """Pairs anew the one side of a run with the longer other one, in order, least apart in time."""
+    """Pairs the shorter side of a run with the longer one again, in order, by the closest times."""
     few = [pair[1 - side] for pair in pairs]
     many = sorted([pair[side] for pair in pairs] + more)
     if len(many) > LONG_RUN:
@@ -105,7 +106,8 @@ def _choose(
 
 
 def closest(few: list[int], many: list[int]) -> list[int]:
-    """For each of the few, in order, one of the many: so that the differences add up to least."""
+    """For each of the few, in order, one of the many, such that the sum of the differences is
+    minimal."""
     spare = len(many) - len(few)
     best: list[list[int]] = [[0] * (spare + 1)]
     for n, time in enumerate(few):
@@ -123,7 +125,7 @@ def closest(few: list[int], many: list[int]) -> list[int]:
 
 
 def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
-    """Open items by the row of their innermost op; what torch.compile put there is no op."""
+    """Open items by the row of their innermost op; what torch.compile inserts counts as no op."""
     items = board.items[side]
     found: defaultdict[int, list[int]] = defaultdict(list)
     for gap in board.gaps:

@@ -1,4 +1,4 @@
-"""The interval of how many times as long a step of B takes, from few steps a side."""
+"""The interval of the ratio of step times, B / A, from a few steps on each side."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 TAIL = 0.025
-"""The interval leaves out so much of the distribution on either side."""
+"""The share of the distribution that the interval leaves out on each side."""
 
 ENOUGH = 10
-"""Of fewer steps nothing is told of how one depends on the one before."""
+"""With fewer steps, how one depends on the one before is not estimated."""
 
 EXACT = 60
-"""Up to so many steps a side the distribution is counted out; beyond, it is normal."""
+"""Up to this many steps per side the distribution is exact; beyond, it is approximated as
+normal."""
 
 Z = 1.959964
-"""Of the normal distribution: 5 % lie farther out, on both sides together."""
+"""The two-sided 5 % point of the normal distribution."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -34,12 +35,12 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
-    """The interval of B / A that the rank test of Mann, Whitney and Wilcoxon gives: all ratios that
-    it does not reject at 5 %, widened by the drift of the runs, and where a step tells of the next.
+    """The interval of B / A by the rank test of Mann, Whitney and Wilcoxon: all ratios that it does
+    not reject at 5 %, widened by the drift of the runs and by the correlation of successive steps.
 
-    `a`, `b`: durations in order of time. None with so few steps that no ratio can be rejected, from
-    four steps a side on. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) A run that drifts tells
-    how far another one, made at another time, may be off, whatever is compared.
+    `a`, `b`: durations in order of time. None if there are too few steps to reject any ratio; four
+    on each side are enough. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run
+    shows how much a run at another time may differ, whatever is compared.
     """
     before, after = a[a > 0], b[b > 0]
     count = _rejected(len(before), len(after))
@@ -47,8 +48,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
         return None
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     low, high = float(ratios[count - 1]), float(ratios[len(ratios) - count])
-    centre, wider = float(np.median(ratios)), max(_wider(before), _wider(after))
-    low, high = centre * (low / centre) ** wider, centre * (high / centre) ** wider
+    center, wider = float(np.median(ratios)), max(_wider(before), _wider(after))
+    low, high = center * (low / center) ** wider, center * (high / center) ** wider
     drift_a, drift_b = drift(before), drift(after)
     apart = max(abs(drift_a), abs(drift_b))
     return Interval(low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart), drift_a, drift_b)
@@ -56,7 +57,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
 
 def drift(durations: Int64s) -> float:
     """How much longer the last step took than the first, as a share, by the median of all slopes
-    (Theil and Sen); 0 where the order of the steps may be chance (Kendall's test, at 5 %)."""
+    (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
     size = len(durations)
     first, last = np.triu_indices(size, 1)
     rises = np.sign(durations[last] - durations[first]).sum() if size > 3 else 0
@@ -68,9 +69,9 @@ def drift(durations: Int64s) -> float:
 
 
 def _wider(durations: Int64s) -> float:
-    """By how much an interval is too narrow where slow steps follow slow ones: n steps tell no more
-    than n (1 - r) / (1 + r) that know nothing of each other, r the correlation of their ranks. 1
-    where r may be chance."""
+    """The factor by which an interval is too narrow where slow steps follow slow ones: n steps are
+    worth n (1 - r) / (1 + r) independent ones, where r is the correlation of successive ranks. 1 if
+    r is not significant."""
     size = len(durations)
     if size < ENOUGH:
         return 1.0
@@ -83,7 +84,7 @@ def _wider(durations: Int64s) -> float:
 
 @cache
 def _rejected(a: int, b: int) -> int:
-    """How many of the sorted ratios lie outside of the interval on either side, less none."""
+    """How many of the sorted ratios lie below the interval, and as many above it."""
     if min(a, b) == 0:
         return 0
     if max(a, b) > EXACT:
@@ -94,8 +95,8 @@ def _rejected(a: int, b: int) -> int:
 
 
 def _ways(a: int, b: int) -> NDArray[np.float64]:
-    """In how many orders of a and b steps each number of pairs is turned round: the coefficients
-    of the Gaussian binomial."""
+    """The number of orders of a and b steps with each number of inversions: the coefficients of the
+    Gaussian binomial."""
     found = np.zeros(a * b + 1)
     found[0] = 1.0
     for n in range(1, a + 1):

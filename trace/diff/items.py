@@ -32,7 +32,7 @@ KERNEL_MASK = (1 << OP_SHIFT) - 1
 
 
 LANE_SHIFT = 56
-"""Where the lane is put in a key that tells lanes apart; there are fewer ops than that."""
+"""The lowest bit of the lane in keys that tell lanes apart; the op's number stays below it."""
 
 
 class Vocabulary:
@@ -50,15 +50,15 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
     the same op, `by_op` for the same part of the same op, `alone` for the only kernel of the same
-    op, `by_class` for the same kind of work (0: of no kind that says enough). `samples` is
+    op, `by_class` for the same kind of work (0: the kind says too little). `samples` is
     [steps alike, items].
     """
 
     work: Work
     window: int  # the representative one
     alike: Rows  # the steps that do the same work as that one
-    usual: Rows  # those of them over which all figures are means
-    plain: Rows  # those of them in which nothing happens that does not in the others
+    usual: Rows  # those of them that all figures are averaged over
+    plain: Rows  # those of them without anything that the others lack
     row: Rows
     op: Rows
     lane: Rows
@@ -78,14 +78,14 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def ns(self) -> Int64s:
-        """What each takes in a usual step: a mean, so that the parts of a step add up."""
+        """The time of each in a usual step: a mean, so that the parts of a step add up."""
         if not len(self.usual):
             return median(self.samples)
         return mean(self.samples[np.isin(self.alike, self.usual)])
 
     @cached_property
     def median_ns(self) -> Int64s:
-        """Of all steps alike."""
+        """Over all steps alike."""
         return median(self.samples)
 
     @cached_property
@@ -106,7 +106,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def words(self) -> list[int]:
-        """What a piece of work is counted as: its op, else its kernel."""
+        """What a piece of work counts as: its op, else its kernel."""
         op, kernel = self.exact >> OP_SHIFT, self.exact & KERNEL_MASK
         found: list[int] = np.where(op > 0, op, -kernel).tolist()
         return found
@@ -130,8 +130,8 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def hidden(self) -> list[int]:
-        """Of communication, of copies and sets: how long kernels that compute ran meanwhile, in a
-        usual step; 0 for these kernels."""
+        """For communication, copies and sets: how long kernels computed meanwhile, in a usual step;
+        0 for kernels that compute."""
         work = self.work
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
@@ -150,7 +150,8 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
     def keys_of(self, span: slice) -> Int64s:
-        """For pieces of a step: a number for the same kernel under the same op on the same lane."""
+        """Per piece of a step: one number for the same kernel under the same op on the same
+        lane."""
         lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
         found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
         return found
@@ -206,8 +207,8 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
 
 
 def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
-    """Both sides with the steps that stand for all chosen: where they have as many, those that do
-    the usual work on both; but not `without`, if others are left."""
+    """Both sides with their usual steps chosen: with equally many steps, those that do the usual
+    work on both sides. Leaves out the steps in `without`, if others are left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
     common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else None
     found = [side.alike if common is None or not len(common) else common for side in (a, b)]
@@ -221,7 +222,8 @@ def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Ite
 
 
 def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
-    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper is no op."""
+    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper does not
+    count as an op."""
     trace = work.trace
     names = trace.name[work.row]
     ops = np.where(work.op >= 0, trace.name[work.op], -1)
@@ -259,9 +261,9 @@ def _representative(work: Work, alike: list[int]) -> int:
 
 
 def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
-    """The op, what part of its work, and the how-manieth of such parts under this very op.
+    """The op, the part of its work, and the index among such parts under this op.
 
-    Without an op, or under one that launches a crowd, the kernel itself.
+    Without an op, or under one that launches very many kernels, the kernel itself.
     """
     rows, owners = work.row[chosen], work.op[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
@@ -318,7 +320,7 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
 
 
 def _class(trace: Trace, op: int, kernel: int, outer: int) -> str:
-    """A product or a softmax that attention is made of is like no other."""
+    """Products and softmax inside attention are a class of their own."""
     found = work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
     attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
     return f"{found} of attention" if attention and found else found

@@ -2,8 +2,8 @@
 
 Short stretches are solved exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation
 revisited, 2004): each row of the table is one Python integer. Longer ones are first cut at anchors:
-numbers that occur once on both sides (the patience diff), else what windows that slide along both
-find, or equal occurrences of a number, whichever are more.
+numbers that occur once on both sides (the patience diff), else pairs found by windows that slide
+along both, or the n-th occurrences of a number on both sides, whichever are more.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_CELLS = 1 << 28
 """The largest table that is solved exactly: 32 MB of bits."""
 
 SMALL = 64
-"""Tables up to this size are not worth trimming first."""
+"""Tables up to this size are solved without trimming."""
 
 WINDOW = 2048
-"""Windows of this size are solved exactly and kept up to the middle; the next is a quarter on."""
+"""Windows of this size are solved exactly, and their first halves are kept."""
 
 MAX_CUTS = 40
-"""Stretches that are still too long after so many cuts in a row stay unmatched."""
+"""Stretches that are still too long after this many successive cuts stay unmatched."""
 
 
 def match(a: Int64s, b: Int64s) -> list[Pair]:
@@ -78,7 +78,7 @@ def exact(a: list[int], b: list[int]) -> list[Pair]:
 
 
 def _traced(rows: list[int], i: int, j: int) -> list[Pair]:
-    """The pairs of one between the first i of a and the first j of b, from their table."""
+    """The pairs of one longest common subsequence of a[:i] and b[:j], from their table."""
     pairs: list[Pair] = []
     while i and j:
         if rows[i - 1] >> (j - 1) & 1:
@@ -107,7 +107,7 @@ def _table(a: list[int], b: list[int]) -> list[int]:
 
 
 def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
-    """Pairs up what both begin and end with."""
+    """Pairs the elements that both begin and end with."""
     first_a, last_a, first_b, last_b = stretch
     size = min(last_a - first_a, last_b - first_b)
     head = _equal_run(a[first_a : first_a + size] == b[first_b : first_b + size])
@@ -124,7 +124,7 @@ def _equal_run(equal: NDArray[np.bool_]) -> int:
 
 
 def _anchors(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
-    """Ascending pairs of numbers that are unique on both sides, else of equal occurrences."""
+    """Ascending pairs of numbers that are unique on both sides, else of n-th occurrences."""
     first_a, last_a, first_b, last_b = stretch
     part_a, part_b = a[first_a:last_a], b[first_b:last_b]
     found = _ascending(_common(_unique(part_a), _unique(part_b)))
@@ -134,7 +134,7 @@ def _anchors(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
 
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs from windows that move along both; what occurs on one side only is left aside."""
+    """Pairs from windows that move along both; what occurs on one side only is skipped."""
     in_a, in_b = np.flatnonzero(np.isin(a, b)).tolist(), np.flatnonzero(np.isin(b, a)).tolist()
     shared_a, shared_b = a[in_a].tolist(), b[in_b].tolist()
     pairs: list[Pair] = []
@@ -153,10 +153,10 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
 
 
 def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
-    """The alignment with the fewest left aside that reaches the end of a or that of b.
+    """The alignment that reaches the end of a or of b and skips the fewest elements.
 
-    Not the longest one: of two windows of equal size that would leave out some of each. It is taken
-    where the two are so little alike that the fewest would be almost none of one.
+    The longest one would skip elements of both windows, because they are equally long. It is used
+    only where the two have so little in common that the other would be almost empty.
     """
     rows = _table(a, b)
     matched = accumulate(1 - (rows[-1] >> j & 1) for j in range(len(b)))
@@ -177,7 +177,7 @@ def _unique(numbers: Int64s) -> dict[object, int]:
 
 
 def _nth(numbers: Int64s) -> dict[object, int]:
-    """(number, how many of it came before) -> place."""
+    """(number, how often it occurred before) -> position."""
     seen: dict[int, int] = {}
     found: dict[object, int] = {}
     for place, number in enumerate(numbers.tolist()):
@@ -192,7 +192,7 @@ def _common(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
 
 
 def _ascending(pairs: list[Pair]) -> list[Pair]:
-    """The longest run of pairs whose second places ascend too, in n log n."""
+    """The longest subsequence of pairs whose second positions ascend too, in n log n."""
     tops: list[int] = []
     top_index: list[int] = []
     before: list[int] = []

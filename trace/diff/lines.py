@@ -1,4 +1,5 @@
-"""Rows -> the lines of a table for people: repeated rows as one, dispatch of one kind as one."""
+"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one kind, are one
+line."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ SAME = "the same kernel"
 NOISE = "noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
-OVERLAP = "work that ran beside other work"
-ODD = "what steps with other work do to the median"
+OVERLAP = "work that ran at the same time as other work"
+ODD = "the effect on the median of steps with other work"
 OPTIONAL = ("earlier", "later", "overlap", "odd")
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
@@ -63,7 +64,7 @@ def lines(diff: Diff) -> list[Line]:
 
 
 def closing(diff: Diff) -> list[Line]:
-    """The lines that close the sum: idle time, what work does at the borders of a step and beside
+    """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
     other work, what is not explained, and the step itself."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     found = [
@@ -84,11 +85,11 @@ def _effect(line: Line) -> int:
 
 def _idle(diff: Diff) -> str:
     gpu = diff.side_a.gpu and diff.side_b.gpu
-    return "no GPU event runs in the step" if gpu else "outside of all ops"
+    return "no GPU event runs in the step" if gpu else "outside all ops"
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Rows that say the same of the same names, in the order of the first of each."""
+    """Groups of rows that say the same about the same names, in the order of their first rows."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
@@ -115,12 +116,12 @@ def _work(rows: Sequence[Row]) -> Line:
 
 
 def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
-    """What changed by a quarter is not called the same, even where it may be noise."""
+    """What changed by a quarter or more is not called the same, even where it may be noise."""
     return NOISE if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
 
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
-    """That what is the same is the same needs no second word."""
+    """The reason, without repeating what the kind says already."""
     if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
         return f"within noise, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind in TIMED:
@@ -163,7 +164,7 @@ def _what(row: Row, place: str) -> str:
 
 
 def _counted(names: Sequence[str]) -> str:
-    """How many kernels, and the one that is there most often."""
+    """The number of kernels, and the most frequent one."""
     ((most, times),) = Counter(names).most_common(1)
     return _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
 
@@ -178,7 +179,7 @@ def _short(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """The one kernel of several: by its own name, unless that is a C++ signature."""
+    """A kernel by its own name, unless that is a C++ signature."""
     return name if len(name) <= MAX_PLAIN and name.isidentifier() else _short(name)
 
 

@@ -15,7 +15,7 @@ class Kind(StrEnum):
     SAME = "same"  # the same kernel, its time within noise
     FASTER = "faster"  # the same kernel, beyond noise
     SLOWER = "slower"
-    REPLACED = "replaced"  # another kernel does the work of one
+    REPLACED = "replaced"  # another kernel does the work
     FUSED = "fused"  # one kernel does the work of several
     SPLIT = "split"  # several kernels do the work of one
     ADDED = "added"
@@ -44,12 +44,12 @@ class StepChange(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> bool:
-        """Is the difference more than noise: an interval that leaves out 1."""
+        """Whether the difference is more than noise: its interval excludes 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 class Answer(StrEnum):
-    """Is B faster than A."""
+    """Whether B is faster than A."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -58,7 +58,7 @@ class Answer(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`reason` says why nothing can be told; None beside every other answer."""
+    """`reason` says why there is no verdict; None with every other answer."""
 
     answer: Answer
     reason: str | None = None
@@ -90,9 +90,9 @@ class Row(msgspec.Struct, frozen=True):
     phase: str = ""  # forward, backward or optimizer, in a step of training
     work: str = ""  # the sort of work: GEMM, copy, communication, ...
     compiled: str = ""  # the sides, `a` or `b` or `ab`, whose kernels a compiled region launched
-    a_hidden_ns: int = 0  # of communication and copies: while kernels that compute ran
+    a_hidden_ns: int = 0  # of communication and copies: the time during which kernels computed
     b_hidden_ns: int = 0
-    together: bool = False  # these kernels for those as a whole: which does which is not known
+    together: bool = False  # matched as a whole: which kernel does the work of which is unknown
 
     @property
     def change_ns(self) -> int:
@@ -104,7 +104,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def on_cpu(self) -> bool:
-        """Is it dispatch: CPU time around the work, not the work itself."""
+        """Whether it is dispatch: CPU time around the work, not the work itself."""
         return self.op.startswith(CPU)
 
 
@@ -112,14 +112,14 @@ CPU = "CPU: "
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One trace of the two; times are means over its usual steps, in ns.
+    """One of the two traces; times are means over its usual steps, in ns.
 
     The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns, exactly.
     """
 
     label: str
     gpu: bool  # its work is GPU events; else CPU ops
-    devices: tuple[str, ...]  # names of the GPUs that worked, as far as the file tells
+    devices: tuple[str, ...]  # names of the GPUs used, where the file says
     steps: int  # that were used
     items: int  # pieces of work in a step
     work_ns: int  # the sum of the pieces
@@ -130,15 +130,15 @@ class Side(msgspec.Struct, frozen=True):
     overlap_ns: int = 0  # of the work that ran while other work did
     later_ns: int = 0  # of the step's own work that ran after its end
     earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
-    odd_ns: int = 0  # how much steps with other work than the usual move the median step
-    usual: tuple[int, ...] = ()  # the steps that stand for all, counted from 0 among those used
+    odd_ns: int = 0  # how much steps with unusual work move the median step
+    usual: tuple[int, ...] = ()  # the steps averaged over, counted from 0 among those used
 
 
 class Accounting(msgspec.Struct, frozen=True):
-    """step_ns is the sum of all others, exactly; all are changes, B less A, in ns.
+    """step_ns is the sum of all others, exactly; all are changes, B minus A, in ns.
 
-    Each says how much it makes the step longer: more overlap makes it shorter. Not explained is
-    what the usual steps take in the mean less the median step.
+    Each says how much longer it makes the step, so more overlap counts as negative. Not explained
+    is the difference between the median step and the mean of the usual steps.
     """
 
     step_ns: int

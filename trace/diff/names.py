@@ -1,4 +1,4 @@
-"""What names have in common from run to run, and what an op is by its name."""
+"""What stays the same of a name from run to run, and what an op or kernel does by its name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BY_WORD: Final = (
 
 @cache
 def identity(name: str) -> str:
-    """A kernel's name less what changes when the same program is compiled or profiled again.
+    """A kernel's name without what changes when the same program is compiled or profiled again.
 
     >>> identity("triton_poi_fused_gelu_mul_3")
     'triton_poi_fused_gelu_mul'
@@ -59,7 +59,7 @@ def identity(name: str) -> str:
 
 @cache
 def dispatch_name(name: str) -> str:
-    """A CPU slice's name less frame numbers and graph hashes."""
+    """A CPU slice's name without frame numbers and graph hashes."""
     name = _REGION.sub(r"\1", name)
     return _CALL.sub("## Call CompiledFxGraph ##", name)
 
@@ -72,7 +72,7 @@ def decoded(name: str) -> KernelName | None:
 
 @cache
 def work_class(op: str, kernel: str) -> str:
-    """Which kind of work it is, where that says enough to pair two kernels: else ""."""
+    """The kind of work, where that is enough to pair two kernels; else ""."""
     known = decoded(kernel)
     if known is not None and (known.role == "splitk_reduce" or known.fused_ops):
         return ""
@@ -95,6 +95,6 @@ def part(kernel: str) -> str:
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
-    """With how many equal elements two sequences begin."""
+    """The length of the common prefix of two sequences."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))

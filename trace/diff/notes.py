@@ -1,4 +1,4 @@
-"""What to know before reading a diff: what else differs, then how sure it is."""
+"""What to know before reading a diff: what else differs, then how certain the result is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from fusetui.trace.text.figures import duration, percent, plural
 from fusetui.trace.text.printable import printable
 
 LOOKED_AT = 6
-"""So many of the heaviest pairs are asked for their shapes and dtypes: each is parsed anew."""
+"""Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
 
 
 VARIES = 0.02
-"""A rest of this share of a step is worth a word."""
+"""An unexplained part gets a note when it is more than this share of a step."""
 
 
 def notes(
@@ -33,7 +33,7 @@ def notes(
     step: StepChange,
     sums: Accounting,
 ) -> list[str]:
-    """Sentences for a person, the most telling first; `devices` are those of `other_devices`."""
+    """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
     found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
@@ -44,7 +44,7 @@ def notes(
 
 
 def _origins(a: Items, b: Items) -> list[str]:
-    """A side that is no recording says so; once, when both say the same."""
+    """What a trace that is not a recording says about itself; once, when both say the same."""
     of_a, of_b = note_of(a.trace), note_of(b.trace)
     if of_a == of_b:
         return [of_a]
@@ -98,7 +98,7 @@ def _number(value: object) -> int:
 
 
 def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
-    """Shapes and dtypes of the heaviest pairs under one op: the first that differ of each."""
+    """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
     for i, j in _heaviest(a, b, groups):
         before, after = _input_of(a, i), _input_of(b, j)
@@ -144,20 +144,20 @@ def _few_steps(a: Items, b: Items) -> str:
     if min(of_a, of_b) >= FEW_STEPS:
         return ""
     return (
-        f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): what is called a change may be"
-        f" noise; profile at least {FEW_STEPS}"
+        f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
+        f" profile at least {FEW_STEPS}"
     )
 
 
 def _drift(items: Items, drift: float) -> str:
-    """A run that becomes slower or faster tells how far another one may be off."""
+    """A run that becomes slower or faster shows how much another run may differ."""
     if not drift:
         return ""
     became = "slower" if drift > 0 else "faster"
     share = percent(abs(drift), 1, fine=True)
     return (
         f"{items.work.label} became {share} {became} from its first step to its last: the interval"
-        " is as much wider"
+        " is widened by as much"
     )
 
 
@@ -172,7 +172,7 @@ def _ranks(a: Trace, b: Trace) -> str:
         return ""
     return (
         f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
-        " job: time in a collective is waiting for the other ranks, no slowness of its own"
+        " job: the time of a collective includes waiting for the other ranks"
     )
 
 

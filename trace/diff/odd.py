@@ -21,22 +21,23 @@ from fusetui.trace.text.figures import change, plural
 Int64s = NDArray[np.int64]
 
 SHARP = 4
-"""What happened once is so many times as far from the other steps as these are from each other."""
+"""A step is odd when it is this many times as far from the others as they are from each other."""
 
 COMMON = 99
-"""And so many times as far as this percentile of all kernels in the other steps."""
+"""And SHARP times as far as this percentile of the differences of all kernels in the other
+steps."""
 
 SHOWN = 5
-"""Of such kernels the most that are told of."""
+"""At most this many such kernels are reported."""
 
 KINDS = 8
 """A step that differs in more kinds of work than this is one row."""
 
-Key = tuple[int, bool, int]  # the step, is it missing, the number of the op and the kernel
+Key = tuple[int, bool, int]  # the step, whether it is missing, the number of the op and the kernel
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of work that a step has more (or, `missing`, less) than the usual ones."""
+    """A piece of work that a step has, but usual steps lack; or, if `missing`, the reverse."""
 
     step: int
     missing: bool
@@ -46,10 +47,10 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Once(msgspec.Struct, frozen=True):
-    """What took other times in one step than in all others, of those used.
+    """What took a different time in one step than in all others used.
 
-    `paired`: in the other steps each side follows the other, as two copies of one recording do; so
-    this step is no usual one.
+    `paired`: in the other steps the two sides vary alike, as two copies of one recording do, so
+    this step is not a usual one.
     """
 
     step: int
@@ -58,9 +59,9 @@ class Once(msgspec.Struct, frozen=True):
 
 
 def rows(a: Items, b: Items) -> list[Row]:
-    """Rows that are no part of a usual step, each naming its step.
+    """Rows that are not part of a usual step, each naming its step.
 
-    What is odd alike on both sides, in the same step where they have as many, is no change.
+    What is odd on both sides alike (in the same step, if they have equally many) is no change.
     """
     same_steps = len(a.work.windows) == len(b.work.windows)
     found = [_by_key(odd, same_steps) for odd in (_odd(a, b), _odd(b, a))]
@@ -72,15 +73,16 @@ def rows(a: Items, b: Items) -> list[Row]:
 
 
 def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
-    """Kernels and idle time that changed in one step only, where both sides have as many steps."""
+    """Kernels and idle time that changed in one step only, if both sides have equally many
+    steps."""
     if len(a.work.windows) != len(b.work.windows):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
 def _odd(items: Items, twin: Items) -> Iterator[Piece]:
-    """Of every step whose work is not the usual one: in what it differs. What is missing would have
-    taken as long as in the same step of the other side, or else as in the usual ones."""
+    """What differs in each step with unusual work. Missing work is assumed to take as long as in
+    the same step of the other side, or else as in the usual steps."""
     work = items.work
     keys = items.keys_of(work.of_window(items.window))
     for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
@@ -99,7 +101,8 @@ def _odd(items: Items, twin: Items) -> Iterator[Piece]:
 
 
 def _times_in(items: Items, twin: Items, step: int) -> list[int]:
-    """What each item would take in a step: in that of the other side, where it does just that."""
+    """The time that each item would take in a step: its time in that step of the other side, if
+    that does the same work."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
     if same and np.array_equal(items.exact, twin.exact):
         times: list[int] = twin.samples[twin.alike.tolist().index(step)].tolist()
@@ -108,7 +111,8 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
 
 
 def _without(places: list[int], words: Int64s, elsewhere: Counter[int]) -> list[int]:
-    """Those left when so many of each word are only at another place in the step."""
+    """The places that remain once this many of each word are explained by a move within the
+    step."""
     less = elsewhere.copy()
     left = []
     for place in places:
@@ -123,7 +127,7 @@ def _without(places: list[int], words: Int64s, elsewhere: Counter[int]) -> list[
 def _unpaired(
     keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
 ) -> list[int]:
-    """What has no partner; of a kernel many times, those that take as long as no other ones."""
+    """What has no partner; of a repeated kernel, those whose times no partner is close to."""
     left = [n for n in range(len(keys)) if n not in paired]
     for key in {int(keys[n]) for n in left}:
         mine, other = np.flatnonzero(keys == key), np.flatnonzero(others == key)
@@ -163,8 +167,8 @@ def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool
     more = missing == (side == "A")
     names = tuple(trace.name_of(piece.row) for piece in pieces)
     ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
-    here = (names, ns, count, members)
-    a, b = (((), 0, 0, ()), here) if more else (here, ((), 0, 0, ()))
+    here, nothing = (names, ns, count), ((), 0, 0)
+    a, b = (nothing, here) if more else (here, nothing)
     return Row(
         kind=Kind.ADDED if more else Kind.REMOVED,
         op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
@@ -175,8 +179,8 @@ def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool
         a_count=a[2],
         b_count=b[2],
         why=f"missing only in {step}" if missing else f"only in {step}",
-        a_rows=a[3],
-        b_rows=b[3],
+        a_rows=members if side == "A" else (),  # of what is missing: in the representative step
+        b_rows=members if side == "B" else (),
         counts=False,
         a_median_ns=a[1],
         b_median_ns=b[1],
@@ -212,8 +216,8 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
 
 def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp], NDArray[np.bool_]]:
     """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
-    they are the farthest; 0 where other steps are nearly as far, or vary as much on a side. That
-    step, and whether a side follows the other in the others."""
+    they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
+    side. Also that step, and whether the two sides vary alike in the other steps."""
     differences = after - before
     away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
     step = away.argmax(axis=0)

@@ -11,7 +11,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
-_OP: Final = int(Role.OP)  # a member of an enum is slow to look up
+_OP: Final = int(Role.OP)  # looking up a member of an enum is slow
 _COPIES: Final = ("copy", "_to_copy", "clone", "to", "contiguous", "convert_element_type")
 _FILLS: Final = ("fill", "zero", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
 _BATCH_NORM: Final = (
@@ -35,7 +35,7 @@ _ALIKE: Final = {
 
 
 def around(trace: Trace, op: int) -> list[int]:
-    """The rows of an op and those around it on its thread, inside out; wrappers left out."""
+    """The rows of an op and of those around it on its thread, innermost first, without wrappers."""
     rows: list[int] = []
     while op >= 0:
         if trace.role[op] == _OP and not is_compiler(trace.name_of(op)):

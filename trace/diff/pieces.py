@@ -41,7 +41,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         kept = window >= 0
         used = self.windows.only(
             np.array(windows, dtype=np.intp),
-            f"{self.label}: {plural(len(self.windows) - len(windows), 'step')} left out as on the"
+            f"{self.label}: {plural(len(self.windows) - len(windows), 'step')} left out, as on the"
             " other side",
         )
         return Work(
@@ -62,8 +62,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
 
 
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
-    """Of two traces with as many steps: what both use. A step that one side leaves out is compared
-    with none."""
+    """Of two traces with equally many steps: the steps that both use. A step left out on one side
+    has nothing to be compared with."""
     if a.windows.all_found != b.windows.all_found or not (len(a.windows) and len(b.windows)):
         return a, b
     common = set(a.windows.all_places) & set(b.windows.all_places)
@@ -74,7 +74,7 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
 
 
 def work_of(trace: Trace, label: str) -> Work:
-    """What a trace does in its steps; `label` is what notes call it."""
+    """The work of a trace in its steps; `label` is its name in notes."""
     gpu = len(trace.gpu_rows) > 0
     found = windows(trace, label)
     rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)

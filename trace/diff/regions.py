@@ -1,4 +1,4 @@
-"""What no rule pairs up, by the kind of work in one part of the program."""
+"""Groups what no rule pairs, by the sort of work in one part of the program."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Program:
         self.places = places(items)
 
     def compiled(self, item: int) -> bool:
-        """Did a region that torch.compile made launch it."""
+        """Whether a region that torch.compile made launched it."""
         op = self.items.op_names[item]
         return is_compiler(op) or op.startswith(("triton_", "cpp_fused", "graph_"))
 
     def known(self, item: int) -> bool:
-        """Does it come from an op of the program, not from a compiled region or a graph."""
+        """Whether it comes from an op of the program, not from a compiled region or a graph."""
         return self.items.op_word(item) > 0
 
 
 def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
-    """Joins what is open on both sides of one sort of work, in the same place, then in the same
-    phase, then anywhere: where a side does not tell the ops that its kernels come from.
+    """Joins open work of one sort on both sides, in the same place, then in the same phase, then
+    anywhere, where a side does not say which ops its kernels come from.
 
-    Ops that are known on both sides and have no partner are what was added and removed.
+    Ops that both sides know, but without a partner, were added or removed.
     """
     found = list(groups)
     for level in (_place, _phase, _anywhere):

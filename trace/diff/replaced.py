@@ -49,7 +49,8 @@ _MAX_NAME = 40
 
 @cache
 def differences(a: str, b: str) -> str:
-    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding settles nothing."""
+    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding finds no
+    difference."""
     one, other = decoded(a), decoded(b)
     if one is not None and other is not None:
         found = _decoded_differences(one, other)
@@ -63,7 +64,7 @@ def differences(a: str, b: str) -> str:
 
 
 def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
-    """Only what both names settle: an unknown is no difference."""
+    """Only what both names determine: an unknown field is no difference."""
     found = []
     if one.family != other.family:
         found.append(f"{one.family} -> {other.family}")

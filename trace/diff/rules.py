@@ -1,4 +1,4 @@
-"""Groups that names alone do not give: by epilogues, by counts, by the op around, by position."""
+"""Finds groups beyond equal names: by epilogues, by counts, by the op around, by position."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fusetui.trace.model.op_names import stem
 Rule = Callable[[Board, int], None]
 
 SURE = 3
-"""So many pieces of one op against one need no shapes to be believed."""
+"""From this many pieces of one op against one, no shapes are required."""
 
 LIKE = 0.75
 """One piece does the work of several when its tensor has this share of all their elements."""
 
 CROWDED = 4
-"""Pieces of one op are counted only where they are at least one in so many of what is there."""
+"""Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
 
 FEW = 16
-"""A kernel is not taken for more open pieces than this only because it stands in their place."""
+"""Position alone does not match one kernel with more open pieces than this."""
 
 
 def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:
@@ -59,8 +59,8 @@ def by_epilogue(board: Board, side: int) -> None:
 def by_count(board: Board, side: int) -> None:
     """One op many times on this side, once on the other, between pieces that are as many on both.
 
-    Believed when the one tensor is as large as the many together, or, where shapes were not
-    recorded, from three pieces on; and only where there is not much else going on.
+    Accepted if the one tensor is as large as the many together or, where shapes were not recorded,
+    from three pieces on; and only where there is little other work.
     """
     words = board.items[0].words, board.items[1].words
     counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
@@ -89,9 +89,7 @@ def by_position(board: Board, side: int) -> None:
         many = [item for item in gap[side] if board.is_compute(side, item)]
         ones = [one for one in gap[1 - side] if board.is_compute(1 - side, one)]
         if len(ones) == 1 and 0 < len(many) <= FEW and _may_be(board, side, many, ones[0]):
-            board.claim(
-                side, many, ones[0], number, "by position only: between the same neighbours"
-            )
+            board.claim(side, many, ones[0], number, "by position only: between the same neighbors")
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -105,7 +103,7 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
-    """Pairs up what is left open on both sides and is the same kernel under the same op."""
+    """Pairs what is left open on both sides and is the same kernel under the same op."""
     places: defaultdict[int, list[int]] = defaultdict(list)
     for group_ in groups:
         if not group_.a:
@@ -137,7 +135,7 @@ def _epilogue(kernel: str) -> frozenset[str]:
 def _regions(
     board: Board, words: tuple[list[int], list[int]], counts: Sequence[Counter[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Ranges of gaps between pairs whose ops are equally many on both sides."""
+    """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
     first = 0
     for number, pair in enumerate(board.pairs):
         if pair is not None:
@@ -196,7 +194,7 @@ def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, i
 
 
 def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None:
-    """One with one where there are as many of each part, else all of them together."""
+    """One to one where both sides have equally many of each part, else all of them together."""
     parts = [[part(board.items[n].names[i]) for i in found] for n, found in enumerate((of_a, of_b))]
     if parts[0] == parts[1]:
         for one, other in zip(of_a, of_b, strict=True):
@@ -206,7 +204,7 @@ def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None
 
 
 def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:
-    """Open compute items by (name of the outermost op, the how-manieth of that name)."""
+    """Open compute items by (name of the outermost op, its index among ops of that name)."""
     items = board.items[side]
     by_row: defaultdict[int, list[int]] = defaultdict(list)
     for item in open_items:
@@ -223,10 +221,11 @@ def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str,
 
 
 def _may_be(board: Board, side: int, many: list[int], one: int) -> bool:
-    """Nothing speaks against it.
+    """Whether nothing contradicts a match.
 
-    Several are taken for one only when their ops are known and that of the one is not, as a kernel
-    launched by the user's own code; one for one, when an op is unknown or both are of one kind.
+    Several match one only if their ops are known and that of the one is not, as for a kernel
+    launched by the user's own code. One matches one if an op is unknown or both are of the same
+    kind.
     """
     mine, other = board.items[side], board.items[1 - side]
     op = other.op_names[one]

@@ -44,7 +44,8 @@ def sorts(items: Items) -> list[str]:
 
 
 def of_all(found: Iterable[str]) -> str:
-    """What several pieces that belong together are: attention, even if it has products in it."""
+    """The sort of several pieces that belong together: attention, even if products are part of
+    it."""
     return min(found, key=lambda sort: _RANK.get(sort, len(_RANK)), default=OTHER)
 
 

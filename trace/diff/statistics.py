@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 
 FEW_STEPS = 5
-"""A verdict needs so many steps a side. n samples enclose the true median with a probability of
-1 - 2**(1 - n): 94 % for five and 88 % for four, which is too little for an interval of 95 %."""
+"""A verdict needs this many steps on each side. n samples enclose the true median with a
+probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
 CONFIDENCE = 95
-"""Percent: how sure an interval is; see interval.py."""
+"""The confidence level of an interval, in percent; see interval.py."""
 
 FLOOR_PERCENT = 5
 FLOOR_NS = 100
@@ -34,7 +34,8 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int) -> NDArray[np.bool_]:
-    """Per column of two sample arrays, shapes [steps, items]: is the change more than noise.
+    """Per column of two sample arrays, shapes [steps, items]: whether the change is more than
+    noise.
 
     The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves of
     the samples do not overlap.

@@ -1,4 +1,4 @@
-"""What a diff comes to: its largest terms in a sentence, its sums by sort of work and by place."""
+"""The summary of a diff: its largest terms in a sentence, its sums by sort of work and by place."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def story(diff: Diff) -> str:
     if abs(rest) > least and said:
         said.append(f"{_signed(rest)} all else")
     more = "more" if change > 0 else "less"
-    head = f"a step takes {duration(abs(change))} {more}" if change else "a step takes as long"
+    time = f"{duration(abs(change))} {more}" if change else "the same time"
+    head = f"a step takes {time}"
     return f"{head}: {', '.join(said)}" if said else head
 
 
@@ -74,7 +75,7 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     sums = diff.accounting
     overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
     found += [
-        (sums.idle_ns, "idle time of the GPU" if diff.side_a.gpu else "outside of all ops"),
+        (sums.idle_ns, "idle time of the GPU" if diff.side_a.gpu else "outside all ops"),
         (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
         (sums.odd_ns, "by steps with other work"),
         (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
@@ -92,7 +93,7 @@ def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
 
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
-    """What there is to say of the row, or the op, that is most of a term."""
+    """What to say about the row, or the op, that makes up most of a term."""
     whole = _change(rows)
     largest = max(rows, key=lambda row: abs(row.change_ns))
     if work == "GEMM":
@@ -119,7 +120,7 @@ def _label(row: Row) -> str:
 
 
 def _math(row: Row) -> str:
-    """`without TF32`, or other types, where the kernels of both sides tell."""
+    """`without TF32`, or other types, where the kernel names of both sides tell."""
     if not (row.a and row.b):
         return ""
     one, other = (decoded(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
@@ -141,7 +142,7 @@ def _work(row: Row) -> str:
 
 
 def _change(rows: Iterable[Row]) -> int:
-    """How much longer they make the step: communication behind compute does not."""
+    """How much longer they make the step: communication hidden behind compute does not."""
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 

@@ -44,12 +44,12 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     for line in closing(diff):
         body += _row(line, width)
     if any(not line.counts for line in [*shown, *rest]):
-        body += _wrapped("( ) runs beside the rest and is no part of the sum", width, "")
+        body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
     return "\n".join(body) + "\n"
 
 
 def to_markdown(diff: Diff) -> str:
-    """The answer, the largest changes as a table, and what to know; short enough to be read."""
+    """The verdict, the largest changes as a table, and the notes; short enough to be read."""
     found = by_effect(line for line in lines(diff) if line.mark != "~")
     shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
     body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(_verdict(diff))}**", ""]
@@ -77,7 +77,7 @@ def answer(diff: Diff) -> str:
 def _verdict(diff: Diff) -> str:
     """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`, by time a step.
 
-    Where nothing can be told: why, and what was measured.
+    Without a verdict: why there is none, and what was measured.
     """
     step, found = diff.step, diff.verdict
     if found.answer is Answer.CANNOT_TELL:
@@ -98,7 +98,8 @@ def _by(step: StepChange) -> str:
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 % within these runs`, as `_by` counts; with signs where open."""
+    """`95 % CI 15.2 to 18.1 % within these runs`, in the terms of `_by`; with signs if it includes
+    no change."""
     sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""

@@ -1,4 +1,4 @@
-"""Tensors that a fused kernel need not pass through memory."""
+"""Tensors that a fused kernel does not pass through memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def saved(items: Items, members: Sequence[int]) -> str:
 
 
 def _result(items: Items, member: int) -> tuple[list[int], str] | None:
-    """Shape and dtype of what a pointwise op gives, from its recorded inputs."""
+    """Shape and dtype of the result of a pointwise op, from its recorded inputs."""
     op = int(items.op[member])
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
         return None

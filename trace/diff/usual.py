@@ -1,4 +1,4 @@
-"""Which steps of the two sides stand for all of them."""
+"""Chooses the steps of each side that represent all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 
 WITHIN = 0.005
-"""The steps that are chosen take, in the mean, the median time but for this share."""
+"""The mean time of the chosen steps is within this share of the median."""
 
 
 def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:
@@ -57,7 +57,7 @@ def _around_median(
     durations: Int64s, medians: Sequence[float], alike: Rows, distance: NDArray[np.float64]
 ) -> Rows:
     """The most of the alike steps, nearest to the median first, whose mean is the median on each
-    side; `durations`: [sides, steps]. None when there are none."""
+    side; `durations`: [sides, steps]. Empty when there are none."""
     if not len(alike):
         return alike
     order = alike[np.argsort(distance[alike], kind="stable")]
@@ -69,7 +69,7 @@ def _around_median(
 
 
 def _or_nearest(durations: Int64s, alike: Rows, found: Rows) -> Rows:
-    """Where no steps have the median as their mean: the one nearest to it."""
+    """The chosen steps or, if there are none, the one nearest to the median."""
     if len(found) or not len(alike):
         return found
     return alike[[int(np.argmin(_distance(durations, alike)[alike]))]]

@@ -1,4 +1,4 @@
-"""Is B faster than A: the verdict of a diff, or why there is none."""
+"""Whether B is faster than A: the verdict of a diff, or why there is none."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from fusetui.trace.diff.statistics import FEW_STEPS
 
 
 def verdict(step: StepChange, a: Side, b: Side) -> Verdict:
-    """Faster or slower when the interval of the ratio leaves out 1, else no difference.
+    """Faster or slower when the interval of the ratio excludes 1, else no difference.
 
-    There is no verdict across devices, which is no change of the program, nor on fewer than
-    FEW_STEPS steps a side.
+    There is no verdict between different devices, because that is no change of the program, nor
+    with fewer than FEW_STEPS steps on a side.
     """
     reason = _reason(step, a, b)
     if reason:

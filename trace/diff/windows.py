@@ -23,7 +23,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     end: NDArray[np.int64]
     whole: bool = False  # the trace has no steps: one window holds all of its work
     notes: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()  # what each is called; from 0 where nothing tells
+    numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
     places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
     found: int = 0  # how many these are; 0 where all are used
 
@@ -103,12 +103,15 @@ def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows
         usual = float(np.median(found.dur[1:]))
         if found.dur[0] <= COLD * usual:
             break
-        times = f"{found.dur[0] / usual:.1f} times"
-        found = found.only(
-            np.arange(1, len(found)),
-            f"{label}: first step left out as cold, {times} as long as the median of the others",
-        )
+        why = f"{label}: first step left out as cold, {_longer(int(found.dur[0]), usual)}"
+        found = found.only(np.arange(1, len(found)), why)
     return found
+
+
+def _longer(first: int, usual: float) -> str:
+    if not usual:
+        return "since the others take no time at the median"
+    return f"{first / usual:.1f} times as long as the median of the others"
 
 
 def _whole(trace: Trace, label: str) -> Windows:

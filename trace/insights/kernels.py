@@ -79,7 +79,7 @@ class Kernels:
 
     @cached_property
     def in_order(self) -> Rows:
-        """Places by stream and start: neighbours on a stream are neighbours."""
+        """Places by stream and start: neighbors on a stream are neighbors."""
         order: Rows = np.lexsort((self.start, self.stream))
         return order
 

@@ -69,7 +69,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
     told: tuple[Gap, ...]
 
     def within(self, edges: Int64s) -> Int64s:
-        """How long it was idle for which of `reasons` between neighbouring edges (ns of the file);
+        """How long it was idle for which of `reasons` between neighboring edges (ns of the file);
         shape [reasons, edges - 1]."""
         found = [np.diff(reason.until(edges)) for reason in self.reasons]
         return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
@@ -163,7 +163,7 @@ def _covered(start: Int64s, end: Int64s, times: Int64s) -> NDArray[np.bool_]:
 
 
 def _reason(name: str, pieces: Sequence[Pieces]) -> Reason:
-    """Pieces in any order; neighbours that touch become one."""
+    """Pieces in any order; neighbors that touch become one."""
     start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
     kept = np.flatnonzero(start < end)
     kept = kept[np.argsort(start[kept], kind="stable")]

@@ -111,7 +111,7 @@ def _vector(match: re.Match[str]) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def _operation(kernel: str, functor: str | None) -> str | None:
-    """What the loop does. Pieces of a normalisation are left open: the name does not say which."""
+    """What the loop does. Pieces of a normalization are left open: the name does not say which."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):

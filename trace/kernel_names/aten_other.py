@@ -1,4 +1,4 @@
-"""The other kernels of ATen: softmax, normalisation, indexing, sorting, concatenation, foreach.
+"""The other kernels of ATen: softmax, normalization, indexing, sorting, concatenation, foreach.
 
 Documented by pytorch/pytorch aten/src/ATen/native/cuda, whose kernels carry their C++ names, for
 instance softmax_warp_forward<in, out, acc, log2_elements, ...> (PersistentSoftmax.cuh) and

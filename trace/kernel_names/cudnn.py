@@ -1,4 +1,4 @@
-"""cuDNN kernels: convolutions, normalisation, attention and layout copies.
+"""cuDNN kernels: convolutions, normalization, attention and layout copies.
 
 Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
 `cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN also

@@ -52,8 +52,9 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     `given` are figures of the devices that override those of the table, see `peaks.peak_of`. Reads
     the args of the ops that launched the kernels, and of the kernels of matrix products.
     """
+    keep_as = "inputs" if rows is None else ""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs, own = _args_of(trace, rows)
+    inputs, own = _args_of(trace, rows, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
     own = Arguments(own.number[places], own.distinct)
@@ -113,14 +114,14 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     return Arguments(number[place], found.distinct)
 
 
-def _args_of(trace: Trace, rows: Rows) -> tuple[Arguments, Arguments]:
+def _args_of(trace: Trace, rows: Rows, keep_as: str) -> tuple[Arguments, Arguments]:
     """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration (LAUNCH)
     where tiles can be counted."""
     ops, place = np.unique(trace.op[rows], return_inverse=True)
     known = ops >= 0
     tiled = np.flatnonzero(_has_tiles(trace, rows) & (trace.op[rows] >= 0))
     asked = ((trace.order[ops[known]], INPUTS), (trace.order[rows[tiled]], LAUNCH))
-    inputs, launches = arguments_of(trace.elements, asked)
+    inputs, launches = arguments_of(trace.elements, asked, keep_as)
     number = np.full(len(ops), -1, dtype=np.int32)
     number[known] = inputs.number
     own = np.full(len(rows), -1, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What stands below the lanes while nothing is selected: the answer, and what it rests on."""
+"""What is below the lanes while nothing is selected: the answer, and its evidence."""
 
 from __future__ import annotations
 

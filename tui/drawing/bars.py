@@ -1,4 +1,4 @@
-"""Bars of shares beside figures."""
+"""Bars that show shares beside figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 
 
 def share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:
-    """As many of `width` cells full as the share of the whole; a share above 0 is seen."""
+    """Fills the share of `width` cells that `part` is of the whole; a share above 0 is visible."""
     if part <= 0 or whole <= 0:
         return " " * width
     eighths = max(1, min(8 * width, round(8 * width * part / whole)))

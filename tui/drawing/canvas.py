@@ -21,7 +21,7 @@ DRAG = 2  # cells: a shorter way is a click
 
 
 class Pointed(Message):
-    """A person clicked on a cell of a canvas."""
+    """A click on a cell of a canvas."""
 
     def __init__(self, x: int, y: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Dragged(Message):
 
 
 class Canvas(Widget, inherit_bindings=False):
-    """Holds no state but the picture and the lines that were drawn last."""
+    """Holds only the picture and the lines that were drawn last."""
 
     ALLOW_SELECT = False
 
@@ -59,7 +59,7 @@ class Canvas(Widget, inherit_bindings=False):
         self._stale = True  # the picture, or the size, is another one than that of the lines drawn
 
     def show(self, picture: Picture) -> None:
-        """Draw another picture in the next frame; many in between are one."""
+        """Draws another picture in the next frame; of several until then, only the last."""
         self._picture = picture
         self._stale = True
         self.refresh(NO_LINE)
@@ -70,7 +70,7 @@ class Canvas(Widget, inherit_bindings=False):
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual, also where it paints for reasons of its own."""
+        """Called by Textual, also when it repaints on its own."""
         if self._stale:
             self._renew_all()
         return super().render_lines(crop)
@@ -112,7 +112,7 @@ class Canvas(Widget, inherit_bindings=False):
         self.post_message(Wheeled(event.x, event.y, -WHEEL, shifted=True))
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
-        """Asked by Textual once per frame, which repaints what it is given, changed or not."""
+        """Called by Textual once per frame; it repaints whatever is returned, changed or not."""
         super()._exchange_repaint_regions()
         if not writer_is_behind(self.app):
             width = self.outer_size.width
@@ -123,13 +123,13 @@ class Canvas(Widget, inherit_bindings=False):
         return ()
 
     def _renew_all(self) -> list[int]:
-        """Make all lines anew of which the key changed; returns those that look different now."""
+        """Remakes all lines whose key changed; returns those that look different now."""
         changed = self._renew(range(self.size.height))
         self._stale = False
         return changed
 
     def _renew(self, lines: range) -> list[int]:
-        """Make the lines of which the key changed; returns those that look different now."""
+        """Remakes the lines whose key changed; returns those that look different now."""
         width, height = self.size
         changed: list[int] = []
         for y in lines:

@@ -1,4 +1,4 @@
-"""One line of a counter: how high its values are over time, and the largest of those in sight."""
+"""One line of a counter: the height of its values over time, and the largest in sight."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side, View
 
 UNITS = {"bytes": "B"}
-ROOM = 10  # cells that the largest value may take in the gutter, the blank before it included
+ROOM = 10  # cells that the largest value may take in the gutter, including the space before it
 
 
 class CounterLine(NamedTuple):
-    """What stands in the gutter, over the cells, and at their right end."""
+    """The texts in the gutter, over the cells, and at their right end."""
 
     gutter: str
     levels: str
@@ -28,7 +28,7 @@ class CounterLine(NamedTuple):
 def counter_line(
     side: Side, view: View, label: str, curve: Curve, gutter: int, width: int, glyphs: Glyphs
 ) -> CounterLine:
-    """The line over `width` cells; the largest value stands behind the label where there is room.
+    """The line over `width` cells; the largest value follows the label if there is room.
 
     The highest level is the largest value of the whole trace.
     """
@@ -46,7 +46,7 @@ def counter_line(
 
 
 def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs) -> str:
-    """One character per value: blank where there is none, else the lowest level at least."""
+    """One character per value: a space where there is none, else at least the lowest level."""
     top = len(glyphs.levels) - 1
     share = np.maximum(found, 0.0) / (most if most > 0 else 1.0)
     level = np.maximum(np.ceil(share * top), 1.0)

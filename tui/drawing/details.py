@@ -37,9 +37,9 @@ LAUNCH_ARGS = (
     "shared memory",
     "est. achieved occupancy %",
 )
-MOST = 64  # args, tensors, slices around it that a few lines look at
-MOST_LINES = 1000  # of args, and of slices around it, on a page of their own
-LONGEST_NAME = 4000  # characters that are shown and marked
+MOST = 64  # args, tensors, slices around it that the few lines use
+MOST_LINES = 1000  # of args, and of slices around it, in the overlay
+LONGEST_NAME = 4000  # characters of a name that are shown and marked
 LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
 
 
@@ -53,7 +53,8 @@ def details(
 ) -> list[Said]:
     """At most `height` lines about a row; the same facts are always on the same line.
 
-    `origins`: where the trace names parts of the program, a line says which of them it comes from.
+    `origins`: if the trace names parts of the program, a line says where in the program it comes
+    from.
     """
     program = [program_line(origins, row)] if tells_more(origins) else []
     legend = max(1 - len(program), height - 6 - len(program))
@@ -64,14 +65,14 @@ def details(
 
 
 def details_height(lines: int) -> int:
-    """How many lines of a page of so many are for the details, the rule included."""
+    """How many lines of a page of this height are for the details, including the rule."""
     return max(7, min(12, lines // 3))
 
 
 def all_details(
     trace: Trace, row: int, width: int, glyphs: Glyphs, origins: Origins | None = None
 ) -> list[Said]:
-    """Everything about a row, for a page of its own."""
+    """Everything about a row, for the overlay."""
     lines = [title(trace, row, width, glyphs), Said("")]
     found = _annotated(trace, row, width, glyphs)
     for text, under in found.lines:
@@ -94,7 +95,7 @@ def all_details(
 
 
 def _missing(trace: Trace) -> str:
-    """Why the args of no slice can be shown now; "" when they can."""
+    """Why no args can be shown now; "" if they can."""
     if problem := trace.elements.problem():
         return printable(f"no args are shown: {problem}")
     return "" if trace.elements.at_hand else "its args follow: the file is being unpacked"
@@ -108,7 +109,7 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
 
 
 def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> list[Said]:
-    """The name, the marks beneath it, and `legend` lines of what they mean."""
+    """The name, the marks below it, and `legend` lines that explain them."""
     found = _annotated(trace, row, width, glyphs)
     text, under = found.lines[0]
     meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
@@ -124,7 +125,7 @@ def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
 
 
 def flow(pieces: Sequence[str], width: int) -> list[str]:
-    """As many pieces on each line as fit."""
+    """Puts as many pieces on each line as fit."""
     lines: list[str] = []
     for piece in pieces:
         if lines and len(lines[-1]) + 3 + len(piece) <= width:
@@ -135,7 +136,7 @@ def flow(pieces: Sequence[str], width: int) -> list[str]:
 
 
 def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
-    """Where a GPU event was launched, or what a CPU slice launched."""
+    """Where a GPU event was launched from, or what a CPU slice launched."""
     around = launch_chain(trace, row)[:MOST]
     names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
     chain = f" {glyphs.chain} ".join(names)
@@ -149,9 +150,9 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
 
 
 def _waited(trace: Trace, row: int) -> str:
-    """How long before its start a GPU event was launched, and why it waited if that is known."""
+    """How long before its start a GPU event was launched, and why it waited, if known."""
     latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
-    if trace.report.prefix:  # what kept the stream busy may be in the rest
+    if trace.report.prefix:  # what kept the stream busy may be in the rest of the trace
         queued = 0
     if latency < 0:
         return f"{duration(-latency)} later (the clocks differ)"
@@ -167,7 +168,7 @@ def _launched(trace: Trace, row: int) -> str:
 
 
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
-    """What a kernel computed and how well, else the shapes; then the args that say most."""
+    """What a kernel computed and how efficiently, else the shapes; then the most important args."""
     if missing := _missing(trace):
         return [missing]
     args = _args(trace, row)

@@ -1,4 +1,4 @@
-"""What is said about a stretch of idle time: why it lasted, and what the CPU was in."""
+"""The lines about a stretch of idle time: its reasons, and what the CPU was in."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
 
 
 def rank_of(found: IdleTime, gap: int) -> int:
-    """The place of a gap by its length, -1 for one that is not among the longest."""
+    """The rank of a gap by its length, -1 if it is not among the longest."""
     at = np.flatnonzero(found.longest == gap)
     return int(at[0]) if len(at) else -1
 
@@ -64,7 +64,7 @@ def _device(side: Side, found: IdleTime) -> str:
 
 
 def _covered(told: Gap | None) -> list[str]:
-    """What covered most of the time before the launch, and between which kernels the gap lies."""
+    """What covered most of the time before the launch, and the kernels before and after the gap."""
     if told is None:
         return []
     around = (

@@ -1,4 +1,4 @@
-"""The head of the screen: what is open, or how far it is read."""
+"""The head of the screen: what is open, or how much of it has been read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side
 
 BAR = 30  # cells of the progress bar
-ROOMY = 110  # cells of a screen; with fewer the bar is short
+DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
+ROOMY = 110  # cells of a screen; with fewer, the bar is short
 
 
 def head(side: Side, width: int) -> str:
@@ -31,16 +32,20 @@ def summary_line(trace: Trace) -> str:
 
 
 def facts(trace: Trace) -> list[str]:
-    """What a person wants to know first about a trace, each in a few words.
+    """The main facts about a trace, each in a few words.
 
-    Of a part of a trace nothing is said that the rest would change into its contrary.
+    About a part of a trace, says nothing that the rest could reverse.
     """
     whole = trace.report.prefix is None
     times = gpu_times(trace)
     found = steps(trace)
     share = percent(times.busy_ns, times.device_spans_ns)
     parts = [
-        ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
+        clip(
+            ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
+            DEVICES,
+            "...",
+        ),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         f"GPU busy {share} of its span" if share and whole else "",
@@ -55,7 +60,7 @@ def _no_gpu(whole: bool) -> str:
 
 
 def warnings(trace: Trace) -> list[str]:
-    """What a person must know before trusting the picture."""
+    """What to know before trusting the picture."""
     report = trace.report
     found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
     if report.missing:
@@ -73,7 +78,7 @@ def warnings(trace: Trace) -> list[str]:
 def reading_line(
     path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
 ) -> str:
-    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, when lanes are there."""
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there are lanes."""
     cells = BAR if width >= ROOMY else BAR // 3
     full = cells * done // max(1, total)
     figures = f"{percent(done, total)} of {size(total)}" if total else ""

@@ -1,4 +1,4 @@
-"""The line of why a device was idle: the reason with the most time in each cell."""
+"""The line that says why a device was idle: in each cell, the reason with the most time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from fusetui.tui.layout.view import Side, View, gap_times
 
 NOWHERE = -1
 Cell = tuple[int, int, bool]
-"""The reason (NOWHERE: none), how high its bar is (0: a block with its letter), is it selected."""
+"""The reason (NOWHERE: none), the height of its bar (0: a block with its letter), and whether it is
+selected."""
 
 
 def idle_segments(
     side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
 ) -> list[Segment]:
-    """A cell that is idle for half of its time or more is a block with the letter of the reason, or
-    with its name where there is room; any other has a bar as high as the share."""
+    """A cell that is idle for at least half of its time is a block with the letter of the reason,
+    or its name if there is room; any other cell has a bar as high as the idle share."""
     cells = _cells(side, view, found, width, glyphs)
     segments: list[Segment] = []
     for (reason, level, chosen), group in groupby(cells):

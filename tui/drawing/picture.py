@@ -1,4 +1,4 @@
-"""Pictures: what stands on each line, and a key that tells whether a line is still the same."""
+"""Pictures: the content of each line, and a key that tells whether a line is still the same."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ LOOKS = {
 
 
 Make = Callable[[int, int], Sequence[Said]]
-"""(width, height) -> at most so many lines."""
+"""(width, height) -> at most `height` lines."""
 
 
 class Picture(Protocol):
-    """A few lines of the screen, made of frozen data alone."""
+    """A few lines of the screen, made from frozen data alone."""
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """Equal keys are equal lines. Asked for every line of every frame: it must be cheap."""
+        """Equal keys mean equal lines. Called for every line of every frame, so it must be
+        cheap."""
 
     def line(self, y: int, width: int, height: int) -> Strip:
-        """The line, exactly `width` cells; asked for where the key changed."""
+        """The line, exactly `width` cells; called when the key changed."""
 
 
 class TextPicture:
-    """Lines of text. They are made when they are first drawn; what does not fit is cut."""
+    """Lines of text, made when they are first drawn; what does not fit is cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
-        """`make(width, height)` gives the lines; equal identities are equal texts."""
+        """`make(width, height)` returns the lines; equal identities mean equal texts."""
         self._identity = identity
         self._make = make
         self._made: dict[tuple[int, int], Sequence[Said]] = {}
@@ -59,13 +60,13 @@ class TextPicture:
 
 
 def text(lines: Sequence[Said]) -> TextPicture:
-    """Lines that are known already."""
+    """Lines that are already known."""
     found = tuple(lines)
     return TextPicture(found, lambda width, height: found)
 
 
 def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
-    """Lines beneath a rule, in which a title may stand."""
+    """Lines below a rule, which may contain a title."""
 
     def lines(width: int, height: int) -> Sequence[Said]:
         start = f"{rule * 3} {title} " if title else ""

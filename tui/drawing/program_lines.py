@@ -1,4 +1,4 @@
-"""Where in the program a slice comes from: how the chain of a kernel goes on past its op."""
+"""Where in the program a slice comes from: how the chain of a kernel continues beyond its op."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ MOST = 1000  # modules and frames around a slice that are listed
 
 
 def tells_more(found: Origins | None) -> bool:
-    """Does the trace name modules, annotations or Python frames at all."""
+    """Whether the trace names any modules, annotations or Python frames."""
     return found is not None and bool(len(found.regions) or len(found.frames))
 
 
 def warm(found: Origins) -> None:
-    """What every line about a slice asks for, worked out before a key waits for it."""
+    """Computes what every line about a slice needs, before a key waits for it."""
     if len(found.trace):
         program_of(found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0)
 
 
 def program_line(found: Origins | None, row: int) -> str:
-    """`my_model.py:42 forward   in Decoder_3 > MLP_3`, of backward work those of its forward op."""
+    """`my_model.py:42 forward   in Decoder_3 > MLP_3`, for backward work, those of its forward
+    op."""
     if found is None:
         return ""
     program = _program(found, row)
@@ -41,7 +42,7 @@ def program_line(found: Origins | None, row: int) -> str:
 
 
 def program_lines(found: Origins | None, row: int) -> Iterator[str]:
-    """Everything around it in the program, the innermost first, each with its duration."""
+    """Everything around it in the program, innermost first, each with its duration."""
     if found is None:
         return
     program, trace = _program(found, row), found.trace

@@ -1,4 +1,4 @@
-"""What is said about a range of time: a few lines beneath the timeline, and a page with all."""
+"""The figures of a range of time: a few lines below the timeline, and an overlay with all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = (Column("ns inside", 16), *FEW[1:])
 
 
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines: length, GPU time, streams, and what took most of the time."""
+    """At most `height` lines: length, GPU time, streams, and what took the most time."""
     figures = _figures(side.trace, found.begin, found.end)
     idle = _idle(side, found)
     names = figures.names[:height]
@@ -68,8 +68,8 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
-    """Why the GPUs were idle in the range, the longest first; nothing as long as it is not known,
-    and of a range that reaches beyond the trace."""
+    """Why the GPUs were idle in the range, the longest first; nothing until it is known, or for a
+    range that extends beyond the trace."""
     trace = side.trace
     begin, end = max(found.begin, trace.begin_ns), min(found.end, trace.end_ns)
     sums: Counter[str] = Counter()
@@ -89,19 +89,19 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
 
 @lru_cache(maxsize=1)
 def _figures(trace: Trace, begin: int, end: int) -> WindowFigures:
-    """Computed when the range is set, not at every key."""
+    """Computed when the range is set, not for every key."""
     return window_figures(trace, begin, end)
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
-    """In the order of what a person wants to know first."""
+    """The most important first."""
     facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
     starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
     return [*facts, starting] if figures.devices else facts
 
 
 def _place(figures: WindowFigures, origin: int) -> str:
-    """Where the range lies, with the digits that tell its two ends apart."""
+    """Where the range lies, with as many digits as tell its two ends apart."""
     step = max(1, figures.span_ns // 100)
     begin, end = (tick(t - origin, step) for t in (figures.begin_ns, figures.end_ns))
     return f"{begin} to {end}"
@@ -137,6 +137,6 @@ def _texts(figures: WindowFigures, index: int) -> list[str]:
 
 
 def _titled(columns: Sequence[Column], figures: WindowFigures) -> tuple[Column, ...]:
-    """The last column says what its names are."""
+    """The title of the last column says what its names are."""
     title = "kernel, copy or set" if figures.devices else "CPU op, by self time"
     return (*columns[:-1], Column(title, 0, left=True))

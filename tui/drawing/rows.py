@@ -17,16 +17,16 @@ Format = Callable[[int, int], Sequence[Styled]]
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
-    """What a list shows. Rows of equal identity and index are equal."""
+    """What a list shows. Rows with equal identity and index are equal."""
 
     identity: Hashable
     count: int
-    titles: Callable[[int], str]  # of the columns, on a screen of so many cells
+    titles: Callable[[int], str]  # of the columns, on a screen this many cells wide
     format: Format
 
 
 class ListPicture(msgspec.Struct, frozen=True, eq=False):
-    """A line of titles, and rows from `top` on; the cursor is on one of them."""
+    """A line of titles, and rows from `top` on, one of which may have the cursor."""
 
     rows: Rows
     cursor: int
@@ -50,11 +50,12 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         return strip.apply_style(palette.CURSOR) if here else strip
 
     def index_at(self, y: int) -> int:
-        """The row on a line, or -1."""
+        """The row on a line of the screen, or -1."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:
-    """The first row on the screen such that the cursor is on it, as near to `top` as possible."""
+    """The first row on the screen, as near to `top` as possible, such that the cursor is on the
+    screen."""
     return max(min(top, cursor), cursor - max(1, room) + 1, 0)

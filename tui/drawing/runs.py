@@ -1,4 +1,5 @@
-"""Cells -> runs of text with a kind: what one line of a lane looks like, without a terminal."""
+"""From cells to runs of text with a kind: what one line of a lane looks like, without a
+terminal."""
 
 from __future__ import annotations
 
@@ -7,66 +8,63 @@ from typing import Literal
 
 import msgspec
 
-from fusetui.trace.cells.raster import Cells
+from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.trace.text.cutting import clip
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.layout.kinds import Kind
+from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
-"""What a label gives up first."""
+"""What is dropped first from a label."""
 LEAST_LABEL = 4
-"""A label cut to fewer characters than this says nothing and is left out."""
+"""A label cut to fewer characters than this would say nothing and is left out."""
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A stretch of text of one look: neighbouring cells."""
+    """Neighboring cells with one look."""
 
     text: str
     look: Look
     kind: Kind
 
 
-class Names(msgspec.Struct, frozen=True):
-    """How the slices of a trace are called and coloured."""
-
-    kind: Callable[[int], Kind]
-    label: Callable[[int], str]
+Label = Callable[[int], str]
+"""What a row is called."""
 
 
 def runs_of(
     cells: Cells,
     cell_ns: int,
-    names: Names,
+    label: Label,
     glyphs: Glyphs,
     selected: int = -1,
     selected_cells: range = range(0),
     marked: Collection[int] = (),
 ) -> list[Run]:
-    """One line. `selected_cells` are where the selected row lies, even when it is hidden by others.
+    """One line. `selected_cells` are where the selected row lies, even if others hide it.
 
-    A slice of two cells or more is a block with its label; a single cell is a bar as high as the
-    share of the cell that is covered.
+    A slice of two or more cells is a block with its label; a single cell is a bar as high as the
+    share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     runs: list[Run] = []
-    rows = cells.row.tolist()
+    rows, kinds = cells.row.tolist(), cells.kind.tolist()
     counts, covered = cells.count.tolist(), cells.covered.tolist()
     for x in selected_cells:
         rows[x] = selected
     x = 0
     while x < len(rows):
-        end = _end_of(rows, x)
-        row = rows[x]
-        if row < 0:
+        row, kind = rows[x], KINDS[kinds[x]]
+        end = x + 1 if row == MANY else _end_of(rows, x)
+        if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
-            label = names.label(row)
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            runs.append(Run(_bar(label, end - x, look, glyphs), look, names.kind(row)))
+            before = bool(runs) and runs[-1].look == "block"
+            runs.append(Run(_bar(label(row), end - x, look, kind, before, glyphs), look, kind))
         else:
             look = "marked" if row in marked else "bar"
-            text = _level(covered[x], cell_ns, counts[x], glyphs)
-            _append(runs, Run(text, look, names.kind(row)))
+            text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
+            _append(runs, Run(text, look, kind))
         x = end
     return runs
 
@@ -79,7 +77,7 @@ def _end_of(rows: list[int], x: int) -> int:
 
 
 def _append(runs: list[Run], run: Run) -> None:
-    """Fewer runs are fewer bytes over the wire."""
+    """Joins neighboring runs of one look: fewer runs mean fewer bytes over the wire."""
     last = runs[-1] if runs else None
     if last and last.look == run.look == "bar" and last.kind == run.kind:
         runs[-1] = Run(last.text + run.text, "bar", run.kind)
@@ -87,16 +85,21 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, kind: Kind, after_block: bool, glyphs: Glyphs) -> str:
+    """A block; its first cell shows where it begins when another one ends there."""
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    return (" " + _fitted(label, width - 2, glyphs)).ljust(width)
+    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 2, glyphs)
+    if not glyphs.letters:
+        return (edge + text).ljust(width)
+    begin = f"{edge}{text} " if text else edge.strip()
+    return begin.ljust(width, LETTERS[kind])
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
-    """The label, or its first words, or its beginning; nothing when that would be nonsense."""
+    """The label, or its first words, or its beginning; nothing if that would be meaningless."""
     if len(label) <= width:
         return label
     bare = label
@@ -108,7 +111,11 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
-def _level(covered: int, cell_ns: int, count: int, glyphs: Glyphs) -> str:
+def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:
+    """As high as the share that is covered; where letters stand for colors, the letter from half
+    on."""
     top = len(glyphs.levels) - 1
     level = round(top * covered / max(cell_ns, 1)) if count else 0
+    if glyphs.letters and 2 * level >= top:
+        return LETTERS[kind]
     return glyphs.levels[max(1, min(level, top))]

@@ -1,4 +1,4 @@
-"""One line of text and how it is drawn."""
+"""One line of text, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Said(msgspec.Struct, frozen=True):
-    """`look`: title, name, marks (beneath a name), good, bad, warn, rule or plain."""
+    """`look`: title, name, marks (below a name), good, bad, warn, rule or plain."""
 
     text: str
     look: str = "plain"

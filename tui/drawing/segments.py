@@ -1,7 +1,7 @@
-"""The one place that makes what is drawn: no text gets to the terminal but through here.
+"""The one place that makes segments and strips: all text reaches the terminal through here.
 
-Segments of our own widgets are made by `segment`. Those of Textual's widgets, such as the line in
-which a person types, go through the filter `DOOR` on their way to the terminal.
+Segments of our own widgets are made by `segment`. Those of Textual's widgets, such as the input
+line, pass the filter `DOOR` on their way to the terminal.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ INSTEAD = "·"
 
 
 def segment(text: str, style: Style) -> Segment:
-    """A styled text. It should be printable already, so that its width was known."""
+    """A styled text. It should already be printable, so that its width is known."""
     return Segment(text if is_printable(text) else printable(text), style)
 
 
 def line(segments: Iterable[Segment], width: int) -> Strip:
-    """A line of so many cells: cut, or filled with blanks, at the right."""
+    """A line of this many cells: cut, or padded with spaces, at the right."""
     return Strip(segments).adjust_cell_length(width, palette.PLAIN)
 
 
 def blank(width: int) -> Strip:
-    """An empty line. Every segment has a style: NO_COLOR changes the styles of all of them."""
+    """An empty line. Every segment has a style, because NO_COLOR changes the styles of all of
+    them."""
     return Strip.blank(width, palette.PLAIN)
 
 
 class Door(LineFilter):
-    """Dots instead of what a terminal would obey or hide, as many as it takes cells."""
+    """Replaces what a terminal would obey or hide by dots, as many as its cells."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(is_printable(segment.text) for segment in segments):

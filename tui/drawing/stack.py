@@ -1,4 +1,4 @@
-"""Pictures one below the other."""
+"""Pictures, one below the other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusetui.tui.drawing.segments import blank
 
 
 class Stack:
-    """A picture of pictures, each of its own height."""
+    """A picture made of pictures, each of its own height."""
 
     def __init__(self, pictures: Sequence[tuple[int, Picture]]) -> None:
         """(height, picture) from top to bottom."""

@@ -1,4 +1,4 @@
-"""Runs and texts -> styled strips of the timeline."""
+"""From runs and texts to styled strips of the timeline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(text: str) -> Segment:
 
 
 def minimap_segments(text: str, window: range) -> list[Segment]:
-    """The busy levels, those inside the window brighter."""
+    """The busy levels, brighter inside the window."""
     return [
         segment(text[: window.start], palette.BUSY),
         segment(text[window.start : window.stop], palette.WINDOW),
@@ -40,7 +40,7 @@ def minimap_segments(text: str, window: range) -> list[Segment]:
 
 
 def ruler_segments(text: str, chosen: range) -> list[Segment]:
-    """The ticks, the range of time that is chosen brighter."""
+    """The ticks, brighter in the selected range of time."""
     return [
         segment(text[: chosen.start], palette.DIM),
         segment(text[chosen.start : chosen.stop], palette.WINDOW),
@@ -54,15 +54,8 @@ def counter_segments(levels: str, largest: str) -> list[Segment]:
 
 
 def lane_segments(runs: Sequence[Run]) -> list[Segment]:
-    """Neighbouring blocks alternate between two tints, so that their border shows."""
-    segments: list[Segment] = []
-    after_block = second = False
-    for run in runs:
-        block = run.look == "block"
-        second = block and after_block and not second
-        after_block = block
-        segments.append(segment(run.text, _style(run, second)))
-    return segments
+    """The slices of one line."""
+    return [segment(run.text, _style(run)) for run in runs]
 
 
 def gutter_text(
@@ -77,11 +70,11 @@ def gutter_text(
     return f"{place.label[:room].ljust(room)} {more}" if more else place.label
 
 
-def _style(run: Run, second: bool) -> Style:
+def _style(run: Run) -> Style:
     if run.look == "selected":
         return palette.SELECTED
     if run.look == "marked":
         return palette.MARKED
     if run.look == "block":
-        return palette.fill(run.kind, second)
+        return palette.fill(run.kind)
     return palette.bar(run.kind) if run.look == "bar" else palette.PLAIN

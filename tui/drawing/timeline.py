@@ -74,7 +74,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return _labelled("", [plain(window_bar(window, division.width, self.glyphs))], division)
 
     def _label(self, index: int, division: Division) -> str:
-        """What stands left of a line."""
+        """The text left of a line."""
         place = self.places[index]
         if place.line is None:
             return place.label
@@ -94,7 +94,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return _labelled(self._label(index, division), lane_segments(runs), division)
 
     def _idle_strip(self, label: str, pid: Id, division: Division) -> Strip:
-        """Blank as long as it is not known why the device was idle."""
+        """Blank until it is known why the device was idle."""
         insight = self.side.insight
         device = insight.device(pid)
         if insight.idle is None or device < 0:

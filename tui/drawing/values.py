@@ -1,4 +1,4 @@
-"""The value of an arg on one line. The work is bounded, whatever somebody wrote into a file."""
+"""The value of an arg on one line. The work is bounded, whatever a file contains."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.kinds import narrow
 
-DEEPEST = 16  # lists and objects within each other
-LONGEST = 2000  # characters; no screen shows as many
+DEEPEST = 16  # levels of nested lists and objects
+LONGEST = 2000  # characters; no screen shows more
 
 
 def value_text(value: object, ellipsis: str) -> str:
-    """A text as it is, all else as JSON; an ellipsis stands for what is too deep or too long."""
+    """A string as it is, everything else as JSON; an ellipsis stands for what is too deep or too
+    long."""
     pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
     text = ""
     for piece in pieces:
@@ -25,7 +26,7 @@ def value_text(value: object, ellipsis: str) -> str:
 
 
 def _pieces(value: object, deep: int, ellipsis: str) -> Iterator[str]:
-    """The text of a value bit by bit, as far as it is asked for."""
+    """The text of a value piece by piece, only as far as it is needed."""
     if isinstance(value, dict | list):
         if value and not deep:
             yield ellipsis

@@ -1,4 +1,4 @@
-"""Columns of a table: texts of fixed width, and one that takes what is left."""
+"""Columns of a table: texts of fixed width, and one that takes the remaining width."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fusetui.trace.text.cutting import clip
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`width` 0 takes what is left; `from_width` hides the column on narrower screens."""
+    """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""
 
     title: str
     width: int
@@ -29,7 +29,7 @@ def titles(columns: Sequence[Column], width: int) -> str:
 
 
 def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
-    """The texts of the columns shown, padded or clipped, with a blank between."""
+    """The texts of the columns shown, padded or clipped, with a space between."""
     indices = shown(columns, width)
     fixed = sum(columns[n].width + 1 for n in indices if columns[n].width)
     rest = max(8, width - fixed)

@@ -1,4 +1,4 @@
-"""How a timeline divides its lines and cells, and which of its lines are on the screen."""
+"""How the lines and cells of a timeline are divided, and which of its lines are on the screen."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
 
-SMALL = 14  # with fewer lines the bar beneath the minimap is left out
+SMALL = 14  # with fewer lines the bar below the minimap is left out
 
 
 class Division(msgspec.Struct, frozen=True):
-    """Lines above the lanes, and cells left of them."""
+    """The lines above the lanes, and the cells left of them."""
 
-    whole: int  # cells of all
+    whole: int  # cells in all
     axis: int  # lines of the minimap and the ruler
     gutter: int  # cells of the labels
     width: int  # cells of the time axis
@@ -27,19 +27,19 @@ class Division(msgspec.Struct, frozen=True):
 
 
 def divided(width: int, height: int) -> Division:
-    """A timeline of so many cells and lines."""
+    """Divides a timeline of this many cells and lines."""
     gutter = 14 if width < 100 else 18 if width < 160 else 24
     axis = axis_height(height)
     return Division(width, axis, gutter, max(1, width - gutter), max(0, height - axis))
 
 
 def axis_height(lines: int) -> int:
-    """How many lines of a timeline of so many are above the lanes."""
+    """How many lines of a timeline of this height are above the lanes."""
     return 2 if lines < SMALL else 3
 
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen such that the selected one is on it, if there is one."""
+    """The first line on the screen, such that the selected line, if any, is on the screen."""
     index = -1
     if view.selected >= 0:
         index = index_of(side, shown, view.selected)
@@ -51,5 +51,5 @@ def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int)
 
 
 def within(shown: Sequence[Place], top: int, room: int) -> int:
-    """A first line that leaves no room empty below the last one."""
+    """The first line on the screen, such that no room below the last line is left empty."""
     return max(0, min(top, len(shown) - room))

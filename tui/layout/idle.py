@@ -1,4 +1,4 @@
-"""Why a device was idle, as the timeline shows it: a letter and a few words for each reason."""
+"""Why a device was idle, as shown by the timeline: a letter and a few words for each reason."""
 
 from __future__ import annotations
 

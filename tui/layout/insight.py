@@ -1,4 +1,4 @@
-"""What was found out about a trace beside the drawing: known some time after its lanes."""
+"""What is known about a trace some time after its lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fusetui.tui.layout.modules import ModuleTree
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):
-    """Why the time went where it went, and what the program has to do with it."""
+    """Where the time went and why, and the parts of the program."""
 
     why: Why
     modules: ModuleTree
@@ -27,7 +27,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
 
 
 class Insight(msgspec.Struct, frozen=True, eq=False):
-    """None as long as it is not known; the idle time is known before the answer."""
+    """None until known; the idle time is known before the answer."""
 
     idle: tuple[IdleTime, ...] | None = None  # of each device
     answer: Answer | None = None
@@ -37,7 +37,7 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
         return self.answer.origins if self.answer else None
 
     def device(self, pid: Id) -> int:
-        """The place of a device among those with idle time, -1 where it is not known."""
+        """The index of a device among those with idle time, -1 if it is not known."""
         return next((n for n, one in enumerate(self.idle or ()) if one.device == pid), -1)
 
 
@@ -45,7 +45,7 @@ NOTHING_YET = Insight()
 
 
 def working(trace: Trace, what: str) -> str:
-    """One sentence where something is not known yet, or never will be."""
+    """A sentence for what is not known yet, or will never be."""
     if trace.report.prefix:
         return f"only a part of this trace was read: nothing is said about {what}"
     return f"working: {what} will follow"

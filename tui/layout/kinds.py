@@ -1,4 +1,4 @@
-"""What a slice does and what it is called: one kind and one label each, the same everywhere."""
+"""What a slice does and what it is called: one kind and one label for each, the same everywhere."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.regions import MODULE_PREFIX
 from fusetui.trace.text.printable import is_printable
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
-LONGEST = 1000  # characters of a name that a label is made of; no screen is wider
+LONGEST = 1000  # characters of a name that a label is made from; no screen is wider
 NAMELESS = "(no name)"
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Kind(StrEnum):
-    """What a slice does, as far as its colour tells."""
+    """What a slice does, as shown by its color."""
 
     GEMM = "gemm"
     ATTENTION = "attention"
@@ -35,6 +39,27 @@ class Kind(StrEnum):
     COMPILED = "compiled"
     OTHER = "other"
 
+
+LETTERS = {
+    Kind.GEMM: "g",
+    Kind.ATTENTION: "a",
+    Kind.POINTWISE: "p",
+    Kind.FUSED: "f",
+    Kind.REDUCTION: "r",
+    Kind.COPY: "c",
+    Kind.COMM: "m",
+    Kind.GPU_OTHER: "k",
+    Kind.OP: "o",
+    Kind.CALL: "l",
+    Kind.ANNOTATION: "n",
+    Kind.PYTHON: "y",
+    Kind.COMPILED: "j",
+    Kind.OTHER: "x",
+}
+"""What stands for a kind where there is no color."""
+
+KINDS = tuple(Kind)
+"""By their numbers."""
 
 BY_ROLE = {
     Role.MEMCPY: Kind.COPY,
@@ -77,6 +102,19 @@ def kind_of(role: int, name: str) -> Kind:
     return BY_ROLE.get(Role(role), Kind.OTHER)
 
 
+def numbers_of(trace: Trace) -> NDArray[np.uint8]:
+    """The number of the kind of each row, shape [slices]; names are looked at once each."""
+    by_role = [KINDS.index(BY_ROLE.get(role, Kind.OTHER)) for role in Role]
+    found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
+    for role in (Role.KERNEL, Role.OP):  # whose kind depends on the name
+        rows = trace.rows_of(role)
+        of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
+        for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+            of_name[name] = KINDS.index(kind_of(int(role), trace.names[name]))
+        found[rows] = of_name[trace.name[rows]]
+    return found
+
+
 @lru_cache(maxsize=65536)
 def label_of(role: int, name: str) -> str:
     """A short printable text for a slice, one character per cell; never empty."""
@@ -95,7 +133,7 @@ def _label(role: int, name: str) -> str:
 
 
 def narrow(text: str) -> str:
-    """What is not printable and one cell wide becomes a dot."""
+    """Replaces every character that is not printable and one cell wide by a dot."""
     if text.isascii() and text.isprintable():
         return text
     from rich.cells import cell_len

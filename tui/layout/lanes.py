@@ -9,12 +9,13 @@ from itertools import chain
 
 import msgspec
 
+from fusetui.trace.cells.kinds import Numbers
 from fusetui.trace.cells.raster import Lines
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.text.figures import plural
-from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
     Layer.ANNOTATIONS: "notes",
@@ -32,7 +33,7 @@ NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHO
 
 
 class Fold(IntEnum):
-    """How much of a lane is shown."""
+    """How much of a lane is visible."""
 
     FOLDED = 0  # one line
     NORMAL = 1  # the first few depths
@@ -40,7 +41,8 @@ class Fold(IntEnum):
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All tracks of one layer of one thread or stream; its texts are one cell a character."""
+    """All tracks of one layer of one thread or stream; every character of its texts is one cell
+    wide."""
 
     trace: Trace
     group: str  # the thread or device it belongs to
@@ -48,10 +50,11 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     title: str  # of a lane that is alone in its group
     layer: Layer
     tracks: tuple[Track, ...]
+    kinds: Numbers  # of all rows of the trace
 
     @property
     def key(self) -> tuple[Layer, Id, Id]:
-        """What tells it from the other lanes of any part of the trace."""
+        """What identifies it among the lanes of any part of the trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
 
     @property
@@ -60,8 +63,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> Lines:
-        """Each is computed when it is first shown, or beforehand by `prepare`."""
-        return Lines(self.trace, self.tracks)
+        """The lines, each computed when it is first shown, or beforehand by `prepare`."""
+        return Lines(self.trace, self.tracks, self.kinds)
 
     def prepare(self) -> None:
         """Compute the lines that fit on any screen."""
@@ -82,18 +85,19 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     """Lanes in the order of the tracks; sub-rows join the lane that they overlap.
 
-    All beyond MOST are one lane: every movement goes over the lanes.
+    All beyond MOST are one lane, because every movement loops over the lanes.
     """
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
     tracks = list(grouped.values())
-    lanes = tuple(_lane(trace, own) for own in tracks[:MOST])
+    kinds = numbers_of(trace)
+    lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
     rest = tuple(chain.from_iterable(tracks[MOST:]))
     if not rest:
         return lanes
     label = f"{plural(len(tracks) - MOST, 'more lane')} as one"
-    return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest))
+    return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest, kinds))
 
 
 def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
@@ -116,7 +120,7 @@ def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
         yield lane.group, list(range(index, same))
 
 
-def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
+def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
     first = tracks[0]
     group = title = narrow(first.label)
     label = LAYER_LABELS[first.layer]
@@ -128,7 +132,7 @@ def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
     elif first.layer not in CPU_LAYERS:
         label = title
         group = "other"
-    return Lane(trace, group, label, title, first.layer, tuple(tracks))
+    return Lane(trace, group, label, title, first.layer, tuple(tracks), kinds)
 
 
 def _slices(lane: Lane) -> int:

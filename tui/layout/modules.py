@@ -1,4 +1,5 @@
-"""The tree of the modules of a program as preorder arrays, with a call of each to look at."""
+"""The tree of the modules of a program as preorder arrays, with a call of each that can be
+shown."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
 
-MOST = 20  # names in a list
+MOST = 20  # names listed
 FEW = 20
-"""As many modules are open at first at most."""
+"""At most this many modules are open at first."""
 
 
 class ModuleTree(msgspec.Struct, frozen=True, eq=False):
@@ -57,7 +58,7 @@ def self_times(tree: ModuleTree) -> tuple[SelfTime, ...]:
 
 
 def first_open(tree: ModuleTree) -> NDArray[np.bool_]:
-    """The outermost levels of which all nodes together are few."""
+    """The outermost levels, as many as have few nodes together."""
     levels = np.array([time.level for time in tree.times], dtype=np.int64)
     sizes = np.cumsum(np.bincount(levels)) if len(levels) else levels
     shown = int(np.searchsorted(sizes, FEW, side="right"))
@@ -67,7 +68,7 @@ def first_open(tree: ModuleTree) -> NDArray[np.bool_]:
 
 
 def _ends(levels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of each node of a preorder, where the next one begins that is not deeper."""
+    """Of each node of a preorder, the index of the next node that is not deeper."""
     ends = np.full(len(levels), len(levels), dtype=np.int64)
     open_nodes: list[int] = []
     for node, level in enumerate(levels.tolist()):

@@ -29,11 +29,11 @@ from fusetui.tui.layout.view import (
 )
 
 SEEN = 10
-"""A gap is seen well when it takes 1 / SEEN of the window at least."""
+"""A gap is well visible if it takes at least 1 / SEEN of the window."""
 
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
-    """A window numerator/denominator as long, about the anchor."""
+    """Scales the window by numerator / denominator around the anchor."""
     span = max(MIN_SPAN_NS, min(view.span * numerator // denominator, side.end - side.begin))
     about = anchor(side, view)
     begin = about - (about - view.begin) * span // view.span
@@ -47,7 +47,7 @@ def zoom_at(side: Side, view: View, time: int, numerator: int, denominator: int)
 
 
 def pan(side: Side, view: View, percent: int) -> View:
-    """Move the window by a share of itself; negative to the left."""
+    """Moves the window by a share of itself; negative to the left."""
     shift = max(1, view.span * abs(percent) // 100) * (1 if percent > 0 else -1)
     return _within(side, view, view.begin + shift, view.span)
 
@@ -63,7 +63,7 @@ def go(side: Side, view: View, time: int) -> View:
 
 
 def at_time(side: Side, view: View, time: int) -> View:
-    """`time` in the middle; from the whole trace: of a window that is a tenth of it."""
+    """`time` in the middle; from a window over the whole trace, in one of a tenth of it."""
     whole = side.end - side.begin
     span = view.span if view.span < whole else max(MIN_SPAN_NS, whole // 10)
     return _within(side, view, time - span // 2, span)
@@ -77,7 +77,7 @@ def over(side: Side, view: View, begin: int, end: int) -> View:
 
 
 def select(side: Side, view: View, row: int) -> View:
-    """Select a row; the window moves only when the row would be out of sight."""
+    """Selects a row; the window moves only if the row would be out of sight."""
     if row < 0:
         return deselect(side, view)
     begin, end = times(side, row)
@@ -88,7 +88,7 @@ def select(side: Side, view: View, row: int) -> View:
 
 
 def zoom_to(side: Side, view: View) -> View:
-    """A window in which what is selected takes half of the width."""
+    """A window in which the selection takes half of the width."""
     found = held(side, view)
     if found is None:
         return select_first(side, view)
@@ -98,13 +98,14 @@ def zoom_to(side: Side, view: View) -> View:
 
 
 def centre(side: Side, view: View) -> View:
-    """What is selected in the middle, at the same zoom."""
+    """The selection in the middle, at the same zoom."""
     found = held(side, view)
     return go(side, view, sum(found) // 2) if found else view
 
 
 def to_gap(side: Side, view: View, at: GapAt) -> View:
-    """Select a gap; the window becomes three times as long, unless it shows it well already."""
+    """Selects a gap; the window becomes three times as long, unless it shows the gap well
+    already."""
     begin, end = gap_times(side, at) or (view.begin, view.end)
     chosen = replace(view, selected=-1, gap=at)
     if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
@@ -114,7 +115,7 @@ def to_gap(side: Side, view: View, at: GapAt) -> View:
 
 
 def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
-    """The gap of a device at a time (ns from the origin), where that is known."""
+    """The gap of a device at a time (ns from the origin), if that is known."""
     device = side.insight.device(pid)
     if device < 0 or side.insight.idle is None:
         return None
@@ -168,7 +169,7 @@ def select_first(side: Side, view: View) -> View:
 
 
 def to_kernel(side: Side, view: View) -> View:
-    """From a CPU slice to the first GPU event launched under it, again: to the next one."""
+    """From a CPU slice to the first GPU event launched under it; repeated, to the next one."""
     row = view.selected
     if row < 0 or is_gpu(side.trace, row):
         return view
@@ -177,7 +178,7 @@ def to_kernel(side: Side, view: View) -> View:
 
 
 def to_launch(side: Side, view: View) -> View:
-    """From a GPU slice to where it comes from; from a CPU slice to the one around it."""
+    """From a GPU slice to its launch; from a CPU slice to the one around it."""
     row = view.selected
     if row < 0:
         return view
@@ -187,10 +188,10 @@ def to_launch(side: Side, view: View) -> View:
 
 
 def fold(side: Side, view: View) -> View:
-    """The lane of the selected row: the next of one line, some lines, all lines.
+    """Folds the lane of the selected row to the next of one line, some lines, all lines.
 
-    Where nothing is selected, it is the first lane with slices in sight. A selection that would be
-    hidden goes to the last line that is shown.
+    If nothing is selected, folds the first lane with slices in sight. A selection that would be
+    hidden moves to the last line that is shown.
     """
     if view.selected < 0:
         chosen = select_first(side, view)
@@ -215,7 +216,7 @@ def _seen(side: Side, view: View, lane: int) -> View:
 
 
 def anchor(side: Side, view: View) -> int:
-    """What zooming keeps in place: the visible middle of what is selected, else of the window."""
+    """What zooming keeps in place: the visible middle of the selection, else of the window."""
     found = held(side, view)
     if found and found[1] > view.begin and found[0] < view.end:
         return (max(found[0], view.begin) + min(found[1], view.end)) // 2
@@ -223,7 +224,7 @@ def anchor(side: Side, view: View) -> int:
 
 
 def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
-    """Select on the first place that has slices in the window; the view itself when none has."""
+    """Selects on the first place that has slices in the window; the view itself if none has."""
     time = anchor(side, view) + side.origin
     for place in candidates:
         if place.line is not None and in_sight(side, view, place.line):
@@ -232,7 +233,7 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
 
 
 def _within(side: Side, view: View, begin: int, span: int) -> View:
-    """A window of this span that overlaps the trace: at most half of it may lie outside."""
+    """A window of this span that overlaps the trace; at most half of it lies outside."""
     lowest = side.begin - span // 2
     highest = side.end - span // 2
     if span >= side.end - side.begin:

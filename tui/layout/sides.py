@@ -1,4 +1,4 @@
-"""Traces -> the sides of a session: where each begins to count, and what it shows first."""
+"""From traces to the sides of a session: the origin of each, and what it shows first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
 
 
 def first_views(sides: Sequence[Side]) -> Views:
-    """The whole trace; of several: the length of the longest first step, from a little before."""
+    """The whole trace; for several, the longest first step, from a little before it."""
     if len(sides) == 1:
         return (first_view(sides[0]),)
     longest = max(_step_length(side) for side in sides)

@@ -1,4 +1,4 @@
-"""The op tree of a trace as preorder arrays; which nodes are in sight is one numpy pass."""
+"""The op tree of a trace as preorder arrays; which nodes are shown takes one pass of numpy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def op_tree(trace: Trace) -> OpTree:
 
 
 def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Nodes of which every node around them is open. Both of shape [nodes], in preorder; `end` is
+    """The nodes whose ancestors are all open. Both arrays of shape [nodes], in preorder; `end` is
     one past the last node of a subtree."""
     nodes = len(end)
     hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
@@ -69,7 +69,7 @@ def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.int
 
 
 def open_to(end: NDArray[np.int64], opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
-    """Everything around a node opened too; `end` as for `visible`."""
+    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
     around = np.flatnonzero(end[:node] > node)
     changed = opened.copy()
     changed[around] = True
@@ -77,9 +77,9 @@ def open_to(end: NDArray[np.int64], opened: NDArray[np.bool_], node: int) -> NDA
 
 
 def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
-    """What tells each node from the others of any part of the trace: its place in traceEvents.
+    """What identifies each node in any part of the trace: its place in traceEvents.
 
-    For a thread a number below zero, out of `threads`, which grows.
+    For a thread, a negative number from `threads`, which grows.
     """
     places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
     for node in np.flatnonzero(tree.row < 0).tolist():
@@ -91,7 +91,7 @@ def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
 def same_open(
     old: OpTree, opened: NDArray[np.bool_], node: int, new: OpTree
 ) -> tuple[NDArray[np.bool_], int]:
-    """The nodes of a tree of more of the same trace that are open, and where `node` is (or -1)."""
+    """For a tree of more of the same trace: which nodes are open, and where `node` is (or -1)."""
     threads: dict[object, int] = {}
     before, now = places_of(old, threads), places_of(new, threads)
     is_new_thread = (new.row < 0) & ~np.isin(now, before)

@@ -1,4 +1,4 @@
-"""What a timeline shows, as data: a side, a view of it, and the lines that the two give.
+"""What a timeline shows, as data: a side, a view of it, and the lines that result.
 
 Times are ns from the origin of the side: the start of the trace, or the step at which two traces
 are aligned.
@@ -27,7 +27,7 @@ from fusetui.tui.layout.lanes import Fold, Lane, groups
 
 MIN_SPAN_NS = 20
 IDLE_LABEL = "idle because"
-KEPT = 4  # views of which the lines are kept
+KEPT = 4  # views whose lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
 T = TypeVar("T")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero.
 
-    The counters and the insight are known a little after the rest.
+    The counters and the insight are known a little later than the rest.
     """
 
     trace: Trace
@@ -48,7 +48,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     made: dict[Callable[[Trace], Any], Any] = msgspec.field(default_factory=dict)
 
     def once(self, make: Callable[[Trace], T]) -> T:
-        """What is made of the trace, made when it is first asked for."""
+        """A value computed from the trace when it is first asked for."""
         if make not in self.made:
             self.made[make] = make(self.trace)
         found: T = self.made[make]
@@ -84,7 +84,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def counter_places(self) -> tuple[Place, ...]:
-        """The lines of the counters, each group beneath its name."""
+        """The lines of the counters, each group below its name."""
         found: list[Place] = []
         for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
             found.append(Place(-1, -1, group, None))
@@ -93,7 +93,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class GapAt(msgspec.Struct, frozen=True):
-    """A stretch of idle time: places among the devices of the insight, and among its gaps."""
+    """A stretch of idle time: the index among the devices of the insight, and among its gaps."""
 
     device: int
     gap: int
@@ -118,7 +118,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
     else the name of a group.
 
-    Only the lines of lanes belong to a lane; for the others that is -1.
+    Only the lines of lanes belong to a lane; for others, `lane` is -1.
     """
 
     lane: int
@@ -129,7 +129,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     idle_of: Lane | None = None  # a stream of the device
 
     def holds(self, row: int) -> bool:
-        """Does a row of the trace lie on this line."""
+        """Whether a row of the trace lies on this line."""
         if self.line is None:
             return False
         at = int(np.searchsorted(self.line.rows, row))
@@ -168,13 +168,13 @@ def _places(side: Side, view: View) -> list[Place]:
 
 
 def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with so many lines for lanes: see `_with_stream` and `_opened`."""
+    """The view for a screen with this many lines for lanes; see `_with_stream` and `_opened`."""
     return _opened(side, _with_stream(side, view, lines), lines)
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
-    """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
-    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
+    """Folds as many lanes of CPU threads, the tallest first, as needed to show the first GPU stream
+    and why it was idle, or else the stream; folds none if that is not enough."""
     shown = places(side, view)
     streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
     if not streams:
@@ -196,7 +196,7 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
 
 
 def _opened(side: Side, view: View, lines: int) -> View:
-    """Lanes of other programs than torch opened as far as there is room."""
+    """Opens the lanes of programs other than torch as far as there is room."""
     spare, folds = lines - len(places(side, view)), list(view.folds)
     for n, lane in enumerate(side.lanes):
         for fold in (Fold.OPEN, Fold.NORMAL):
@@ -214,7 +214,7 @@ def times(side: Side, row: int) -> tuple[int, int]:
 
 
 def line_of(side: Side, row: int) -> Line:
-    """The line that a row lies on."""
+    """The line on which a row lies."""
     lane = side.lanes[side.lane_of_track[int(side.trace.track[row])]]
     return lane.lines[depth_in_lane(side, row)]
 
@@ -226,7 +226,7 @@ def depth_in_lane(side: Side, row: int) -> int:
 
 
 def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
-    """Where a row lies among the places, -1 when its line is not there."""
+    """The index of a row's line among the places, -1 if it is not there."""
     lane = side.lane_of_track.get(int(side.trace.track[row]), -1)
     depth = depth_in_lane(side, row) if lane >= 0 else -1
     wanted = (lane, depth)
@@ -234,13 +234,14 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
-    """Where a line of one side is among the places of another that shows more; 0: nowhere."""
+    """The index of a line of one side among the places of another that shows more; 0 if it is not
+    there."""
     key = _key(old, place)
     return next((n for n, p in enumerate(shown) if _key(new, p) == key), 0)
 
 
 def _key(side: Side, place: Place) -> tuple[object, int, str]:
-    """What tells a line from the others, whatever part of the trace is shown."""
+    """What identifies a line, whatever part of the trace is shown."""
     if place.lane < 0:
         return None, place.depth, place.label
     return side.lanes[place.lane].key, place.depth, ""
@@ -260,7 +261,8 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
 
 
 def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:
-    """One line beneath the lanes of a device: there before it is known why it was idle."""
+    """One line below the lanes of a device; it is there before it is known why the device was
+    idle."""
     streams = [n for n in indices if side.lanes[n].layer is Layer.STREAM]
     label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
     return [Place(-1, -2 - n, label, None, idle_of=side.lanes[n]) for n in streams[:1]]
@@ -282,14 +284,14 @@ def idle_of(side: Side, at: GapAt) -> IdleTime | None:
 
 
 def held(side: Side, view: View) -> Interval | None:
-    """The times of the selected slice or gap; None where nothing is selected."""
+    """The times of the selected slice or gap; None if nothing is selected."""
     if view.selected >= 0:
         return times(side, view.selected)
     return gap_times(side, view.gap) if view.gap else None
 
 
 def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
-    """Where the line of the device of a gap lies among the places, -1 when it is not there."""
+    """The index of the line of a gap's device among the places, -1 if it is not there."""
     found = idle_of(side, at)
     pid = found.device if found else None
     lanes = (p.idle_of.key[1] if p.idle_of else None for p in shown)

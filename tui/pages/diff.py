@@ -43,7 +43,7 @@ COLUMNS = (
     Column("what", 8, left=True),
     Column("of", 0, left=True),
 )
-ROOMY = 26  # lines of a page: with more, the timelines and the verdict are larger
+ROOMY = 26  # lines of a page; with more, the timelines and the verdict are larger
 WITH_NAMES = 30  # with more, both names of a replaced kernel are shown
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
@@ -73,7 +73,7 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> State:
-        """Over the windows of the timelines."""
+        """The comparison, over the windows of the timelines."""
         shown = state.comparison
         if shown is None:
             return state
@@ -85,7 +85,7 @@ class DiffPage(ListPage):
         return Rows(found, len(lines), lambda w: titles(COLUMNS, w), partial(_format, lines))
 
     def chosen(self, state: State, index: int) -> State:
-        """The work of both sides, marked in both timelines."""
+        """Marks the work of both sides in both timelines."""
         if state.comparison is None:
             return state
         pair = pair_of(state.comparison.lines[index])
@@ -109,13 +109,13 @@ class DiffPage(ListPage):
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """Why the line under the cursor is believed."""
+        """The evidence for the line under the cursor."""
         names = NAME_LINES if size.height > WITH_NAMES else 0
         height = 1 + (WHY_LINES if size.height > ROOMY else 1) + names
         return (Pane(height, self._why(state)),)
 
     def copied(self, state: State) -> str:
-        """The full names behind the line under the cursor, those of A first."""
+        """The full names of the line under the cursor, those of A first."""
         lines = state.comparison.lines if state.comparison else ()
         return names_text(names_of(lines[state.list_of(NAME).cursor])) if lines else ""
 
@@ -143,7 +143,7 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
     picture = TimelinePicture(
         shown.sides[index],
         shown.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         0,
         shown.marked[index],
     )
@@ -156,7 +156,7 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
 
 
 def windowed(state: State, index: int, view: View) -> State:
-    """One side through another window; only the window counts, for its lanes are others."""
+    """One side through another window; only the window is used, because its lanes differ."""
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view)
@@ -165,7 +165,7 @@ def windowed(state: State, index: int, view: View) -> State:
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """A movement of both windows as an action runs it."""
+    """An action that moves both windows."""
 
     def run(state: State) -> State:
         shown, index = state.comparison, state.active
@@ -194,7 +194,7 @@ def _format(lines: Sequence[Line], index: int, width: int) -> list[Styled]:
 
 
 def both_names(line: Line) -> list[Said]:
-    """The kernels of a line whose kernel was replaced, with what differs marked beneath."""
+    """The kernels of a line whose kernel was replaced, with the differences marked below."""
     first = line.rows[0] if line.rows else None
     if first is None or first.kind is not Kind.REPLACED or not (first.a and first.b):
         return []
@@ -209,7 +209,7 @@ def both_names(line: Line) -> list[Said]:
 
 
 def verdict(diff: Diff, width: int) -> list[Said]:
-    """The answer first, then the totals, then what else to know."""
+    """The verdict first, then the totals, then the notes."""
     look = LOOKS.get(diff.verdict.answer, "title")
     first = [Said(line, look) for line in wrap(narrow(answer(diff)), width)]
     notes = [Said(narrow(line)) for line in flow(diff.notes, width)]

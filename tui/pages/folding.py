@@ -1,4 +1,4 @@
-"""Pages that are trees: rows that open and close."""
+"""Pages that are trees, whose rows open and close."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECTION = "In the trees"
 
 
 class TreeListPage(ListPage):
-    """A list whose rows are the nodes of a tree in preorder that are in sight."""
+    """A list whose rows are the shown nodes of a tree, in preorder."""
 
     @abstractmethod
     def ends(self, state: State) -> NDArray[np.int64]:
@@ -27,10 +27,10 @@ class TreeListPage(ListPage):
 
     @abstractmethod
     def open_at_first(self, state: State) -> NDArray[np.bool_]:
-        """Which nodes are open before a person opens or closes any."""
+        """Which nodes are open at first."""
 
     def opened(self, state: State) -> Opened:
-        """Which nodes are open, and which are therefore in sight."""
+        """Which nodes are open, and which are therefore shown."""
         opened, ends = state.list_of(self.name).opened, self.ends(state)
         if opened is not None and len(opened.nodes) == len(ends):
             return opened
@@ -38,12 +38,12 @@ class TreeListPage(ListPage):
         return Opened(nodes, visible(ends, nodes))
 
     def with_nodes(self, state: State, nodes: NDArray[np.bool_]) -> State:
-        """These nodes open, and no others."""
+        """Opens these nodes and closes all others."""
         opened = Opened(nodes, visible(self.ends(state), nodes))
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
 
     def on_node(self, state: State, node: int) -> State:
-        """The cursor on a node that is in sight."""
+        """Moves the cursor to a node that is shown."""
         cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
@@ -57,7 +57,7 @@ class TreeListPage(ListPage):
         return int(self.ends(state)[node]) > node + 1
 
     def turn(self, state: State) -> State:
-        """Open the node under the cursor, or close it."""
+        """Opens or closes the node under the cursor."""
         node = self.node(state)
         if node < 0:
             return state
@@ -66,7 +66,7 @@ class TreeListPage(ListPage):
         return self.with_nodes(state, nodes)
 
     def unfold(self, state: State) -> State:
-        """Open the node under the cursor; an open one leads into it."""
+        """Opens the node under the cursor; if it is open, moves into it."""
         node = self.node(state)
         if node < 0 or not self.has_inner(state, node):
             return state
@@ -75,7 +75,7 @@ class TreeListPage(ListPage):
         return self.turn(state)
 
     def fold(self, state: State) -> State:
-        """Close the node under the cursor; one that is closed leads to the node around it."""
+        """Closes the node under the cursor; if it is closed, moves to the node around it."""
         node = self.node(state)
         if node < 0:
             return state
@@ -89,7 +89,7 @@ class TreeListPage(ListPage):
 
 
 def tree_actions(find: Callable[[State], TreeListPage | None]) -> tuple[Action, ...]:
-    """The keys that all trees have, given the way to the tree that has the keys."""
+    """The actions of all trees; `tree` finds the tree that receives the keys."""
 
     def is_tree(state: State) -> bool:
         return find(state) is not None

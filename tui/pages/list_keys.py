@@ -1,4 +1,4 @@
-"""The keys that every list has: a page that is a list, and what lies over a page."""
+"""The keys of every list, whether it is a page or an overlay."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fusetui.tui.state.state import Outcome, State
 
 SECTION = "In the lists"
 Find = Callable[[State], ListPage | None]
-"""The list that has the keys now."""
+"""The list that receives the keys now."""
 
 
 def list_actions(find: Find) -> tuple[Action, ...]:
-    """The actions of lists, given the way to the list that has the keys."""
+    """The actions of lists; the argument finds the list that receives the keys."""
 
     def is_list(state: State) -> bool:
         return find(state) is not None
@@ -38,8 +38,10 @@ def list_actions(find: Find) -> tuple[Action, ...]:
     return (
         of_list("row-down", "Row down", "j down", "the next row", at(_by(1))),
         of_list("row-up", "Row up", "k up", "the row before", at(_by(-1))),
-        of_list("rows-down", "Page of rows down", "pagedown", "a screen of rows on", at(_page(1))),
-        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows back", at(_page(-1))),
+        of_list(
+            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", at(_page(1))
+        ),
+        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows up", at(_page(-1))),
         of_list("first", "First row", "g home", "of the list", at(lambda listing, state: 0)),
         of_list("last", "Last row", "G end", "of the list", at(_last)),
         of_list("show", "Show", "enter", "the row in the timeline; open a trace", choose),

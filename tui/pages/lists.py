@@ -1,4 +1,4 @@
-"""Pages that are lists, and the keys that all lists have: pages, and what may lie over a page."""
+"""Pages that are lists."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fusetui.tui.state.state import Outcome, Size, State
 
 
 class ListPage(Page):
-    """A list with a cursor; what stands above and below it are panes of fixed heights."""
+    """A list with a cursor, between panes of fixed heights."""
 
     @abstractmethod
     def rows(self, state: State) -> Rows:
-        """What the list shows; asked for at every key, so it must be cheap."""
+        """What the list shows; called for every key, so it must be cheap."""
 
     @abstractmethod
     def chosen(self, state: State, index: int) -> Outcome:
@@ -30,7 +30,7 @@ class ListPage(Page):
         return ()
 
     def moved(self, state: State) -> State:
-        """The cursor is on another row."""
+        """Called when the cursor has moved to another row."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -39,7 +39,7 @@ class ListPage(Page):
         return (*above, list_pane(self, state, height), *below)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """The cursor on a row that is there, and that row on the screen."""
+        """Moves the cursor to an existing row, and that row onto the screen."""
         now = state.list_of(self.name)
         cursor = max(0, min(now.cursor, self.rows(state).count - 1))
         top = scrolled(cursor, now.top, self.room(state, size))
@@ -48,13 +48,13 @@ class ListPage(Page):
         return state.with_list(self.name, replace(now, cursor=cursor, top=top))
 
     def room(self, state: State, size: Size) -> int:
-        """How many rows are on the screen at once."""
+        """How many rows fit on the screen."""
         others = (*self.above(state, size), *self.below(state, size))
         return max(1, size.height - sum(pane.height for pane in others) - 1)
 
 
 def list_pane(listing: ListPage, state: State, height: int) -> Pane:
-    """The list itself: a click puts the cursor on a row, the wheel moves it."""
+    """The list itself: a click moves the cursor to a row, the wheel moves it by rows."""
     now = state.list_of(listing.name)
     picture = ListPicture(listing.rows(state), now.cursor, now.top)
 
@@ -69,7 +69,7 @@ def list_pane(listing: ListPage, state: State, height: int) -> Pane:
 
 
 def at_row(listing: ListPage, state: State, index: int) -> State:
-    """The cursor on a row, or on the nearest that there is."""
+    """Moves the cursor to a row, or to the nearest existing one."""
     now = state.list_of(listing.name)
     index = max(0, min(index, listing.rows(state).count - 1))
     if index == now.cursor:

@@ -1,4 +1,4 @@
-"""The modules page: what the modules and annotations of the program cost."""
+"""The modules page: the time of the modules and annotations of the program."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ModulesPage(TreeListPage):
         tree = _tree(state)
         node = int(self.opened(state).shown[index])
         if tree is None or node >= len(tree.times):
-            return told(state, "this belongs to no module: no call of it can be shown")
+            return told(state, "this belongs to no module, so there is no call to show")
         path, row = tree.times[node].path, int(tree.row[node])
         return search.shown(state, Hits(path, state.active, np.array([row])).step(1))
 
@@ -106,7 +106,7 @@ class ModulesPage(TreeListPage):
         return (Pane(BELOW, self._about(state)),)
 
     def follow(self, before: State, state: State) -> State:
-        """The tree of more of the trace is another one."""
+        """More of the trace has another tree."""
         now = before.list_of(self.name)
         return state.with_list(self.name, replace(now, cursor=0, top=0, opened=None))
 

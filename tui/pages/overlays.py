@@ -1,4 +1,4 @@
-"""What lies over the page for a while: the keys, everything about a slice or a range, a choice."""
+"""The overlays over a page: the keys, everything about a slice or a range, a choice of traces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fusetui.tui.state.overlays import (
     SliceDetails,
 )
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_body, overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 
 SECTION = "Over the page"
@@ -52,7 +52,7 @@ EDGE = 4  # cells of an overlay beside its text
 
 
 class OverlayList(ListPage):
-    """The list that an overlay is; it has the keys of all lists."""
+    """An overlay as a list, with the keys of all lists."""
 
     name = OVERLAY
     title = key = help = ""
@@ -77,7 +77,7 @@ class OverlayList(ListPage):
         return read(closed(state), (state.named[index],))
 
     def pane(self, state: State) -> Pane:
-        return list_pane(self, state, overlay_size(state).height)
+        return list_pane(self, state, overlay_body(state).height)
 
 
 OVERLAYS = OverlayList()
@@ -88,13 +88,13 @@ def closed(state: State) -> State:
 
 
 def close(state: State) -> Outcome:
-    """What lies over the page goes; a choice that nobody made ends the app."""
+    """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
     return left if state.sides or state.reading else (left, Quit())
 
 
 def beside(state: State) -> Outcome:
-    """The trace under the cursor is opened beside the first of those that are open."""
+    """Opens the trace under the cursor beside the first one that is open."""
     path = state.named[state.list_of(OVERLAY).cursor]
     return read(closed(state), (*state.paths[:1], path))
 
@@ -109,12 +109,12 @@ def is_choosing(state: State) -> bool:
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
-    """An overlay, at its first line."""
+    """Shows an overlay, at its first line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
 def show_details(state: State) -> State:
-    """Of the range of the active side, else of its selected slice."""
+    """Shows everything about the range of the active side, else about its selected slice."""
     found = state.session.time_range
     on_timeline = state.page == TIMELINE
     if on_timeline and found and found.ended and found.side == state.active:
@@ -134,7 +134,7 @@ def _texts(
     ascii_only: bool,
     unpacked: int,
 ) -> Rows:
-    """The rows of a text, made once as long as nothing of this changes."""
+    """The rows of a text, made again only when an argument changes."""
     match overlay:
         case Help(sections):
             title, lines = "keys; Esc closes", _sections(sections)

@@ -30,7 +30,7 @@ class Drag(msgspec.Struct, frozen=True):
 
 
 class Pane(msgspec.Struct, frozen=True, eq=False):
-    """Some lines of a page: their picture, and what the mouse does there."""
+    """A part of a page: its picture, its lines, and what the mouse does there."""
 
     height: int
     picture: Picture
@@ -40,7 +40,7 @@ class Pane(msgspec.Struct, frozen=True, eq=False):
 
 
 class Page(ABC):
-    """Keeps nothing itself: what it shows is all in the State."""
+    """Keeps nothing itself: everything that it shows is in the State."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -56,19 +56,19 @@ class Page(ABC):
         """The panes from top to bottom; together as high as `size`."""
 
     def open(self, state: State) -> State:
-        """The page comes to the front, where it is named in the state already."""
+        """Called when the page comes to the front, after the state names it."""
         return state
 
     def follow(self, before: State, state: State) -> State:
-        """More was read of the traces that are open: what a person looks at stays."""
+        """Called when more of the open traces was read: what the user looks at stays."""
         return state
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """After every change while it is in front: what the cursor is on stays in sight."""
+        """Called after every change while it is in front: keeps the cursor in sight."""
         return state
 
     def copied(self, state: State) -> str:
-        """What the cursor is on, printable; "" when it is on nothing."""
+        """What the cursor is on, printable; "" if it is on nothing."""
         return ""
 
     def subject(self, state: State) -> int:
@@ -76,5 +76,5 @@ class Page(ABC):
         return -1
 
     def missing(self, state: State) -> str:
-        """Why the page cannot be shown; "" when it can."""
+        """Why the page cannot be shown; "" if it can."""
         return ""

@@ -32,17 +32,18 @@ NOTHING = "j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
 
 
 def lanes_height(size: Size, sides: int) -> int:
-    """How many lines of a page there are for the lanes of each side."""
+    """How many lines of a page each side has for its lanes."""
     each = (size.height - details_height(size.height)) // max(1, sides)
     return each - axis_height(each)
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
-    """The view after a click: on a slice it is selected, on the minimap its time is gone to."""
+    """The view after a click: a click on a slice selects it, one on the minimap goes to its
+    time."""
     division = divided(width, height)
     side, view = picture.side, picture.view
     column, index = x - division.gutter, y - division.axis + picture.top
-    if not 0 <= column < division.width:  # on the labels, or of a screen that was wider
+    if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
@@ -57,7 +58,7 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
 
 
 class TimelinePage(Page):
-    """Lanes of CPU threads and GPU streams over one axis of time."""
+    """Lanes of CPU threads and GPU streams over one time axis."""
 
     name = TIMELINE
     title = "Timeline"
@@ -88,7 +89,7 @@ class TimelinePage(Page):
         return (*panes, answer or Pane(below, _details(state)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """The lanes follow the selection, but not a person who only scrolls."""
+        """The lanes follow the selection, but stay when the user only scrolls."""
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
         for n, side in enumerate(state.sides):
@@ -100,7 +101,7 @@ class TimelinePage(Page):
         return state if now == state.tops else replace(state, tops=now)
 
     def follow(self, before: State, state: State) -> State:
-        """The first line of each side stays the first."""
+        """Keeps the first line of each side."""
         tops = list(state.tops)
         for n, (old, new) in enumerate(zip(before.sides, state.sides, strict=True)):
             shown = places(old, before.session.views[n])
@@ -120,7 +121,7 @@ class TimelinePage(Page):
 
 
 def _shares(lines: int, sides: int) -> list[int]:
-    """So many lines divided among the sides; the last ones get what is left over."""
+    """Divides this many lines among the sides; the last ones get the remainder."""
     return [lines * (n + 1) // sides - lines * n // sides for n in range(sides)]
 
 
@@ -134,7 +135,7 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     picture = TimelinePicture(
         session.sides[index],
         session.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         state.tops[index],
         session.marked[index],
         session.interval(index),
@@ -182,7 +183,7 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
 
 
 def scrolled(state: State, index: int, lines: int, room: int) -> State:
-    """The lanes of one side scrolled by lines; negative is up."""
+    """Scrolls the lanes of one side by lines; negative is up."""
     shown = places(state.sides[index], state.session.views[index])
     tops = list(state.tops)
     tops[index] = within(shown, tops[index] + lines, room)
@@ -221,7 +222,7 @@ def _details(state: State) -> TextPicture:
 
 
 def _paged(pages: int) -> Run:
-    """The lanes of the active side scrolled by screens of lanes."""
+    """Scrolls the lanes of the active side by screens of lanes."""
 
     def run(state: State) -> State:
         room = _room(state, body(state), state.active)

@@ -53,7 +53,7 @@ class TreePage(TreeListPage):
     )
 
     def open(self, state: State) -> State:
-        """The selected slice is in sight, when it is in the tree."""
+        """Shows the selected slice, if it is in the tree."""
         tree, row = state.side.once(op_tree), state.view.selected
         node = node_of(tree, row) if row >= 0 else -1
         nodes = self.opened(state).nodes
@@ -80,7 +80,7 @@ class TreePage(TreeListPage):
         return Rows(opened, len(opened.shown), lambda w: titles(COLUMNS, w), row)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """An op is shown in the timeline; a thread is opened or closed."""
+        """Shows an op in the timeline; opens or closes a thread."""
         tree = state.side.once(op_tree)
         row = int(tree.row[self.opened(state).shown[index]])
         if row < 0:
@@ -89,7 +89,7 @@ class TreePage(TreeListPage):
         return search.shown(state, hits.step(1))
 
     def follow(self, before: State, state: State) -> State:
-        """Open nodes and the cursor stay."""
+        """Keeps open nodes and the cursor."""
         now = before.list_of(self.name)
         if now.opened is None:
             return state

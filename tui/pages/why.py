@@ -1,4 +1,4 @@
-"""The why page: what the time went to, and what would help, with rows that lead to the evidence."""
+"""The why page: where the time went, and what would help, with rows that lead to the evidence."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ COLUMNS = (
     Column("share", 7),
     Column("finding, then the longest gaps", 0, left=True),
 )
-WIDEST = 110  # cells of a text that is folded
-ROWS, BELOW = 6, 7  # lines that the list and the pane beneath it have at least
+WIDEST = 110  # cells of a wrapped text
+ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 
 Entry = Finding | Gap | Unknown
 
 
 class Entries(msgspec.Struct, frozen=True, eq=False):
-    """All rows, and what they are about."""
+    """All rows, and their subjects."""
 
     why: Why
     rows: tuple[Entry, ...]
 
 
 class WhyPage(ListPage):
-    """Enter shows the evidence of a finding, again the next; of a gap, the gap."""
+    """Enter shows the evidence of a finding, repeated the next; for a gap, the gap."""
 
     name = "why"
     title = "Why"
@@ -101,11 +101,11 @@ class WhyPage(ListPage):
         return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The whole of what the cursor is on."""
+        """All about what the cursor is on."""
         return (Pane(self._below(size), self._about(state)),)
 
     def follow(self, before: State, state: State) -> State:
-        """More of the trace has another answer."""
+        """More of the trace has a new answer."""
         return state
 
     def copied(self, state: State) -> str:
@@ -137,7 +137,7 @@ class WhyPage(ListPage):
 
 
 def entries_of(found: Why) -> tuple[Entry, ...]:
-    """Findings, the longest gaps, and each thing once that was not recorded."""
+    """Findings, the longest gaps, and once each what was not recorded."""
     unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
     return (*found.findings, *found.gaps, *unknown.values())
 
@@ -192,7 +192,7 @@ def _gap_texts(found: Why, gap: Gap) -> tuple[str, str, str]:
 
 
 def _to_evidence(state: State, finding: Finding) -> State:
-    """The first row of the evidence; from the row before of the same finding, the next."""
+    """The first row of the evidence; if one of the same finding is shown, the next."""
     if not finding.evidence:
         return told(state, "this finding has no slice to show")
     hits = state.session.hits

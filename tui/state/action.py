@@ -1,4 +1,4 @@
-"""What a key does: a function from the state to the next, and how people find it."""
+"""What a key does: a function from one state to the next, and how users find it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Needs = Callable[[State], str]
 
 
 def everywhere(state: State) -> bool:
-    """On every page, as long as nothing lies over it."""
+    """On every page, unless an overlay is open."""
     return state.overlay is None
 
 
@@ -31,12 +31,12 @@ on_timeline = on(TIMELINE)
 
 
 def nothing(state: State) -> str:
-    """No action is kept waiting."""
+    """Needs nothing."""
     return ""
 
 
 def a_trace(state: State) -> str:
-    """Without one, most keys have nothing to act on."""
+    """Needs an open trace."""
     return "" if state.sides else "no trace is open yet"
 
 
@@ -54,8 +54,8 @@ class Action(msgspec.Struct, frozen=True):
     run: Run
     section: str  # of the help
     where: Where
-    needs: Needs  # a sentence that says what is missing; "": nothing
-    always: bool  # also while a text is typed, or something lies over the page
+    needs: Needs  # a sentence that says what is missing; "" if nothing is
+    always: bool  # also while a text is typed or an overlay is open
 
 
 def action(
@@ -69,18 +69,18 @@ def action(
     needs: Needs = a_trace,
     always: bool = False,
 ) -> Action:
-    """An action whose keys are written with blanks between: `"w plus equals_sign"`."""
+    """An action; keys are separated by spaces: `"w plus equals_sign"`."""
     return Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
 
 
 def perform(action: Action, state: State) -> Outcome:
-    """The action, or a sentence that says what it needs."""
+    """Runs the action, or says what it needs."""
     missing = action.needs(state)
     return told(state, missing) if missing else action.run(state)
 
 
 def applies(action: Action, state: State) -> bool:
-    """Does it act on what is in front."""
+    """Whether it acts on what is in front."""
     return action.always or action.where(state)
 
 

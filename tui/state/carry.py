@@ -1,4 +1,4 @@
-"""From what was read of a trace to more of it: what the person was looking at stays.
+"""From a part of a trace to more of it: what the user looks at stays.
 
 A slice is the same when its place in traceEvents is, a lane when its thread (or stream) and layer
 are.
@@ -20,11 +20,11 @@ from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Hits, Session
 
 Rows = Mapping[int, int]
-"""Of a row of the trace before: the row now. -1 stays -1."""
+"""The new row of a row of the earlier trace. -1 stays -1."""
 
 
 def carried(session: Session, sides: Sequence[Side]) -> Session:
-    """The session on other sides, which hold all slices that its own do."""
+    """The session on other sides, which have all slices of its own sides."""
     pairs = list(zip(session.sides, sides, strict=True))
     rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in enumerate(pairs)]
 
@@ -53,7 +53,7 @@ def carried(session: Session, sides: Sequence[Side]) -> Session:
 
 
 def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
-    """Where these rows of one trace are in the other; those that are nowhere are left out."""
+    """The rows of the other trace for these rows; those not found are left out."""
     wanted = {int(old.order[row]): row for row in set(rows) if row >= 0}
     orders = np.array(sorted(wanted), dtype=np.int64)
     found = np.flatnonzero(np.isin(new.order, orders)) if len(orders) else ()
@@ -61,7 +61,7 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
 
 
 def _used(session: Session, index: int) -> Iterable[int]:
-    """All rows of one side that a session names."""
+    """All rows of one side that a session refers to."""
     for views in (session.views, *session.past, *session.future):
         yield views[index].selected
     yield from session.marked[index]
@@ -72,7 +72,7 @@ def _used(session: Session, index: int) -> Iterable[int]:
 
 
 def _view(old: Side, new: Side, view: View, rows: Rows) -> View:
-    """The same times; but a window over the whole trace goes on showing all of it."""
+    """The same times, except that a window over the whole trace still shows all of it."""
     folds = {lane.key: fold for lane, fold in zip(old.lanes, view.folds, strict=True)}
     shift = old.origin - new.origin
     window = (view.begin + shift, view.end + shift)
@@ -85,7 +85,7 @@ def _view(old: Side, new: Side, view: View, rows: Rows) -> View:
 
 
 def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hits | None:
-    """A search is made again, for there is more to find; rows out of a table are not."""
+    """Repeats a search, because there may be more to find; rows chosen in a table stay."""
     if hits is None or not hits.searched:
         return None
     found = _again(sides[hits.side], hits.what)

@@ -1,4 +1,4 @@
-"""The commands that are typed after `:`, as data: `goto 12.5ms`, `step 2`, `open PATH`."""
+"""The commands typed after `:`, as data: `goto 12.5ms`, `step 2`, `open PATH`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fusetui.trace.text.times import parse_time
 
 
 class Goto(msgspec.Struct, frozen=True):
-    """A time in ns, as the ruler counts."""
+    """A time in ns, counted as on the ruler."""
 
     ns: int
 
@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A trace alone, or beside the first one that is open."""
+    """A trace to open alone, or beside the first one that is open."""
 
     path: str
     beside: bool
@@ -40,7 +40,7 @@ class Quit(msgspec.Struct, frozen=True):
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """What is wrong with the line, and what would be right."""
+    """What is wrong with the line, and a correct example."""
 
     sentence: str
 
@@ -55,12 +55,12 @@ LONGEST = 30  # characters of a wrong word that are repeated
 
 
 def parse(line: str) -> Command:
-    """What a line means; Wrong for everything that is no command."""
+    """The command in a line; Wrong for anything that is not a command."""
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
     if verb in PARSERS:
         return PARSERS[verb](rest.strip())
     word = clip(printable(verb), LONGEST)
-    return Wrong(f"{word or 'nothing'} is no command: {', '.join(VERBS)}")
+    return Wrong(f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
 
 
 def _goto(rest: str) -> Command:
@@ -85,7 +85,7 @@ def _diff(rest: str) -> Command:
 
 
 def _quit(rest: str) -> Command:
-    return Wrong("q takes nothing after it") if rest else Quit()
+    return Wrong("q takes no argument") if rest else Quit()
 
 
 PARSERS: dict[str, Callable[[str], Command]] = dict(

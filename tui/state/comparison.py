@@ -1,4 +1,5 @@
-"""The diff of the two sides as a page shows it: its lines, and the work of one in both windows."""
+"""The diff of the two sides as a page shows it: its lines, and the work of one line in both
+windows."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
-    """What the comparison of two traces found, and the lines that say it."""
+    """The result of comparing two traces, and its lines."""
 
     diff: Diff
     lines: tuple[Line, ...]
@@ -30,14 +31,14 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
     sides: tuple[Side, ...]
     views: tuple[View, ...]
     marked: tuple[frozenset[int], ...]
-    found: Found | None = None  # None: it is under way
+    found: Found | None = None  # None: still being computed
 
     @property
     def lines(self) -> tuple[Line, ...]:
         return self.found.lines if self.found else ()
 
     def windowed(self, views: Sequence[View]) -> Comparison:
-        """The windows of the session, the selections kept."""
+        """The windows of the session; the selections are kept."""
         now = tuple(
             replace(mine, begin=view.begin, end=view.end)
             for mine, view in zip(self.views, views, strict=True)
@@ -45,12 +46,12 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=now)
 
     def filled(self, diff: Diff) -> Comparison:
-        """The diff is there."""
+        """Adds the diff."""
         found = Found(diff, (*by_effect(lines(diff)), *closing(diff)))
         return replace(self, found=found).at(0)
 
     def at(self, index: int) -> Comparison:
-        """Mark the work of one line; both windows move as one to keep the first in sight."""
+        """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
         drawn = [
@@ -71,7 +72,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
 
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
-    """Both sides with the lanes that matter, nothing known yet."""
+    """Both sides with the lanes that matter; the diff is not known yet."""
     own = tuple(
         Side(side.trace, key_lanes(side.lanes), side.origin, side.label, made=side.made)
         for side in sides
@@ -89,6 +90,6 @@ def pair_of(line: Line) -> Pair:
 
 
 def names_of(line: Line) -> Sequence[str]:
-    """The names of A, then of B; what the line says where there are none."""
+    """The names of A, then of B; the text of the line if there are none."""
     a = [name for found in line.rows for name in found.a]
     return [*a, *(name for found in line.rows for name in found.b)] or [line.what]

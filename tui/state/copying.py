@@ -1,4 +1,4 @@
-"""What `y` copies: texts for the clipboard, made of names that may hold anything."""
+"""What `y` copies: texts for the clipboard, made from names that may contain anything."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 
-MOST = 50_000  # characters; terminals drop clipboard texts that are much longer
-WORTH_SAYING = 1000  # characters of the text that a hint could show at most
+MOST = 50_000  # characters; terminals drop much longer clipboard texts
+COPIED = "copied"  # how the hint about a copied text begins
+WORTH_SAYING = 1000  # characters of the text; no hint shows more
 
 
 def slice_text(side: Side, row: int) -> str:
-    """The full name of a slice, its start as the ruler counts, and its duration; exact."""
+    """The full name of a slice, its start as on the ruler, and its duration; exact."""
     trace = side.trace
     start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
     rest = f"   start {start} ns   duration {dur} ns"
@@ -23,7 +24,7 @@ def slice_text(side: Side, row: int) -> str:
 
 
 def names_text(names: Iterable[str]) -> str:
-    """Full names, one a line, each once."""
+    """Full names, one per line, each once."""
     return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST)
 
 
@@ -34,4 +35,4 @@ def what_was_copied(text: str) -> str:
     first, *others = text.split("\n")
     cut = f" (the first {count(MOST)} characters)" if len(text) >= MOST else ""
     more = f" and {plural(len(others), 'more name')}" if others else ""
-    return f"copied{more}{cut}: {narrow(first[:WORTH_SAYING])}"
+    return f"{COPIED}{more}{cut}: {narrow(first[:WORTH_SAYING])}"

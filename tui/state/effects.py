@@ -1,4 +1,4 @@
-"""What an action asks of the world outside the state. `performing.py` carries all of it out."""
+"""What an action does outside the state, as data. `performing.py` carries it out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fusetui.tui.layout.view import Side
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Read these traces in a thread, instead of what is read."""
+    """Read these traces in a thread, instead of what is being read."""
 
     paths: tuple[str, ...]
 
 
 class StopReading(msgspec.Struct, frozen=True):
-    """Keep what was read until now."""
+    """Stop reading, and keep what was read so far."""
 
 
 class Compare(msgspec.Struct, frozen=True, eq=False):
@@ -25,7 +25,7 @@ class Compare(msgspec.Struct, frozen=True, eq=False):
 
 
 class Summarise(msgspec.Struct, frozen=True):
-    """Summarise these traces in a thread, one after the other."""
+    """Summarize these traces in a thread, one after the other."""
 
     paths: tuple[str, ...]
 
@@ -44,7 +44,7 @@ class CopyText(msgspec.Struct, frozen=True):
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """End because there is nothing to show; the sentence says why."""
+    """End, because there is nothing to show; the sentence says why."""
 
     sentence: str
 
@@ -58,7 +58,7 @@ class Interrupt(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """Back to the shell until `fg`."""
+    """Suspend the app until `fg`."""
 
 
 Effect = (

@@ -1,4 +1,4 @@
-"""Going from one stretch of idle time of a device to the next, the longest first."""
+"""Moves from one stretch of idle time of a device to the next, the longest first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def at_gap(state: State, at: GapAt) -> State:
 
 
 def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
-    """Where the app knows a gap of the answer."""
+    """The gap of the session that a gap of the answer is."""
     for device, idle in enumerate(side.insight.idle or ()):
         if exact_id(idle.device) == gap.device:
             place = idle.gap_at(gap.start_ns)
@@ -32,7 +32,7 @@ def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
 
 
 def step(by: int) -> Run:
-    """The next gap by length, or the one before, as an action runs it."""
+    """An action to the next gap by length, or to the one before."""
 
     def run(state: State) -> State:
         idle = state.side.insight.idle
@@ -52,7 +52,7 @@ def step(by: int) -> Run:
 
 
 def _rank(longest: NDArray[np.intp], gap: int, by: int) -> int:
-    """The rank after that of a gap, or before it; from a gap that has none, the first or last."""
+    """The rank after or before that of a gap; for a gap without a rank, the first or the last."""
     here = np.flatnonzero(longest == gap).tolist()
     if here:
         return int(here[0] + by) % len(longest)
@@ -60,7 +60,8 @@ def _rank(longest: NDArray[np.intp], gap: int, by: int) -> int:
 
 
 def _device(state: State) -> int:
-    """That of the selected gap or GPU event, else the one with the longest gap; -1 for none."""
+    """The device of the selected gap or GPU event, else the one with the longest gap; -1 for
+    none."""
     insight, view, trace = state.side.insight, state.view, state.side.trace
     idle = insight.idle or ()
     if view.gap:

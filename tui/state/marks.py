@@ -1,4 +1,4 @@
-"""The actions that set a mark and go back to it, and those that choose a range of time."""
+"""The actions that set a mark and go to it, and the one that selects a range of time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def ask_mark(state: State) -> State:
 
 def ask_to_mark(state: State) -> State:
     if not state.session.bookmarks:
-        return told(state, "no mark is set: m and a letter sets one")
+        return told(state, "no mark is set: press m and a letter to set one")
     return replace(state, prompt=Prompt.GO_TO_MARK)
 
 
 def answered(state: State, character: str) -> State:
-    """A key was pressed where a letter was asked for."""
+    """Handles a key pressed when a letter was asked for."""
     prompt, state = state.prompt, replace(state, prompt=None)
     if not (character.isascii() and character.isalpha()):
         return told(state, "cancelled: a mark is a letter from a to z or A to Z")

@@ -1,4 +1,4 @@
-"""Movements in the timeline as changes of the state, and the actions that make them."""
+"""Movements in the timeline as changes of the state, and their actions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SECTION = "In the timeline"
 
 
 def changed(state: State, session: Session) -> State:
-    """Another session; the state itself when it is the same."""
+    """The state with another session; the state itself if the session is the same."""
     return state if session is state.session else replace(state, session=session)
 
 
 def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """A movement of the active side as an action runs it."""
+    """An action that moves the active side."""
 
     def run(state: State) -> State:
         view = step(state.side, state.view, *numbers, **named)
@@ -35,12 +35,12 @@ def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
 
 
 def looked_at(state: State, index: int, view: View) -> State:
-    """One side shows another view, and has the keys."""
+    """Shows another view on one side, and makes that side active."""
     return replace(changed(state, state.session.moved(index, view)), active=index)
 
 
 def brought(state: State, session: Session, index: int) -> State:
-    """Another session, with the timeline in front and this side active."""
+    """The state with another session, the timeline in front and this side active."""
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 
 
@@ -53,17 +53,17 @@ def redo(state: State) -> State:
 
 
 def clear(state: State) -> State:
-    """The range first; without one, the selection and what is marked."""
+    """Clears the range first; without one, the selection and the marked rows."""
     return replace(changed(state, state.session.cleared()), hint="")
 
 
 def other_side(state: State) -> State:
-    """The keys act on the other side."""
+    """Makes the other side active."""
     return replace(state, active=(state.active + 1) % len(state.sides))
 
 
 def link(state: State) -> State:
-    """Two traces move together, or each on its own."""
+    """Couples the movement of two traces, or decouples it."""
     together = not state.session.together
     how = "together" if together else "each on its own"
     linked = replace(state, session=replace(state.session, together=together))
@@ -120,7 +120,7 @@ ACTIONS = (
         move(moves.to_launch),
     ),
     _timeline("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
-    _timeline("centre", "Centre the slice", "f", "without changing the zoom", move(moves.centre)),
+    _timeline("centre", "Center the slice", "f", "without changing the zoom", move(moves.centre)),
     _timeline("whole", "Whole trace", "0", "show everything", move(moves.fit)),
     _timeline("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
     _timeline("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),

@@ -1,4 +1,4 @@
-"""What may lie over the page, as data; `pages/overlays.py` says what each of them shows."""
+"""The overlays over the page, as data; `pages/overlays.py` says what each of them shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.session import Hits
 
 OVERLAY = "overlay"
-"""The list that an overlay is, in `State.lists`."""
+"""The name of the overlay's list in `State.lists`."""
 
 
 class Help(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class RangeFigures(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces that were named, with a line of summary for each as far as they are known."""
+    """The traces to choose from, with a line of summary for each that is known."""
 
     summaries: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""What the last line waits for: a text to search for, a command, or the letter of a mark."""
+"""What the last line asks for: a text to search for, a command, or the letter of a mark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Prompt(Enum):
-    """A question to the person. While a letter is awaited, every key answers it."""
+    """A question to the user. Where a letter is asked for, any key answers it."""
 
     SEARCH = "search names"
     COMMAND = "command"

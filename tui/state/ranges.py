@@ -1,6 +1,6 @@
-"""The range of time that a person selects: from where `v` was pressed to where it is pressed again.
+"""The range of time that the user selects: from where `v` is pressed to where it is pressed again.
 
-A press counts for the selected slice or gap, or for the window when nothing is selected.
+A press refers to the selected slice or gap, or to the window if nothing is selected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fusetui.tui.layout.view import Interval, Side, View, held
 
 
 class Range(msgspec.Struct, frozen=True):
-    """[begin, end) on one side, in ns of the file; `ended` once the second press was there."""
+    """[begin, end) on one side, in ns of the file; `ended` after the second press."""
 
     side: int
     begin: int
@@ -21,7 +21,8 @@ class Range(msgspec.Struct, frozen=True):
 
 
 def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
-    """The first press starts a range, the second ends it; a third, or another side, starts anew."""
+    """The first press starts a range, the second ends it; a third, or one on another side, starts a
+    new one."""
     begin, end = _here(side, view)
     here = Range(index, begin + side.origin, end + side.origin)
     if before is None or before.ended or before.side != index:
@@ -30,7 +31,7 @@ def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
 
 
 def interval_of(found: Range | None, index: int, side: Side, view: View) -> Interval | None:
-    """What one side shows of a range; until its end is set it reaches to where the person is."""
+    """The range as one side shows it; until its end is set, it extends to the current position."""
     if found is None or found.side != index:
         return None
     if not found.ended and held(side, view):
@@ -39,7 +40,7 @@ def interval_of(found: Range | None, index: int, side: Side, view: View) -> Inte
 
 
 def swapped(found: Range | None) -> Range | None:
-    """The range of A is that of B, and the other way round."""
+    """Moves the range to the other side."""
     return replace(found, side=1 - found.side) if found else None
 
 

@@ -1,6 +1,6 @@
-"""From a path to sides that are shown: what each message of the threads does to the state.
+"""From a path to sides on the screen: how each message of the threads changes the state.
 
-A side that is a part of a trace is never compared: it would differ in what was not read.
+A part of a trace is never compared, because it would differ in what was not read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fusetui.tui.state.state import DIFF, TIMELINE, ListState, Outcome, Reading,
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
-    """Open these; what is open stays until they are there."""
+    """Opens these traces; what is open stays until they are read."""
     wanted = tuple(paths)
     return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), Read(wanted)
 
@@ -36,33 +36,33 @@ def is_reading(state: State) -> bool:
 
 
 def stop(state: State) -> Outcome:
-    """Read no further, and keep what was read."""
+    """Stops reading, and keeps what was read."""
     if state.reading is None:
         return state
     return replace(state, reading=replace(state.reading, stopping=True)), StopReading()
 
 
 def progressed(state: State, path: str, done: int, total: int) -> State:
-    """So many bytes of a file were read."""
+    """Reading has progressed."""
     if state.reading is None:
         return state
     return replace(state, reading=replace(state.reading, path=path, done=done, total=total))
 
 
 def previewed(state: State) -> State:
-    """The screen shows what was read so far."""
+    """Shows what was read so far."""
     if state.reading is None:
         return state
     return replace(state, reading=replace(state.reading, shown=True))
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
-    """More of the traces that are shown already: what a person looks at stays."""
+    """More of the traces that are shown already: what the user looks at stays."""
     return replace(state, session=carried(state.session, sides))
 
 
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
-    """Other traces than those that are shown; `lines`: for the lanes of each."""
+    """Other traces than those shown; `lines`: of the screen, for the lanes of each."""
     now = replace(
         state,
         session=start(sides, lines),
@@ -82,16 +82,16 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
 
 
 def compared_anew(state: State) -> Outcome:
-    """The sides are compared; the page of the diff says so until it is done."""
+    """Starts comparing the sides; until the diff is there, its page says so."""
     comparison = comparing(state.sides, state.session.views)
     begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
     return begun, Compare(*state.sides)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff is there: both sides count from the steps that were compared.
+    """The diff has arrived: both sides now count from the steps that were compared.
 
-    It is dropped when the sides were swapped, or others opened, meanwhile.
+    It is dropped if the sides were swapped, or others were opened, in the meantime.
     """
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
@@ -102,19 +102,19 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
-    """The counters of a trace are known."""
+    """The counters of a trace have arrived."""
     session = state.session.counted(trace, curves)
     return state if session is state.session else replace(state, session=session)
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
-    """More was found out about a trace."""
+    """More is known about a trace."""
     session = state.session.explained(trace, insight)
     return state if session is state.session else replace(state, session=session)
 
 
 def unpacked(state: State) -> State:
-    """The args of slices can be shown now."""
+    """The args of slices can now be shown."""
     return replace(state, unpacked=state.unpacked + 1)
 
 
@@ -126,7 +126,7 @@ def failed(state: State, sentence: str) -> Outcome:
 
 
 def finished(state: State, missing: Sequence[str]) -> Outcome:
-    """Nothing is read any more; when nothing is open either, there is nothing to do here."""
+    """Reading has ended; if nothing is open either, the app ends."""
     state = replace(state, reading=None)
     if state.sides:
         return told(state, f"not read: {printable(' and '.join(missing))}") if missing else state
@@ -134,7 +134,7 @@ def finished(state: State, missing: Sequence[str]) -> Outcome:
 
 
 def choose(state: State) -> Outcome:
-    """Another of the traces that were named: alone, or beside the one that is open."""
+    """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
     overlay = Chooser(("...",) * len(state.named))
@@ -143,7 +143,7 @@ def choose(state: State) -> Outcome:
 
 
 def summarised(state: State, index: int, text: str) -> State:
-    """What one of the traces that may be chosen is."""
+    """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state
     texts = list(state.overlay.summaries)
@@ -152,7 +152,7 @@ def summarised(state: State, index: int, text: str) -> State:
 
 
 def swap(state: State) -> Outcome:
-    """A becomes B, and B becomes A."""
+    """Swaps A and B."""
     swapped = replace(
         state, session=state.session.swapped(), paths=state.paths[::-1], tops=state.tops[::-1]
     )

@@ -68,7 +68,7 @@ def _to_first(state: State, found: Found) -> State:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """One hit, selected in the timeline."""
+    """Selects one hit in the timeline."""
     if not len(hits.rows):
         return state
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
@@ -77,12 +77,12 @@ def shown(state: State, hits: Hits) -> State:
 
 
 def step(by: int) -> Run:
-    """The next or previous hit as an action runs it."""
+    """An action to the next or previous hit."""
 
     def run(state: State) -> State:
         hits = state.session.hits
         return (
-            told(state, "nothing was searched for: / searches")
+            told(state, "no search yet: press / to search")
             if hits is None
             else shown(state, hits.step(by))
         )

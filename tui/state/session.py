@@ -21,7 +21,7 @@ from fusetui.tui.state import bookmarks, ranges
 from fusetui.tui.state.bookmarks import Bookmarks
 from fusetui.tui.state.ranges import Range
 
-DEEPEST = 200  # views that undo remembers
+DEEPEST = 200  # views that undo keeps
 Marks = tuple[frozenset[int], ...]
 
 
@@ -40,7 +40,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return int(self.rows[self.at])
 
     def step(self, by: int) -> Hits:
-        """The next or previous hit, around the end."""
+        """The next or previous hit, wrapping around at the ends."""
         return replace(self, at=(self.at + by) % len(self.rows)) if len(self.rows) else self
 
     def nearest(self, trace: Trace, time: int) -> Hits:
@@ -52,7 +52,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
 
 class Session(msgspec.Struct, frozen=True, eq=False):
-    """One or two sides with their views and marked rows; the way back; the hits of a search."""
+    """One or two sides with their views and marked rows; the undo history; the hits of a search."""
 
     sides: tuple[Side, ...] = ()
     views: Views = ()
@@ -65,13 +65,13 @@ class Session(msgspec.Struct, frozen=True, eq=False):
     time_range: Range | None = None
 
     def go(self, views: Views) -> Session:
-        """Other views, with a way back."""
+        """Other views; the movement can be undone."""
         if views == self.views:
             return self
         return replace(self, views=views, past=(*self.past, self.views)[-DEEPEST:], future=())
 
     def moved(self, index: int, view: View) -> Session:
-        """One view changed; together, the other window moves by as much and zooms alike."""
+        """One view changed; if the sides move together, the other moves and zooms by as much."""
         return self.go(_moved(self.views, index, view, self.together))
 
     def windowed(self, index: int, window: View) -> Session:
@@ -80,7 +80,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         return self.moved(index, view)
 
     def selected(self, index: int, row: int) -> Session:
-        """A row selected on one side, the window where it is in sight."""
+        """A row selected on one side, in sight."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> Session:
@@ -96,7 +96,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=self.future[0], past=past, future=self.future[1:])
 
     def cleared(self) -> Session:
-        """Without the range; if there is none, nothing selected and marked on any side."""
+        """Without the range; if there is none, without any selection and marked rows."""
         if self.time_range:
             return replace(self, time_range=None)
         views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
@@ -115,12 +115,12 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
     def with_bookmark(self, letter: str, index: int) -> Session:
-        """A letter for what one side shows now."""
+        """A mark, by its letter, of what one side shows now."""
         mark = bookmarks.bookmark(index, self.sides[index], self.views[index])
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> Session:
-        """The side of a mark as it was then."""
+        """The side of a mark as it was when the mark was set."""
         mark = self.bookmarks[letter]
         view = bookmarks.recalled(mark, self.sides[mark.side], self.views[mark.side])
         return self.moved(mark.side, view)
@@ -131,25 +131,25 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         return replace(self, time_range=found)
 
     def interval(self, index: int) -> Interval | None:
-        """What one side shows of the range of time."""
+        """The range of time as one side shows it."""
         return ranges.interval_of(self.time_range, index, self.sides[index], self.views[index])
 
     def counted(self, trace: Trace, curves: tuple[Curve, ...]) -> Session:
-        """The counters of a trace known; the session itself when it does not show the trace."""
+        """Adds the counters of a trace; the session itself if it does not show the trace."""
         if not any(side.trace is trace for side in self.sides):
             return self
         sides = (replace(s, counters=curves) if s.trace is trace else s for s in self.sides)
         return replace(self, sides=tuple(sides))
 
     def explained(self, trace: Trace, insight: Insight) -> Session:
-        """More known about a trace; the session itself when it does not show the trace."""
+        """Adds what is known about a trace; the session itself if it does not show the trace."""
         if not any(side.trace is trace for side in self.sides):
             return self
         sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
         return replace(self, sides=tuple(sides))
 
     def swapped(self) -> Session:
-        """A becomes B, and B becomes A."""
+        """Swaps A and B."""
         return Session(
             self.sides[::-1],
             self.views[::-1],
@@ -160,7 +160,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         )
 
     def realigned(self, diff: Diff) -> Session:
-        """Both sides count from the steps that the diff compares."""
+        """Makes both sides count from the steps that the diff compares."""
         sides = aligned(self.sides, diff)
         return replace(
             self,
@@ -177,7 +177,8 @@ class Session(msgspec.Struct, frozen=True, eq=False):
 
 
 def start(sides: tuple[Side, ...], lines: int | None = None) -> Session:
-    """The first views, nothing selected; `lines`: as many are there for the lanes of each side."""
+    """The first views, with nothing selected; `lines`: of the screen, for the lanes of each
+    side."""
     views = first_views(sides)
     if lines is not None:
         views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))

@@ -20,18 +20,18 @@ from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Session
 
 TIMELINE, DIFF = "timeline", "diff"
-"""The pages that the state itself leads to; all others are known to the registry alone."""
+"""The pages that the state itself opens; only the registry knows the others."""
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Of the screen, or of what a page has of it: cells and lines."""
+    """The size of the screen, or of the page's part of it, in cells and lines."""
 
     width: int = 0
     height: int = 0
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """How far reading came."""
+    """The progress of reading."""
 
     path: str
     done: int = 0  # bytes
@@ -41,7 +41,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True, eq=False):
-    """Which nodes of a tree are open, bool [nodes], and which are therefore in sight."""
+    """Which nodes of a tree are open, bool [nodes], and which are therefore shown."""
 
     nodes: NDArray[np.bool_]
     shown: NDArray[np.intp]
@@ -66,8 +66,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    named: tuple[str, ...] = ()  # the paths that may be chosen from
-    wanted: tuple[str, ...] = ()  # what is read, or was read last
+    named: tuple[str, ...] = ()  # the paths to choose from
+    wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None
     unpacked: int = 0  # how often args became readable
@@ -76,10 +76,12 @@ class State(msgspec.Struct, frozen=True, eq=False):
     wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
     hint: str = ""  # "": the keys of the page
-    must_choose: bool = False  # nothing was named to be opened: a person chooses
+    must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
     keymap: Mapping[str, tuple[str, ...]] = {}  # by the name of an action: keys that a person chose
+    tour: int | None = None  # the step of the guided tour
+    colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property
     def sides(self) -> tuple[Side, ...]:
@@ -87,17 +89,17 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def side(self) -> Side:
-        """The active one."""
+        """The active side."""
         return self.session.sides[self.active]
 
     @property
     def view(self) -> View:
-        """That of the active side."""
+        """The view of the active side."""
         return self.session.views[self.active]
 
     @property
     def has_diff(self) -> bool:
-        """Are there two sides, and both whole: a part would differ in what was not read."""
+        """Whether there are two sides, both whole: a part would differ in what was not read."""
         return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)
 
     def list_of(self, name: str) -> ListState:
@@ -108,9 +110,9 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
 
 Outcome = State | tuple[State, Effect]
-"""What an action gives: the next state, and an effect where it asks for one."""
+"""The result of an action: the next state, and possibly an effect."""
 
 
 def told(state: State, sentence: str) -> State:
-    """One sentence on the last line."""
+    """The state with a sentence on the last line."""
     return replace(state, hint=sentence)

@@ -38,7 +38,7 @@ class Under:
 
 
 class Builder:
-    """Writes events; every step lasts until its last GPU event, as after a synchronisation."""
+    """Writes events; every step lasts until its last GPU event, as after a synchronization."""
 
     def __init__(self, shift: int, tid: int, first_id: int) -> None:
         self.now = float(STARTS + shift)

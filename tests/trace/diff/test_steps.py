@@ -19,12 +19,23 @@ def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
     found = diff(build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 4))
     assert (found.side_a.steps, found.side_b.steps) == (3, 3)
     assert any("first step left out as cold" in note for note in found.notes)
-    assert any("1 step left out as on the other side" in note for note in found.notes)
+    assert any("1 step left out, as on the other side" in note for note in found.notes)
 
 
 def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(build: Build) -> None:
     found = diff(build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5))
     assert (found.side_a.steps, found.side_b.steps) == (3, 5)
+
+
+def test_a_first_step_is_cold_beside_others_without_a_duration(
+    trace_of: Callable[..., Trace],
+) -> None:
+    plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
+    steps = [
+        {**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)} for n in range(4)
+    ]
+    found = diff(trace_of(steps), trace_of(steps))
+    assert any("the others take no time at the median" in note for note in found.notes)
 
 
 def test_of_two_steps_none_is_called_cold(build: Build) -> None:

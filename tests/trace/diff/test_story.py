@@ -37,7 +37,7 @@ def test_turned_round_it_takes_as_much_less(build: Build) -> None:
 
 def test_nothing_changed(build: Build) -> None:
     trace = build([MM, ADD])
-    assert diff(trace, trace).story == "a step takes as long"
+    assert diff(trace, trace).story == "a step takes the same time"
 
 
 def test_the_story_comes_before_the_table(build: Build) -> None:
@@ -53,7 +53,7 @@ def test_communication_behind_compute_makes_nothing_longer(build: Build) -> None
     found = diff(beside(100.0), beside(400.0))
     (row,) = [row for row in found.rows if row.work == "communication"]
     assert (row.change_ns, row.hidden_change_ns) == (300_000, 300_000)
-    assert found.story == "a step takes as long"
+    assert found.story == "a step takes the same time"
 
 
 def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> None:

@@ -41,7 +41,7 @@ def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
 
 
 def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=5))
+    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=6))
     assert state.list_of("kernels").cursor == 2
 
 

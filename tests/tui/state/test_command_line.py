@@ -91,7 +91,7 @@ async def test_a_step_fills_the_window(path: str) -> None:
     [
         ("goto 3s", "the trace goes from 0 ns to 1.39 ms"),
         ("step 3", "this trace has the steps 1 to 2"),
-        ("nonsense", "nonsense is no command"),
+        ("nonsense", "nonsense is not a command"),
         ("open /nowhere", "/nowhere does not exist"),
         ("diff /", "/ is a folder, not a trace"),
     ],

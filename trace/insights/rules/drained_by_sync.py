@@ -122,12 +122,12 @@ def _queued(facts: Facts, idle: Idle) -> tuple[Int64s, Int64s]:
 
 RULE = Rule(
     id="drained-by-sync",
-    title="The queue runs dry behind a synchronisation",
+    title="The queue runs dry behind a synchronization",
     question="Does the program wait for the GPU and so lose its lead?",
     needs="Launch calls.",
     formula="Each time that a gap begins while the launching thread is inside a call that waits "
     "for the device, the lesser of two: how long the thread waited since its last launch; and the "
-    "host part (but synchronisation and allocation) of this gap and of those after it until three "
+    "host part (but synchronization and allocation) of this gap and of those after it until three "
     "launches are queued or the next wait, less what data-loading and recompilation claim.",
     remedy="Keep .item(), .tolist(), nonzero(), torch.cuda.synchronize() and copies from pageable "
     "memory out of the loop; read results a step later, from pinned memory with non_blocking=True "

@@ -64,7 +64,7 @@ RULE = Rule(
     title="Waiting for launches",
     question="Does the GPU wait because the CPU launches too late?",
     needs="Launch calls.",
-    formula="The host part of all gaps but synchronisation and allocation, less what data-loading "
+    formula="The host part of all gaps but synchronization and allocation, less what data-loading "
     "and recompilation claim, where the host part is at least a tenth of the span.",
     remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '
     "larger batches and fused optimizers need fewer of them.",
