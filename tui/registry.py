@@ -29,7 +29,7 @@ from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help, SliceDetails
-from fusetui.tui.state.screen import TABS, body, overlay_body, tour_lines
+from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -195,7 +195,7 @@ def settled(before: State, state: State) -> State:
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        taken = TABS + len(sides) + tour_lines(state) + 1
+        taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
         size = Size(state.size.width, state.size.height - taken)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)

@@ -21,7 +21,7 @@ from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
 from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import TABS, body, head_height, overlay_tour_lines, tour_lines
+from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tabs_height, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State
 
 BETWEEN = "  "  # two hints
@@ -135,7 +135,7 @@ def _tabs(state: State) -> Pane:
         name = picture.at(x)
         return turned_to(BY_NAME[name], state) if name and state.sides else state
 
-    return Pane(TABS, picture, pointed)
+    return Pane(tabs_height(state.size), picture, pointed)
 
 
 def _head(state: State) -> TextPicture:
