@@ -26,6 +26,7 @@ TOUR = HERE / "tour.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
 RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 WIDTH = 90
+KEYS_HEAD = "| keys | what | | name in keys.toml |\n|---|---|---|---|"
 HEAD = """# Reference
 
 This page is generated from the code by `make reference`.
@@ -65,15 +66,19 @@ def reference() -> str:
         texts.append(f"### fusetui {one.name}\n\n```\n{parsers[one.name].format_help()}```\n")
     texts.append("## Keys\n")
     for title, actions in by_section():
-        texts.append(f"### {title}\n\n| keys | what | |\n|---|---|---|\n{_rows(actions)}\n")
+        texts.append(f"### {title}\n\n{KEYS_HEAD}\n{_rows(actions)}\n")
     return "\n".join(texts)
 
 
 def _rows(actions: Iterable[Action]) -> str:
     return "\n".join(
-        f"| {' '.join(f'`{key_text(key)}`' for key in a.keys)} | {a.title} | {a.help} |"
-        for a in actions
+        f"| {_keys(action)} | {action.title} | {action.help} | `{action.name}` |"
+        for action in actions
     )
+
+
+def _keys(action: Action) -> str:
+    return " ".join(f"`{key_text(key)}`" for key in action.keys)
 
 
 def capture() -> str:

@@ -14,15 +14,18 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import explaining, loading, registry, summaries, whole
-from fusetui.tui.drawing.canvas import Pointed, Wheeled
+from fusetui.tui import explaining, loading, registry, searching, summaries, whole
+from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
+from fusetui.tui.keymap import Keymap, user_keymap
+from fusetui.tui.keys import key_text
+from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
-from fusetui.tui.state.action import Action, Run, applies, perform
+from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.offers import Offer, offers_of
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
@@ -37,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
     ascii_only: bool = False
+    keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
 
@@ -55,6 +59,7 @@ class FusetuiApp(Ending):
             offers=options.offers or offers_of(options.paths),
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
+            keymap=options.keymap,
             tour=0 if options.tour else None,
             colorless=self.no_color,
         )
@@ -130,8 +135,8 @@ class FusetuiApp(Ending):
         await super().on_event(event)
 
     def _pressed(self, event: events.Key) -> bool:
-        """Whether the registry handles the key; otherwise the input line or Textual gets it."""
-        action, state = registry.always(event.key), self.state
+        """Does the registry take the key; else it is typed into a line, or Textual's."""
+        action, state = registry.always(event.key, self.state), self.state
         if action is None:
             if self.screen not in (self._page, self._overlay):
                 return False  # the palette is open
@@ -147,7 +152,7 @@ class FusetuiApp(Ending):
         if prompt.is_letter:
             self.do(partial(marks.answered, character=event.character or ""))
         elif event.key == "escape":
-            self.do(partial(replace, prompt=None, hint=""))
+            self.do(partial(replace, prompt=None, hint="", found=None))
         else:
             return False
         return True
@@ -162,11 +167,20 @@ class FusetuiApp(Ending):
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
 
+    def on_input_changed(self, message: Input.Changed) -> None:
+        if self.state.prompt is Prompt.SEARCH:
+            self.do(partial(search.typed, text=message.value))
+
     def on_pointed(self, message: Pointed) -> None:
         self.do(partial(whole.pointed, x=message.x, y=message.y))
 
     def on_wheeled(self, message: Wheeled) -> None:
-        self.do(partial(whole.wheeled, y=message.y, lines=message.lines))
+        turn = Turn(message.x, message.lines, message.shifted)
+        self.do(partial(whole.wheeled, y=message.y, turn=turn))
+
+    def on_dragged(self, message: Dragged) -> None:
+        drag = Drag(message.x, message.to, message.ended)
+        self.do(partial(whole.dragged, y=message.y, drag=drag))
 
     def on_resize(self, event: events.Resize) -> None:
         self._resized(event.size.width, event.size.height)
@@ -180,7 +194,9 @@ class FusetuiApp(Ending):
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
-            yield SystemCommand(action.title, action.help, partial(self.act, action))
+            keys = " ".join(map(key_text, keys_of(action, self.state)))
+            about = f"{keys}   {action.help}" if keys else action.help
+            yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
 
@@ -215,6 +231,9 @@ class FusetuiApp(Ending):
     def on_explained(self, message: explaining.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 
+    def on_searched(self, message: searching.Searched) -> None:
+        self.do(partial(search.arrived, side=message.side, found=message.found))
+
     def on_compared(self, message: loading.Compared) -> None:
         a, b = message.a.trace, message.b.trace
         self.do(partial(reading.compared, a=a, b=b, diff=message.result))
@@ -244,11 +263,13 @@ def run(
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
-    The person chooses from `offers`, or else from the paths.
+    The user chooses from `offers`, or else from the paths.
 
-    Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
+    Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
+    exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, tour, tuple(offers)))
+    keymap = user_keymap(registry.ACTIONS)
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, keymap, tour, tuple(offers)))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

@@ -32,6 +32,7 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     from fusetui.trace.insights.why import asked, explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 
     found = accounts(trace)
@@ -45,5 +46,6 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     if why.modules and not cancelled():
         tree = module_tree(why.modules, origins)
         lists = answer_lists(why, tree, kernel_totals(trace))
-        answer = Answer(why, tree, lists, origins)
+        keys = keys_of(trace, facts.kernels.jobs, origins)
+        answer = Answer(why, tree, lists, keys, origins)
         post(Explained(trace, Insight(idle, answer)))

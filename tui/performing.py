@@ -9,6 +9,7 @@ from textual.worker import get_current_worker
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
+from fusetui.tui.searching import look
 from fusetui.tui.state.effects import (
     Compare,
     CopyText,
@@ -17,6 +18,7 @@ from fusetui.tui.state.effects import (
     Quit,
     Read,
     Refuse,
+    Search,
     StopReading,
     Summarize,
     Suspend,
@@ -32,7 +34,6 @@ class Performing:
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
-        app = self._app
         match effect:
             case Read(paths):
                 self._read(paths)
@@ -42,6 +43,14 @@ class Performing:
                 self._compare(a, b)
             case Summarize(wanted):
                 self._summarize(wanted)
+            case Search(side, text):
+                self._search(side, text)
+            case _:
+                self._ask_terminal(effect)
+
+    def _ask_terminal(self, effect: CopyText | Refuse | Quit | Interrupt | Suspend) -> None:
+        app = self._app
+        match effect:
             case CopyText(text):
                 app.copy_to_clipboard(text)
             case Refuse(sentence):
@@ -67,6 +76,13 @@ class Performing:
             compare(a, b, self._app.post_message)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
+
+    def _search(self, side: Side, text: str) -> None:
+        def work() -> None:
+            worker = get_current_worker()
+            look(side, text, self._app.post_message, lambda: worker.is_cancelled)
+
+        self._app.run_worker(work, group="search", thread=True, exclusive=True)
 
     def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
         def work() -> None:

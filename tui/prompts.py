@@ -11,13 +11,17 @@ from fusetui.tui.state.prompts import Prompt
 
 COMPLETION = SuggestFromList([f"{verb} " for verb in VERBS if len(verb) > 1])
 PLACEHOLDERS = {
-    Prompt.SEARCH: "search names",
+    Prompt.SEARCH: "family:gemm dur>50us   Enter: the first, Esc closes",
     Prompt.COMMAND: "   ".join((*EXAMPLES, "Esc closes")),
 }
 
 
 class PromptInput(Input):
     """Shown while the state asks for a text. Enter submits it; Tab completes a command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cursor_blink = False  # nothing is sent while nobody types
 
     def ask(self, prompt: Prompt) -> None:
         """Empties the line and focuses it."""

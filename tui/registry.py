@@ -19,17 +19,17 @@ from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
-from fusetui.tui.pages.overlays import OVERLAYS, laid_over
+from fusetui.tui.pages.overlays import OVERLAYS, laid_over, show_details
 from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, marks, moving, reading, search, tour
-from fusetui.tui.state.action import Action, action, chosen, nothing
+from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, search, tour
+from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
-from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.screen import body, overlay_body, tour_lines
+from fusetui.tui.state.overlays import Help, SliceDetails
+from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -86,8 +86,14 @@ def copy(state: State) -> Outcome:
     return (now, CopyText(text)) if text else now
 
 
+def details(state: State) -> State:
+    """Everything about what the page describes, else about what is selected."""
+    row = page_of(state).subject(state)
+    return laid_over(state, SliceDetails(state.side, row)) if row >= 0 else show_details(state)
+
+
 def show_help(state: State) -> State:
-    return laid_over(state, Help(tuple(help_sections())))
+    return laid_over(state, Help(tuple(help_sections(state))))
 
 
 def quit_app(state: State) -> Outcome:
@@ -111,11 +117,12 @@ ACTIONS: tuple[Action, ...] = (
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
     *gaps.ACTIONS,
+    *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_keys.list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
-    action("details", "All details", "i", "of the slice, or of the range", overlays.show_details),
+    action("details", "All details", "i", "of the slice, or of the range", details),
     action("copy", "Copy", "y", "full name; start and time of a slice", copy),
     *commands.ACTIONS,
     reading.CHOOSE,
@@ -137,14 +144,17 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
+BY_ACTION = {action.name: action for action in ACTIONS}
+
+
 def action_for(key: str, state: State) -> Action | None:
     """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
-def always(key: str) -> Action | None:
-    """The action that a key runs everywhere, even while a text is typed."""
-    return next((a for a in ACTIONS if a.always and key in a.keys), None)
+def always(key: str, state: State) -> Action | None:
+    """What a key does wherever a person is, even in a line of text."""
+    return next((a for a in ACTIONS if a.always and key in keys_of(a, state)), None)
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
@@ -153,15 +163,25 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
         yield section, [action for action in ACTIONS if action.section == section]
 
 
-def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
+def help_sections(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The lines of the help."""
     for section, actions in by_section():
         yield (
             section,
-            tuple(
-                f"  {'  '.join(map(key_text, a.keys)):<18}{a.title:<22}{a.help}" for a in actions
-            ),
+            tuple(f"  {_keys_text(a, state):<18}{a.title:<22}{a.help}" for a in actions),
         )
+
+
+def _keys_text(action: Action, state: State) -> str:
+    return "  ".join(map(key_text, keys_of(action, state)))
+
+
+def hint_text(hint: str, state: State) -> str:
+    """`w/s zoom` of the hint `zoom-in/zoom-out zoom`; "" where they have no keys."""
+    names, _, what = hint.partition(" ")
+    keys = [keys_of(BY_ACTION[name], state)[:1] for name in names.split("/")]
+    text = "/".join(key_text(key) for some in keys for key in some)
+    return f"{text} {what}" if text else ""
 
 
 def settled(before: State, state: State) -> State:
@@ -175,7 +195,7 @@ def settled(before: State, state: State) -> State:
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        taken = len(sides) + tour_lines(state) + 1
+        taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
         size = Size(state.size.width, state.size.height - taken)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)

@@ -1,4 +1,4 @@
-"""The whole screen as panes: the head, the page in front, the hints; and where a click goes."""
+"""The whole screen as panes: bar of pages, head, page, hints; and what a click meets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from fusetui.trace.text.cutting import joined
+from fusetui.tui.drawing.details import details_height
+from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.head import head, reading_line
 from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
+from fusetui.tui.drawing.tabs import Tab, TabsPicture
 from fusetui.tui.drawing.tour_lines import TourPicture
 from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import Pane
-from fusetui.tui.registry import page_of
+from fusetui.tui.pages.page import Drag, Pane, Turn
+from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
+from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tour_lines
-from fusetui.tui.state.state import Outcome, State
+from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tabs_height, tour_lines
+from fusetui.tui.state.state import Outcome, Size, State
 
+BETWEEN = "  "  # two hints
 STOP_HINT = "Esc stop and keep what was read"
 AGAIN = ("A ", "B ")
 
@@ -28,9 +33,33 @@ def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
-    page = exactly(shown, size.height)
+    found = _found(state, size)
+    height = size.height - sum(pane.height for pane in found)
+    page = [*exactly(shown, height), *found]
+    head = Pane(head_height(state), _head(state))
     asked = _tour(state, tour_lines(state))
-    return [Pane(head_height(state), _head(state)), *page, *asked, Pane(1, _hints(state))]
+    return [_tabs(state), head, *page, *asked, Pane(1, _hints(state), _hint_pointed)]
+
+
+def _hint_pointed(state: State, x: int, y: int) -> Outcome:
+    """A click on a hint does what its first key does; where two are named, the nearer one."""
+    end = 1
+    for hint, said in _shown_hints(state):
+        begin, end = end, end + len(said) + len(BETWEEN)
+        if begin <= x < end:
+            names = hint.partition(" ")[0].split("/")
+            second = len(names) > 1 and x - begin > said.partition(" ")[0].find("/") > 0
+            found = BY_ACTION[names[second]]
+            return perform(found, state) if applies(found, state) else state
+    return state
+
+
+def _shown_hints(state: State) -> list[tuple[str, str]]:
+    """The hints of the page that stand on the last line now, and their texts."""
+    if state.hint or state.prompt is not None or state.reading is not None:
+        return []
+    hints = page_of(state).hints if state.sides else ("quit quit",)
+    return [(hint, said) for hint in hints if (said := hint_text(hint, state))]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -60,10 +89,16 @@ def pointed(state: State, x: int, y: int) -> Outcome:
     return pane.pointed(state, x, inner) if pane and pane.pointed else state
 
 
-def wheeled(state: State, y: int, lines: int) -> Outcome:
-    """The mouse wheel, turned over a line."""
+def wheeled(state: State, y: int, turn: Turn) -> Outcome:
+    """The wheel turned over a line."""
     pane, _ = _pane_at(state, y)
-    return pane.wheeled(state, lines) if pane and pane.wheeled else state
+    return pane.wheeled(state, turn) if pane and pane.wheeled else state
+
+
+def dragged(state: State, y: int, drag: Drag) -> Outcome:
+    """The mouse moved from a cell of a line with the button down."""
+    pane, _ = _pane_at(state, y)
+    return pane.dragged(state, drag) if pane and pane.dragged else state
 
 
 def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
@@ -72,6 +107,35 @@ def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
             return pane, y
         y -= pane.height
     return None, 0
+
+
+def _found(state: State, size: Size) -> list[Pane]:
+    """While a search is typed: what it finds, over the last lines of the page."""
+    if state.prompt is not Prompt.SEARCH:
+        return []
+    height = min(details_height(size.height), size.height)
+    return [Pane(height, FoundPicture(state.found, glyphs_for(state.ascii_only)))]
+
+
+def _tabs(state: State) -> Pane:
+    """The bar of pages; a click brings one to the front."""
+    picture = TabsPicture(
+        tuple(
+            Tab(
+                page.name,
+                f"{page.key} {page.title}",
+                page.name == state.page,
+                not state.sides or bool(page.missing(state)),
+            )
+            for page in PAGES
+        )
+    )
+
+    def pointed(state: State, x: int, y: int) -> State:
+        name = picture.at(x)
+        return turned_to(BY_NAME[name], state) if name and state.sides else state
+
+    return Pane(tabs_height(state.size), picture, pointed)
 
 
 def _head(state: State) -> TextPicture:
@@ -119,6 +183,7 @@ def _hints(state: State) -> TextPicture:
         )
     if state.hint:
         return text([Said(f" {state.hint}")])
-    keys = page_of(state).hints if state.sides else ("q quit",)
+    hints = page_of(state).hints if state.sides else ("quit quit",)
+    keys = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
     shown = (STOP_HINT, *keys) if state.reading else keys
-    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, "  "))])
+    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, BETWEEN))])

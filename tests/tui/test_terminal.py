@@ -20,7 +20,7 @@ from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
 from fusetui.tui.state.moving import SECTION
 
-READY = "nothing selected: j or k"
+READY = "j or k selects a slice"
 ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
 ESCAPE = "\x1b"
 Visit = tuple[str, str]
@@ -35,7 +35,7 @@ LOOKING: list[Visit] = [
     ("i", "everything about this range"),
     (ESCAPE, "i all figures of the range"),
     ("y", "copied"),
-    ("/", "search names"),
+    ("/", "A word is looked for in names"),
     ("PWN\r", "PWN   n next"),
     ("n", "2 of"),
     (":", "goto 12.5ms"),
@@ -210,7 +210,7 @@ def test_without_colors(shown: Shown) -> None:
 def test_control_c_quits(shown: Shown) -> None:
     with shown(anew=True) as terminal:
         terminal.wait_for(READY)
-        visit(terminal, [("/", "search names")])
+        visit(terminal, [("/", "A word is looked for in names")])
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130
         assert is_given_back(terminal)

@@ -14,9 +14,10 @@ from tests.tui.prepared import after, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import whole
+from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
-from fusetui.tui.state.screen import head_height
+from fusetui.tui.state.screen import head_height, tabs_height
 from fusetui.tui.state.state import Size, State
 
 SIZES = st.builds(Size, st.integers(1, 130), st.integers(1, 50))
@@ -32,8 +33,12 @@ def clicked(x: int, y: int) -> Run:
     return partial(whole.pointed, x=x, y=y)
 
 
-def wheeled(y: int, lines: int) -> Run:
-    return partial(whole.wheeled, y=y, lines=lines)
+def wheeled(x: int, y: int, lines: int, shifted: bool) -> Run:
+    return partial(whole.wheeled, y=y, turn=Turn(x, lines, shifted))
+
+
+def dragged(x: int, y: int, to: int) -> Run:
+    return partial(whole.dragged, y=y, drag=Drag(x, to, ended=True))
 
 
 def resized(size: Size) -> Run:
@@ -43,7 +48,10 @@ def resized(size: Size) -> Run:
 RUNS = st.lists(
     st.integers(0, len(ACTIONS) - 1).map(pressed)
     | st.builds(clicked, st.integers(0, 129), st.integers(0, 49))
-    | st.builds(wheeled, st.integers(0, 49), st.sampled_from([-3, 3]))
+    | st.builds(
+        wheeled, st.integers(0, 129), st.integers(0, 49), st.sampled_from([-3, 3]), st.booleans()
+    )
+    | st.builds(dragged, st.integers(0, 129), st.integers(0, 49), st.integers(0, 129))
     | SIZES.map(resized),
     max_size=40,
 )
@@ -51,7 +59,7 @@ RUNS = st.lists(
 
 def drawn(state: State) -> None:
     """Draw every line."""
-    least = head_height(state) + 1
+    least = tabs_height(state.size) + head_height(state) + 1
     heights = [pane.height for pane in whole.panes(state)]
     assert sum(heights) == max(least, state.size.height)
     for panes in (whole.panes(state), whole.overlay_panes(state)):

@@ -4,6 +4,7 @@ belongs to its forward op.
 
 __all__ = [
     "around",
+    "backward",
     "calls",
     "functions",
     "modules",

@@ -17,7 +17,7 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.program.origin import module_of, origins
+from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.questions.inputs import input_keys
@@ -111,8 +111,12 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
 
 
 def _by_module(trace: Trace, known: Jobs) -> Keys:
-    """By the kind of module, or the annotation, that the work belongs to."""
-    rows = module_of(origins(trace), known.rows)
+    return module_keys(trace, known.rows, origins(trace))
+
+
+def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
+    """By the kind of module, or the annotation, that the work of some kernels belongs to."""
+    rows = module_of(found, kernels)
     labels: dict[str | None, int] = {}
     of_name = np.full(len(trace.names), -1, dtype=np.int64)
     for name in np.unique(trace.name[rows[rows >= 0]]).tolist():

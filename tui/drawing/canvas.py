@@ -17,6 +17,7 @@ from fusetui.tui.drawing.writer import writer_is_behind
 LATER = 0.05  # seconds until a frame that was left out is tried again
 NO_LINE = Region(0, 0, 0, 0)
 WHEEL = 3  # lines
+DRAG = 2  # cells: a shorter way is a click
 
 
 class Pointed(Message):
@@ -28,11 +29,19 @@ class Pointed(Message):
 
 
 class Wheeled(Message):
-    """The mouse wheel was turned over a line of a canvas; negative lines are up."""
+    """A person turned the wheel over a cell of a canvas; negative lines are up."""
 
-    def __init__(self, y: int, lines: int) -> None:
+    def __init__(self, x: int, y: int, lines: int, shifted: bool) -> None:
         super().__init__()
-        self.y, self.lines = y, lines
+        self.x, self.y, self.lines, self.shifted = x, y, lines, shifted
+
+
+class Dragged(Message):
+    """A person moves the mouse from a cell to another with the button down; `ended`: let go."""
+
+    def __init__(self, x: int, y: int, to: int, ended: bool) -> None:
+        super().__init__()
+        self.x, self.y, self.to, self.ended = x, y, to, ended
 
 
 class Canvas(Widget, inherit_bindings=False):
@@ -45,7 +54,9 @@ class Canvas(Widget, inherit_bindings=False):
         self._picture: Picture | None = None
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
         self._late = False
-        self._stale = True  # the picture or the size differs from that of the lines drawn
+        self._pressed: tuple[int, int] | None = None  # where the button went down
+        self._is_dragged = False
+        self._stale = True  # the picture, or the size, is another one than that of the lines drawn
 
     def show(self, picture: Picture) -> None:
         """Draws another picture in the next frame; of several until then, only the last."""
@@ -68,13 +79,37 @@ class Canvas(Widget, inherit_bindings=False):
         self._stale = True
 
     def on_click(self, event: events.Click) -> None:
-        self.post_message(Pointed(event.x, event.y))
+        if not self._is_dragged:
+            self.post_message(Pointed(event.x, event.y))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self._pressed, self._is_dragged = (event.x, event.y), False
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed is None or not event.button:
+            return
+        x, y = self._pressed
+        if self._is_dragged or abs(event.x - x) >= DRAG:
+            self._is_dragged = True
+            self.post_message(Dragged(x, y, event.x, ended=False))
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._pressed is not None and self._is_dragged:
+            self.post_message(Dragged(*self._pressed, event.x, ended=True))
+        self._pressed = None
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.post_message(Wheeled(event.y, WHEEL))
+        self.post_message(Wheeled(event.x, event.y, WHEEL, event.shift))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.post_message(Wheeled(event.y, -WHEEL))
+        self.post_message(Wheeled(event.x, event.y, -WHEEL, event.shift))
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        """Some terminals send this for Shift and the wheel."""
+        self.post_message(Wheeled(event.x, event.y, WHEEL, shifted=True))
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        self.post_message(Wheeled(event.x, event.y, -WHEEL, shifted=True))
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
         """Called by Textual once per frame; it repaints whatever is returned, changed or not."""

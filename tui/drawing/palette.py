@@ -52,6 +52,7 @@ WINDOW = Style(color="#afd7ff", bold=True)
 BUSY = Style(color="#5f87af")
 SELECTED = Style(color="#000000", bgcolor="#ffff87", bold=True)
 MARKED = Style(color="#000000", bgcolor="#eeeeee")
+HERE = Style(color="#000000", bgcolor="#87afd7", bold=True)  # the page in front
 CURSOR = Style(bgcolor="#3a3a3a", bold=True)
 
 

@@ -20,6 +20,11 @@ class Division(msgspec.Struct, frozen=True):
     width: int  # cells of the time axis
     lanes: int  # lines for lanes
 
+    def time(self, view: View, x: int) -> int:
+        """The time (ns from the origin) at the left edge of a cell of the screen."""
+        column = max(0, min(x - self.gutter, self.width))
+        return view.begin + view.span * column // self.width
+
 
 def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""

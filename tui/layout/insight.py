@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from fusetui.trace.insights.model import Why
@@ -9,6 +11,7 @@ from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.origin import Origins
+from fusetui.trace.questions.kernel_groups import Keys
 from fusetui.tui.layout.answer import AnswerList
 from fusetui.tui.layout.modules import ModuleTree
 
@@ -19,6 +22,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     why: Why
     modules: ModuleTree
     lists: tuple[AnswerList, ...]
+    kernel_keys: Mapping[str, Keys]  # the groups of kernels, see kernel_table.BYS
     origins: Origins
 
 

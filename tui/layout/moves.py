@@ -40,6 +40,12 @@ def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
     return _within(side, view, begin, span)
 
 
+def zoom_at(side: Side, view: View, time: int, numerator: int, denominator: int) -> View:
+    """The same about a time, which stays where it is."""
+    span = max(MIN_SPAN_NS, min(view.span * numerator // denominator, side.end - side.begin))
+    return _within(side, view, time - (time - view.begin) * span // view.span, span)
+
+
 def pan(side: Side, view: View, percent: int) -> View:
     """Moves the window by a share of itself; negative to the left."""
     shift = max(1, view.span * abs(percent) // 100) * (1 if percent > 0 else -1)

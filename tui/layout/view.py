@@ -59,6 +59,11 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The lines of the views that were shown last."""
         return {}
 
+    @cached_property
+    def tables(self) -> dict[object, Any]:
+        """The tables of pages that were shown last."""
+        return {}
+
     @property
     def begin(self) -> int:
         return self.trace.begin_ns - self.origin

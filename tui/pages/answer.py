@@ -21,7 +21,7 @@ from fusetui.tui.layout.answer import (
 from fusetui.tui.layout.insight import Answer
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action
 from fusetui.tui.state.gaps import at_gap, place_of_gap
@@ -112,8 +112,8 @@ def answer_pane(state: State, height: int) -> Pane | None:
         at = picture.place(x, y, width, height)
         return went(state, answer, at) if at else state
 
-    def wheeled(state: State, lines: int) -> State:
-        return move(enter(state) if state.answer_at is None else state, 0, lines)
+    def wheeled(state: State, turn: Turn) -> State:
+        return move(enter(state) if state.answer_at is None else state, 0, turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
 

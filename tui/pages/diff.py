@@ -54,12 +54,11 @@ class DiffPage(ListPage):
     key = "4"
     help = "what changed from A to B"
     hints = (
-        "? keys",
-        "j/k move",
-        "Enter show in the timelines",
-        "x swap",
-        "1 timelines",
-        "y copy",
+        "help keys",
+        "row-down/row-up move",
+        "show show in the timelines",
+        "swap swap",
+        "copy copy",
     )
 
     def missing(self, state: State) -> str:

@@ -1,208 +1,297 @@
-"""The kernels page: kernels by total time, or CPU ops if there are no kernels."""
+"""The kernels page: kernels in groups, or CPU ops where no GPU worked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-import msgspec
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.totals import KernelTotal, OpTotal, by_name, kernel_totals, op_totals
-from fusetui.trace.text.figures import count, duration, percent
+from fusetui.trace.questions.kernel_groups import Keys
+from fusetui.trace.text.figures import count, percent
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import details, details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, titles
-from fusetui.tui.layout.kinds import kind_of, label_of
+from fusetui.tui.layout.columns import Column, fit, shown, titles
+from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.kernel_table import (
+    BYS,
+    SORTS,
+    KernelTable,
+    KernelView,
+    Only,
+    decoded_texts,
+    keys_of,
+    table_of,
+)
+from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
+from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
+from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import ListState, Size, State, told
 
-KERNEL_COLUMNS = (
-    Column("total", 9),
-    Column("share", 7),
-    Column("count", 6),
-    Column("median", 9),
-    Column("min", 9, from_width=110),
-    Column("max", 9, from_width=110),
-    Column("op", 11, left=True, from_width=140),
-    Column("tile", 11, left=True, from_width=140),
-    Column("layout", 6, left=True, from_width=140),
-    Column("dtype", 6, left=True, from_width=140),
-    Column("stages", 6, from_width=140),
-    Column("arch", 6, left=True, from_width=140),
-    Column("kernel", 0, left=True),
-)
-OP_COLUMNS = (
-    Column("self", 9),
-    Column("share", 7),
-    Column("total", 9),
-    Column("count", 6),
-    Column("CPU op", 0, left=True),
-)
-
-
-class Entry(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One line of the table; `rows` are its slices in order of time."""
-
-    make: Callable[[], tuple[str, ...]]
-    role: Role
-    name: str
-    rows: NDArray[np.intp]
-
-    @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """Made when the line first comes into sight: a trace may have 100,000 names."""
-        return self.make()
-
-
-class Table(msgspec.Struct, frozen=True, eq=False):
-    """All lines, the longest time first."""
-
-    columns: Sequence[Column]
-    entries: Sequence[Entry]
-
-    def format_row(self, index: int, width: int) -> list[Styled]:
-        entry = self.entries[index]
-        texts = fit(self.columns, entry.texts, width)
-        kind = kind_of(int(entry.role), entry.name)
-        *figures, name = [(text, palette.PLAIN) for text in texts]
-        return [*figures, (name[0], palette.swatch(kind))]
+NAME = "kernels"
+SECTION = "In the kernels"
+WIDE = 150  # cells of a screen that shows what a name says in columns
+BAR = 10
+KEPT = 8  # tables
 
 
 class KernelsPage(ListPage):
-    """Enter shows the first slice of a name in the timeline, n and N the others."""
+    """Enter shows the longest of a group in the timeline, n and N the others."""
 
-    name = "kernels"
+    name = NAME
     title = "Kernels"
     key = "3"
-    help = "by total time"
+    help = "in groups: by name, kind, family, op, shape, module, stream, step"
     hints = (
-        "? keys",
-        "j/k move",
-        "Enter show in the timeline",
-        "n/N the others",
-        "1 timeline",
-        "y copy",
+        "help keys",
+        "row-down/row-up move",
+        "show the longest",
+        "group-by group by",
+        "narrow/widen only these",
+        "sort-right/sort-left sort",
+        "instances instances",
+        "copy copy",
     )
 
     def rows(self, state: State) -> Rows:
-        table = state.side.once(table_of)
-        return Rows(table, len(table.entries), lambda w: titles(table.columns, w), table.format_row)
+        table = shown_table(state)
+        order, view = table.order(state.kernels.sort), state.kernels
+        columns = _columns(table, view)
+        glyphs = glyphs_for(state.ascii_only)
+
+        def row(index: int, width: int) -> list[Styled]:
+            return _row(table, int(order[index]), columns, glyphs, width)
+
+        return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
     def shown_at(self, state: State, rank: int) -> State:
         """The cursor on a kernel, by its place among all by total time."""
+        state = replace(state, kernels=KernelView())
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
 
     def chosen(self, state: State, index: int) -> State:
-        entry = state.side.once(table_of).entries[index]
-        return search.shown(state, Hits(entry.name, state.active, entry.rows).step(1))
+        return search.shown(state, self._hits(state, index))
+
+    def subject(self, state: State) -> int:
+        """The longest of the group under the cursor."""
+        table = shown_table(state)
+        group = self.group(state, table)
+        return table.longest(group) if group >= 0 else -1
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """What the rows are, and which kernels."""
+        table, view = shown_table(state), state.kernels
+        if table.role is Role.OP:
+            return ()
+        only = "".join(f"   only {one.by} {one.label}" for one in view.only)
+        about = f" kernels by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
+        return (Pane(1, text([Said(about, "name")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The details of the longest kernel of the name under the cursor."""
+        """The details of the longest of the group under the cursor."""
         return (Pane(details_height(size.height), self._details(state)),)
 
     def follow(self, before: State, state: State) -> State:
-        """The cursor stays on its kernel."""
-        now = before.list_of(self.name)
-        entries = before.side.once(table_of).entries if self.name in before.lists else ()
-        if not entries:
+        """The cursor stays on its group."""
+        state = replace(state, kernels=replace(state.kernels, only=()))
+        if self.name not in before.lists:
             return state
-        name = entries[min(now.cursor, len(entries) - 1)].name
-        found = [n for n, e in enumerate(state.side.once(table_of).entries) if e.name == name]
-        return state.with_list(self.name, replace(now, cursor=found[0] if found else 0))
+        old, new = shown_table(before), shown_table(state)
+        group = self.group(before, old)
+        labels = [new.full_name(int(n)) for n in new.order(state.kernels.sort)]
+        name = old.full_name(group) if group >= 0 else ""
+        cursor = labels.index(name) if name in labels else 0
+        return state.with_list(self.name, replace(before.list_of(self.name), cursor=cursor))
 
     def copied(self, state: State) -> str:
         """The full name of the kernel under the cursor."""
-        entries = state.side.once(table_of).entries
-        return names_text([entries[state.list_of(self.name).cursor].name]) if entries else ""
+        table = shown_table(state)
+        group = self.group(state, table)
+        return names_text([table.full_name(group)]) if group >= 0 else ""
+
+    def group(self, state: State, table: KernelTable) -> int:
+        """The group under the cursor, -1 where there is none."""
+        order = table.order(state.kernels.sort)
+        at = min(state.list_of(self.name).cursor, len(order) - 1)
+        return int(order[at]) if len(order) else -1
+
+    def _hits(self, state: State, index: int) -> Hits:
+        """All of a group, at the longest."""
+        table = shown_table(state)
+        group = int(table.order(state.kernels.sort)[index])
+        rows, longest = table.rows_of(group), table.longest(group)
+        at = int((rows == longest).argmax())
+        return Hits(table.full_name(group), state.active, rows, at)
 
     def _details(self, state: State) -> TextPicture:
-        side, glyphs = state.side, glyphs_for(state.ascii_only)
-        entries = side.once(table_of).entries
-        if not entries:
+        side, glyphs, row = state.side, glyphs_for(state.ascii_only), self.subject(state)
+        if row < 0:
             return text([Said("this trace has neither kernels nor CPU ops")])
-        entry = entries[min(state.list_of(self.name).cursor, len(entries) - 1)]
 
         def lines(width: int, height: int) -> list[Said]:
-            longest = int(entry.rows[np.argmax(side.trace.dur[entry.rows])])
-            return details(side.trace, longest, width, height, glyphs, side.insight.origins)
+            return details(side.trace, row, width, height, glyphs, side.insight.origins)
 
-        identity = (side, entry, state.unpacked)
+        identity = (side, row, state.unpacked)
         return ruled(identity, "the longest of them", glyphs.rule, lines)
 
 
-def table_of(trace: Trace) -> Table:
-    """Kernels or, if the trace has none, CPU ops by self time."""
-    kernels = _kernels(trace)
-    return Table(KERNEL_COLUMNS, kernels) if kernels else Table(OP_COLUMNS, _ops(trace))
+def known_keys(side: Side) -> Mapping[str, Keys]:
+    """By shape and module only once the answer is known."""
+    answer = side.insight.answer
+    return answer.kernel_keys if answer else side.once(_quick_keys)
 
 
-def _kernels(trace: Trace) -> list[Entry]:
-    totals = kernel_totals(trace)
-    whole = sum(total.total_ns for total in totals)
-    return [
-        Entry(partial(_kernel_texts, total, whole), Role.KERNEL, total.name, total.rows)
-        for total in totals
+def _quick_keys(trace: Trace) -> Mapping[str, Keys]:
+    return keys_of(trace, None, None)
+
+
+def shown_table(state: State) -> KernelTable:
+    """That of the active side; made once for each grouping."""
+    side, view = state.side, state.kernels
+    key = view.by, view.only, side.insight.answer is None
+    if key not in side.tables:
+        if len(side.tables) >= KEPT:
+            del side.tables[next(iter(side.tables))]
+        side.tables[key] = table_of(side.trace, known_keys(side), view)
+    found: KernelTable = side.tables[key]
+    return found
+
+
+def _columns(table: KernelTable, view: KernelView) -> Sequence[Column]:
+    units = table.units
+    is_op = table.role is Role.OP
+
+    def title(sort: str, text: str) -> str:
+        return f"{text}*" if sort == view.sort else text
+
+    total = "self" if is_op else "total"
+    columns = [
+        Column(title("total", f"{total} {units['total'].name}"), 10),
+        Column("share", 7),
+        Column("", BAR, left=True, from_width=90),
+        Column(title("count", "count"), 7),
+        Column(title("median", f"median {units['median'].name}"), 11),
+        Column(title("min", f"min {units['min'].name}"), 9, from_width=110),
+        Column(title("max", f"max {units['max'].name}"), 9, from_width=110),
     ]
+    if table.by == "name" and not is_op:
+        named = (("op", 11), ("tile", 11), ("layout", 6), ("dtype", 6), ("stages", 6), ("arch", 6))
+        columns += [Column(text, cells, left=True, from_width=WIDE) for text, cells in named]
+    what = "CPU op" if is_op else "kernel" if table.by == "name" else table.by
+    return [*columns, Column(title("name", what), 0, left=True)]
 
 
-def _kernel_texts(total: KernelTotal, whole: int) -> tuple[str, ...]:
-    return (
-        duration(total.total_ns),
-        percent(total.total_ns, whole),
-        count(total.count),
-        duration(total.median_ns),
-        duration(total.min_ns),
-        duration(total.max_ns),
-        *_decoded(total.name),
-        label_of(int(Role.KERNEL), total.name),
-    )
-
-
-def _decoded(name: str) -> tuple[str, str, str, str, str, str]:
-    """Op, tile, layout, dtype, stages and architecture; blank if the name does not say."""
-    found = decode(name)
-    if found is None:
-        return "", "", "", "", "", ""
-    tile = [str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None]
-    return (
-        found.op or "",
-        "x".join(tile),
-        found.layout or "",
-        found.dtype_a or found.dtype or "",
-        str(found.stages or ""),
-        found.arch or "",
-    )
-
-
-def _ops(trace: Trace) -> list[Entry]:
-    totals = sorted(op_totals(trace), key=lambda op: (-op.self_ns, op.name))
-    whole = sum(total.self_ns for total in totals)
-    rows_of = {trace.name_of(int(rows[0])): rows for rows in by_name(trace, trace.rows_of(Role.OP))}
-    return [
-        Entry(partial(_op_texts, total, whole), Role.OP, total.name, rows_of[total.name])
-        for total in totals
+def _row(
+    table: KernelTable,
+    group: int,
+    columns: Sequence[Column],
+    glyphs: Glyphs,
+    width: int,
+) -> list[Styled]:
+    units = table.units
+    one, total = table.spreads[group], int(table.totals[group])
+    texts = [
+        units["total"].text(total),
+        percent(total, table.whole_ns),
+        share_bar(total, table.whole_ns, BAR, glyphs),
+        count(one.count),
+        units["median"].text(one.median_ns),
+        units["min"].text(one.min_ns),
+        units["max"].text(one.max_ns),
+        *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
+        table.label(group),
     ]
+    *figures, name = fit(columns, texts, width)
+    places = shown(columns, width)
+    styled = [
+        (text, palette.BUSY if columns[n].width == BAR and not columns[n].title else palette.PLAIN)
+        for n, text in zip(places, figures, strict=False)
+    ]
+    return [*styled, (name, palette.swatch(table.kind(group)))]
 
 
-def _op_texts(total: OpTotal, whole: int) -> tuple[str, ...]:
-    return (
-        duration(total.self_ns),
-        percent(total.self_ns, whole),
-        duration(total.total_ns),
-        count(total.count),
-        label_of(int(Role.OP), total.name),
-    )
+def group_by(state: State) -> State:
+    """The next way to group them."""
+    at = BYS.index(state.kernels.by)
+    return _grouped(state, BYS[(at + 1) % len(BYS)])
+
+
+def _grouped(state: State, by: str) -> State:
+    view = replace(state.kernels, by=by)
+    now = replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    if by in known_keys(state.side) or not len(state.side.trace.rows_of(Role.KERNEL)):
+        return now
+    return told(now, working(state.side.trace, f"kernels by {by}"))
+
+
+def narrow_to(state: State) -> State:
+    """Only the kernels of the group under the cursor, by name."""
+    page, table = KernelsPage(), shown_table(state)
+    group = page.group(state, table)
+    if group < 0 or table.role is Role.OP or table.by == "name":
+        return told(state, "a group is opened: by name each row is one kernel already")
+    only = Only(table.by, int(table.numbers[group]), table.label(group))
+    view = replace(state.kernels, by="name", only=(*state.kernels.only, only))
+    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+
+
+def widen(state: State) -> State:
+    """Back from the kernels of a group to the groups."""
+    last = state.kernels.only[-1] if state.kernels.only else None
+    if last is None:
+        return told(state, "all kernels are shown")
+    view = replace(state.kernels, by=last.by, only=tuple(state.kernels.only[:-1]))
+    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+
+
+def sort_by(by: int) -> Run:
+    """Sorted by the next column, or the one before, as an action runs it."""
+
+    def run(state: State) -> State:
+        at = SORTS.index(state.kernels.sort) + by
+        view = replace(state.kernels, sort=SORTS[at % len(SORTS)])
+        return replace(state, kernels=view).with_list(NAME, ListState())
+
+    return run
+
+
+def instances(state: State) -> State:
+    """All kernels of the group under the cursor, over the page."""
+    page, table = KernelsPage(), shown_table(state)
+    if not len(table):
+        return state
+    hits = page._hits(state, min(state.list_of(NAME).cursor, len(table) - 1))
+    over = replace(state, overlay=HitList(state.side, hits))
+    return over.with_list(OVERLAY, ListState(cursor=hits.at))
+
+
+_action = partial(action, section=SECTION, where=on(NAME))
+
+KernelsPage.actions = (
+    _action("group-by", "Group by", "t", "name, kind, family, op, shape, module, ...", group_by),
+    _action(
+        "narrow", "Only these", "space l right", "the kernels of the group, by name", narrow_to
+    ),
+    _action("widen", "All again", "h left", "back to the groups", widen),
+    _action(
+        "sort-right",
+        "Sort by the next column",
+        "greater_than_sign",
+        "its title has a star",
+        sort_by(1),
+    ),
+    _action("sort-left", "Sort by the one before", "less_than_sign", "marked *", sort_by(-1)),
+    _action("instances", "Instances", "T", "of the group, as a list", instances),
+)

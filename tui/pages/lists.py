@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.rows import ListPicture, Rows, scrolled
-from fusetui.tui.pages.page import Page, Pane
+from fusetui.tui.pages.page import Page, Pane, Turn
 from fusetui.tui.state.state import Outcome, Size, State
 
 
@@ -62,8 +62,8 @@ def list_pane(listing: ListPage, state: State, height: int) -> Pane:
         index = picture.index_at(y)
         return state if index < 0 else at_row(listing, state, index)
 
-    def wheeled(state: State, lines: int) -> State:
-        return at_row(listing, state, state.list_of(listing.name).cursor + lines)
+    def wheeled(state: State, turn: Turn) -> State:
+        return at_row(listing, state, state.list_of(listing.name).cursor + turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
 

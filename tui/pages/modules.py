@@ -58,13 +58,11 @@ class ModulesPage(TreeListPage):
     key = "6"
     help = "GPU time of each module of the program"
     hints = (
-        "? keys",
-        "j/k move",
-        "Space open",
-        "Enter its longest call",
-        "1 timeline",
-        "5 why",
-        "y copy",
+        "help keys",
+        "row-down/row-up move",
+        "turn open",
+        "show its longest call",
+        "copy copy",
     )
 
     def open(self, state: State) -> State:

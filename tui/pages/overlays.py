@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details
 from fusetui.tui.drawing.gap_lines import gap_lines
@@ -15,9 +17,11 @@ from fusetui.tui.drawing.picture import LOOKS
 from fusetui.tui.drawing.range_lines import all_range_lines
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.pages.lists import ListPage, list_pane
 from fusetui.tui.pages.page import Pane
+from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, nothing
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.offers import TOGETHER, Offer
@@ -26,6 +30,7 @@ from fusetui.tui.state.overlays import (
     Chooser,
     GapDetails,
     Help,
+    HitList,
     Overlay,
     RangeFigures,
     SliceDetails,
@@ -37,7 +42,13 @@ from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
 SECTION = "Over the page"
 CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 MOST_GAP_LINES = 50
-EDGE = 4  # cells of an overlay on both sides of its text
+HIT_COLUMNS = (
+    Column("at", 12),
+    Column("duration", 10),
+    Column("where", 18, left=True),
+    Column("hit; Enter shows it, Esc closes", 0, left=True),
+)
+EDGE = 4  # cells of an overlay beside its text
 
 
 class OverlayList(ListPage):
@@ -52,11 +63,15 @@ class OverlayList(ListPage):
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(state.overlay, Chooser):
             return _choices(state.offers, state.overlay.summaries)
+        if isinstance(state.overlay, HitList):
+            return _hits(state.overlay)
         width = overlay_size(state).width - EDGE
         return _texts(state.overlay, width, state.ascii_only, state.unpacked)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """In a choice, opens the trace."""
+        """Of a choice: open the trace; of hits: show the hit."""
+        if isinstance(state.overlay, HitList):
+            return search.shown(closed(state), replace(state.overlay.hits, at=index))
         if not isinstance(state.overlay, Chooser):
             return state
         offer = state.offers[index]
@@ -87,7 +102,7 @@ def beside(state: State) -> Outcome:
 
 
 def is_text(state: State) -> bool:
-    """Whether it is a text to read, not a choice."""
+    """A text or a list to read, not a choice."""
     return state.overlay is not None and not isinstance(state.overlay, Chooser)
 
 
@@ -147,6 +162,37 @@ def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
     for title, texts in sections:
         lines += [Said(""), Said(title, "title"), *(Said(text, "name") for text in texts)]
     return lines
+
+
+def _hits(overlay: HitList) -> Rows:
+    """The hits in order of time."""
+    side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
+    start, unit = side.once(_units)
+
+    def row(index: int, width: int) -> list[Styled]:
+        at = int(rows[index])
+        name = label_of(int(trace.role[at]), trace.name_of(at))
+        texts = (
+            start.text(int(trace.start[at]) - side.origin),
+            unit.text(int(trace.dur[at])),
+            narrow(trace.track_of(at).label),
+            name,
+        )
+        kind = kind_of(int(trace.role[at]), trace.name_of(at))
+        *others, last = fit(HIT_COLUMNS, texts, width)
+        return [*((text, palette.PLAIN) for text in others), (last, palette.swatch(kind))]
+
+    columns = [
+        Column(f"at {start.name}", 12),
+        Column(unit.name, 10),
+        *HIT_COLUMNS[2:],
+    ]
+    return Rows(overlay, len(rows), lambda width: titles(columns, width), row)
+
+
+def _units(trace: Trace) -> tuple[Unit, Unit]:
+    """Of starts and of durations."""
+    return unit_of([trace.end_ns - trace.begin_ns]), Unit(1000, "us", 1)
 
 
 def _choices(offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:

@@ -13,13 +13,30 @@ from fusetui.tui.state.action import Action
 from fusetui.tui.state.state import Outcome, Size, State
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """The wheel was turned at a cell, by lines; negative is up."""
+
+    x: int
+    lines: int
+    shifted: bool = False
+
+
+class Drag(msgspec.Struct, frozen=True):
+    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
+
+    x: int
+    to: int
+    ended: bool
+
+
 class Pane(msgspec.Struct, frozen=True, eq=False):
     """A part of a page: its picture, its lines, and what the mouse does there."""
 
     height: int
     picture: Picture
     pointed: Callable[[State, int, int], Outcome] | None = None  # (state, x, y in the pane)
-    wheeled: Callable[[State, int], Outcome] | None = None  # (state, lines)
+    wheeled: Callable[[State, Turn], Outcome] | None = None
+    dragged: Callable[[State, Drag], Outcome] | None = None
 
 
 class Page(ABC):
@@ -29,8 +46,10 @@ class Page(ABC):
     title: ClassVar[str]
     key: ClassVar[str]
     help: ClassVar[str]
-    hints: ClassVar[tuple[str, ...]]  # the last line of the screen, the most important first
-    actions: ClassVar[tuple[Action, ...]] = ()  # of this page alone
+    hints: ClassVar[tuple[str, ...]]
+    """The last line of the screen, what matters most first: `down/up line` names two actions, whose
+    keys are shown, and says what they do."""
+    actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
     @abstractmethod
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -51,6 +70,10 @@ class Page(ABC):
     def copied(self, state: State) -> str:
         """What the cursor is on, printable; "" if it is on nothing."""
         return ""
+
+    def subject(self, state: State) -> int:
+        """The row of the active side that the page describes, -1 for none; `i` shows all of it."""
+        return -1
 
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""

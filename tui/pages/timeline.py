@@ -13,17 +13,19 @@ from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.range_lines import range_lines
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.timeline import TimelinePicture
-from fusetui.tui.layout.division import axis_height, divided, top_for, within
+from fusetui.tui.layout.division import Division, axis_height, divided, top_for, within
 from fusetui.tui.layout.frame import row_at
-from fusetui.tui.layout.moves import gap_of_time, go, select
+from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.view import View, places, same_line
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Page, Pane
+from fusetui.tui.pages.page import Drag, Page, Pane, Turn
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.copying import slice_text
+from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import SECTION, looked_at
+from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.screen import body
-from fusetui.tui.state.state import TIMELINE, Size, State
+from fusetui.tui.state.state import TIMELINE, Size, State, told
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
 NOTHING = "j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
@@ -63,24 +65,19 @@ class TimelinePage(Page):
     key = "1"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "? keys",
-        "w/s zoom",
-        "a/d pan",
-        "j/k line",
-        ",/. slice",
-        "]/[ launch-kernel",
-        "/ search",
-        "2 tree",
-        "3 kernels",
-        "4 diff",
-        "5 why",
-        "6 modules",
-        "e gap",
-        "v range",
-        "y copy",
-        "m/' mark",
-        ": command",
-        "q quit",
+        "help keys",
+        "zoom-in/zoom-out zoom",
+        "pan-left/pan-right pan",
+        "down/up line",
+        "previous/next slice",
+        "to-kernel/to-launch launch-kernel",
+        "next-gap gap",
+        "search search",
+        "range range",
+        "copy copy",
+        "mark/to-mark mark",
+        "command command",
+        "quit quit",
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -148,10 +145,41 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
         view = clicked(picture, width, height, x, y)
         return replace(state, active=index) if view is None else looked_at(state, index, view)
 
-    def wheeled(state: State, lines: int) -> State:
-        return scrolled(state, index, lines, height - axis_height(height))
+    def wheeled(state: State, turn: Turn) -> State:
+        return turned(state, index, turn, divided(width, height))
 
-    return Pane(height, picture, pointed, wheeled)
+    def dragged(state: State, drag: Drag) -> State:
+        return chose(state, index, drag, divided(width, height))
+
+    return Pane(height, picture, pointed, wheeled, dragged)
+
+
+def turned(state: State, index: int, turn: Turn, division: Division) -> State:
+    """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the window;
+    over their labels it scrolls them."""
+    side, view = state.sides[index], state.session.views[index]
+    if turn.x < division.gutter and not turn.shifted:
+        return scrolled(state, index, turn.lines, division.lanes)
+    if turn.shifted:
+        window = pan(side, view, 10 if turn.lines > 0 else -10)
+    else:
+        factor = (4, 3) if turn.lines > 0 else (3, 4)
+        window = zoom_at(side, view, division.time(view, turn.x), *factor)
+    return looked_at(state, index, window)
+
+
+def chose(state: State, index: int, drag: Drag, division: Division) -> State:
+    """From where the button went down to where it is is a range of time; its figures are worked
+    out when the button is let go."""
+    side, view = state.sides[index], state.session.views[index]
+    if drag.x < division.gutter:
+        return state
+    begin, end = sorted((drag.x, drag.to))
+    times = (division.time(view, begin), division.time(view, end + 1))
+    found = Range(index, times[0] + side.origin, times[1] + side.origin, drag.ended)
+    state = looked_at(state, index, deselect(side, view))
+    now = replace(state, session=replace(state.session, time_range=found))
+    return told(now, ENDED) if drag.ended else now
 
 
 def scrolled(state: State, index: int, lines: int, room: int) -> State:

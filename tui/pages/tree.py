@@ -45,12 +45,11 @@ class TreePage(TreeListPage):
     key = "2"
     help = "CPU ops with total, self and GPU time"
     hints = (
-        "? keys",
-        "j/k move",
-        "Space open",
-        "Enter show in the timeline",
-        "1 timeline",
-        "y copy",
+        "help keys",
+        "row-down/row-up move",
+        "turn open",
+        "show show in the timeline",
+        "copy copy",
     )
 
     def open(self, state: State) -> State:

@@ -58,13 +58,11 @@ class WhyPage(ListPage):
     key = "5"
     help = "what the time went to, and what would help"
     hints = (
-        "? keys",
-        "j/k move",
-        "Enter show the evidence",
-        "e next gap",
-        "1 timeline",
-        "6 modules",
-        "y copy all as Markdown",
+        "help keys",
+        "row-down/row-up move",
+        "show show the evidence",
+        "next-gap next gap",
+        "copy copy all as Markdown",
     )
 
     def rows(self, state: State) -> Rows:

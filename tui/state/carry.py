@@ -10,9 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.search import find
+from fusetui.trace.questions.query import WrongQuery, parse
+from fusetui.trace.questions.search import search, texts_of
 from fusetui.tui.layout.sides import Views
 from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Hits, Session
@@ -86,7 +88,18 @@ def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hit
     """Repeats a search, because there may be more to find; rows chosen in a table stay."""
     if hits is None or not hits.searched:
         return None
-    found = find(sides[hits.side].trace, hits.what)
+    found = _again(sides[hits.side], hits.what)
+    if found is None:
+        return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
     at = np.flatnonzero(found == now)
     return replace(hits, rows=found, at=int(at[0]) if len(at) else -1)
+
+
+def _again(side: Side, text: str) -> NDArray[np.intp] | None:
+    """What a search finds now; None for one that is not answered at once."""
+    try:
+        query = parse(text)
+        return search(side.trace, side.once(texts_of), query) if query.is_quick else None
+    except WrongQuery:
+        return None

@@ -30,6 +30,13 @@ class Summarize(msgspec.Struct, frozen=True):
     wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
+class Search(msgspec.Struct, frozen=True, eq=False):
+    """Search a side in a thread, instead of what is searched for."""
+
+    side: Side
+    text: str
+
+
 class CopyText(msgspec.Struct, frozen=True):
     """Put a text into the clipboard of the terminal (OSC 52)."""
 
@@ -54,4 +61,15 @@ class Suspend(msgspec.Struct, frozen=True):
     """Suspend the app until `fg`."""
 
 
-Effect = Read | StopReading | Compare | Summarize | CopyText | Refuse | Quit | Interrupt | Suspend
+Effect = (
+    Read
+    | StopReading
+    | Compare
+    | Summarize
+    | Search
+    | CopyText
+    | Refuse
+    | Quit
+    | Interrupt
+    | Suspend
+)

@@ -6,6 +6,7 @@ import msgspec
 
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state.ranges import Range
+from fusetui.tui.state.session import Hits
 
 OVERLAY = "overlay"
 """The name of the overlay's list in `State.lists`."""
@@ -44,4 +45,11 @@ class Chooser(msgspec.Struct, frozen=True):
     summaries: tuple[str, ...]
 
 
-Overlay = Help | SliceDetails | GapDetails | RangeFigures | Chooser
+class HitList(msgspec.Struct, frozen=True, eq=False):
+    """All hits of a search, or of the row of a table."""
+
+    side: Side
+    hits: Hits
+
+
+Overlay = HitList | Help | SliceDetails | GapDetails | RangeFigures | Chooser

@@ -14,6 +14,7 @@ from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.insight import Insight
+from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
@@ -71,6 +72,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         overlay=None,
         tops=(0,) * len(sides),
         answer_at=None,
+        kernels=KernelView(),
         lists={},
         comparison=None,
         prompt=None,

@@ -1,11 +1,11 @@
-"""How the lines of the screen are divided: the head, the page, the tour, the hints; and an
-overlay's box."""
+"""How the lines of the screen are divided: pages, head, page, hints; and the box of an overlay."""
 
 from __future__ import annotations
 
 from fusetui.tui.state.state import Size, State
 from fusetui.tui.state.tour_steps import tour_height
 
+LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
 
@@ -20,9 +20,14 @@ def tour_lines(state: State) -> int:
     return 0 if state.tour is None else tour_height(state.size.width)
 
 
+def tabs_height(size: Size) -> int:
+    """The line of the bar of pages, where there is room for it."""
+    return 1 if size.height >= LOW else 0
+
+
 def body(state: State) -> Size:
-    """The part of the screen that the page has."""
-    others = head_height(state) + tour_lines(state) + 1
+    """What the page has of the screen."""
+    others = tabs_height(state.size) + head_height(state) + tour_lines(state) + 1
     return Size(state.size.width, max(0, state.size.height - others))
 
 

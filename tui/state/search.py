@@ -1,31 +1,70 @@
-"""Searches names, and steps through the hits."""
+"""Searching, and going through what was found."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fusetui.trace.questions.search import find
+from fusetui.trace.questions.query import WrongQuery, parse
+from fusetui.trace.questions.search import search, texts_of
 from fusetui.trace.text.figures import count
 from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.found import Found
+from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action
+from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
+from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import State, told
+from fusetui.tui.state.state import ListState, Outcome, State, told
 
 
 def ask(state: State) -> State:
-    return replace(state, prompt=Prompt.SEARCH)
+    return replace(state, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 
 
-def searched(state: State, text: str) -> State:
-    """Shows the first hit at or after the start of the window, on the active side."""
-    state = replace(state, prompt=None)
-    trace = state.side.trace
-    hits = Hits(text, state.active, find(trace, text), searched=True)
-    if not len(hits.rows):
-        return told(state, f"no name contains {printable(text)}")
-    return shown(state, hits.nearest(trace, state.view.begin + state.side.origin))
+def typed(state: State, text: str) -> Outcome:
+    """The text has changed; what it finds is looked for in a thread."""
+    if state.prompt is not Prompt.SEARCH:
+        return state
+    if not text.strip():
+        return replace(state, found=None)
+    return state, Search(state.side, text)
+
+
+def arrived(state: State, side: Side, found: Found) -> State:
+    """More was found; a person who pressed Enter before that is led to the first hit."""
+    if state.prompt is Prompt.SEARCH:
+        return replace(state, found=found)
+    if found.text != state.wanted_hit or side not in state.sides or not found.is_done:
+        return state
+    return _to_first(replace(state, wanted_hit=""), found)
+
+
+def searched(state: State, text: str) -> Outcome:
+    """The first hit at or after the window, on the active side."""
+    found, state = state.found, replace(state, prompt=None, found=None)
+    if not text.strip():
+        return state
+    if found and found.text == text and found.is_done:
+        return _to_first(state, found)
+    try:
+        query = parse(text)
+        if query.is_quick:
+            trace = state.side.trace
+            return _to_first(state, Found(text, search(trace, state.side.once(texts_of), query)))
+    except WrongQuery as wrong:
+        return told(state, printable(str(wrong)))
+    return told(replace(state, wanted_hit=text), "searching"), Search(state.side, text)
+
+
+def _to_first(state: State, found: Found) -> State:
+    if found.wrong:
+        return told(state, printable(found.wrong))
+    if not len(found.rows):
+        return told(state, f"nothing is found for {printable(found.text)}")
+    hits = Hits(found.text, state.active, found.rows, searched=True)
+    return shown(state, hits.nearest(state.side.trace, state.view.begin + state.side.origin))
 
 
 def shown(state: State, hits: Hits) -> State:
@@ -34,7 +73,7 @@ def shown(state: State, hits: Hits) -> State:
         return state
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
     found = brought(state, state.session.hit(hits), hits.side)
-    return told(found, f"{place}: {printable(hits.what)}   n next  N previous")
+    return told(found, f"{place}: {printable(hits.what)}   n next  N previous  T list")
 
 
 def step(by: int) -> Run:
@@ -51,8 +90,18 @@ def step(by: int) -> Run:
     return run
 
 
+def list_hits(state: State) -> State:
+    """All hits, over the page."""
+    hits = state.session.hits
+    if hits is None or not len(hits.rows):
+        return told(state, "nothing was searched for: / searches")
+    over = replace(state, overlay=HitList(state.sides[hits.side], hits))
+    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
+
+
 ACTIONS = (
-    action("search", "Search", "slash", "names that contain a text", ask),
+    action("search", "Search", "slash", "names, families, shapes: family:gemm dur>50us", ask),
     action("next-hit", "Next hit", "n", "of the search, in order of time", step(1)),
     action("previous-hit", "Previous hit", "N", "of the search", step(-1)),
+    action("hits", "List of hits", "T", "of the search, or of the row of a table", list_hits),
 )

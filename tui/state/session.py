@@ -32,7 +32,8 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     side: int
     rows: NDArray[np.intp]
     at: int = -1
-    searched: bool = False  # found by their names; else chosen in a table
+    searched: bool = False  # by their names; else chosen in a table
+    is_of_name: bool = False  # all slices of one name
 
     @property
     def row(self) -> int:

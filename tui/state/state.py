@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.tui.layout.answer import AnswerAt
+from fusetui.tui.layout.found import Found
+from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
@@ -61,6 +63,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
+    kernels: KernelView = KernelView()
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
@@ -70,11 +73,14 @@ class State(msgspec.Struct, frozen=True, eq=False):
     reading: Reading | None = None
     unpacked: int = 0  # how often args became readable
     prompt: Prompt | None = None
+    found: Found | None = None  # what the search that is typed finds
+    wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
     hint: str = ""  # "": the keys of the page
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
+    keymap: Mapping[str, tuple[str, ...]] = {}  # by the name of an action: keys that a person chose
     tour: int | None = None  # the step of the guided tour
     colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.sources import is_run, traces
-from fusetui.commands.terminal import has_terminal
+from fusetui.commands.terminal import has_terminal, run_app
 
 SIDES = 2  # traces that are shown side by side
 
@@ -25,7 +25,8 @@ def run(args: Namespace) -> int:
 def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
     """Runs the app and returns its exit code; of more than two names the user chooses.
 
-    Raises CommandError if there is no terminal, or if there is no trace behind a name.
+    Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
+    user's keys.toml is wrong.
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
@@ -33,11 +34,9 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
     for path in paths:
         if path == "-" or not Path(path).is_file():
             raise CommandError(f"{path} cannot be opened: there is no such file.")
-    from fusetui.tui import app
-
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     opened = 0 if ranks or len(names) > SIDES else SIDES
-    return app.run(paths, opened=opened, ascii_only=ascii_only, mouse=mouse)
+    return run_app(paths, opened=opened, ascii_only=ascii_only, mouse=mouse)
 
 
 def _found(name: str, every: bool) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fusetui.commands.errors import DONE
 from fusetui.commands.samples import lines_about
 from fusetui.commands.sources import ENDINGS, LESSON, RECORD, SAMPLE, traces
-from fusetui.commands.terminal import has_terminal
+from fusetui.commands.terminal import has_terminal, run_app
 
 if TYPE_CHECKING:
     from fusetui.tui.state.offers import Offer
@@ -32,9 +32,7 @@ def start(ascii_only: bool = False, mouse: bool = True) -> int:
         lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
         emit("\n".join([*lines, "", HINT]))
         return DONE
-    from fusetui.tui import app
-
-    return app.run([], opened=0, ascii_only=ascii_only, mouse=mouse, offers=offers)
+    return run_app([], opened=0, ascii_only=ascii_only, mouse=mouse, offers=offers)
 
 
 def found_in(folder: Path) -> Iterator[Offer]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fusetui.commands.errors import CommandError
-from fusetui.commands.terminal import has_terminal
+from fusetui.commands.terminal import has_terminal, run_app
 
 
 def run(args: Namespace) -> int:
@@ -18,8 +18,7 @@ def run(args: Namespace) -> int:
 def tour(ascii_only: bool, mouse: bool) -> int:
     """Runs the app with the tour, and returns its exit code."""
     from fusetui.sample_traces import lessons
-    from fusetui.tui import app
     from fusetui.tui.state.tour_steps import LESSONS
 
     paths = [str(lessons.path(name)) for name in LESSONS]
-    return app.run(paths, opened=1, ascii_only=ascii_only, mouse=mouse, tour=True)
+    return run_app(paths, opened=1, ascii_only=ascii_only, mouse=mouse, tour=True)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
-from tests.tui.prepared import after, do, opened
+from tests.tui.prepared import after, do, drawn, opened
+from textual.events import MouseMove
 
 from fusetui.trace import Trace
+from fusetui.tui.layout.division import divided
+from fusetui.tui.pages.page import Drag, Page, Turn
+from fusetui.tui.registry import PAGES
 from fusetui.tui.state.state import Size
-from fusetui.tui.whole import pointed, wheeled
+from fusetui.tui.whole import dragged, pointed, wheeled
 
-STREAM = 9  # the line of the only stream, at 100x30
+STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis
 
 
@@ -25,24 +30,24 @@ async def test_a_click_on_a_kernel_selects_it(path: str) -> None:
 
 def test_a_click_on_the_minimap_goes_there(mlp: Trace) -> None:
     state = after(opened(mlp), *do("zoom-in", "zoom-in", "start"))
-    there = after(state, partial(pointed, x=95, y=1))
+    there = after(state, partial(pointed, x=95, y=2))
     assert there.view.begin > state.view.begin
     assert there.view.span == state.view.span
 
 
 def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
     state = after(opened(mlp, mlp), *do("timeline"))
-    assert after(state, partial(pointed, x=50, y=16)).active == 1
+    assert after(state, partial(pointed, x=50, y=17)).active == 1
 
 
 def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=4))
+    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=6))
     assert state.list_of("kernels").cursor == 2
 
 
 def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> None:
     low = after(opened(mlp, size=Size(100, 14)), *do("down"))
-    state = after(low, partial(wheeled, y=4, lines=3))
+    state = after(low, partial(wheeled, y=4, turn=Turn(3, 3)))
     assert state.tops[0] > low.tops[0]
     assert state.view.selected == low.view.selected
     assert after(state, *do("down")).tops[0] < state.tops[0]
@@ -51,3 +56,72 @@ def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> Non
 def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
     state = after(opened(mlp), *do("search"), partial(pointed, x=50, y=9))
     assert state.prompt is None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
+    state = opened(mlp, mlp, size=Size(80, 24))
+    at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
+    assert after(state, partial(pointed, x=at, y=0)).page == page.name
+
+
+def test_a_page_that_needs_more_says_so(mlp: Trace) -> None:
+    state = opened(mlp)
+    at = drawn(state).index("4 Diff")
+    assert "needs two traces" in after(state, partial(pointed, x=at, y=0)).hint
+
+
+def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:
+    state = opened(mlp)
+    x = LABELS + 20
+    near = after(state, partial(wheeled, y=STREAM, turn=Turn(x, -3)))
+    division = divided(100, 20)
+    assert near.view.span < state.view.span
+    assert division.time(near.view, x) == pytest.approx(division.time(state.view, x), rel=1e-3)
+    assert after(near, partial(wheeled, y=STREAM, turn=Turn(x, 3))).view.span > near.view.span
+
+
+def test_shift_and_the_wheel_move_the_window(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("zoom-in"))
+    there = after(state, partial(wheeled, y=STREAM, turn=Turn(50, 3, shifted=True)))
+    assert there.view.begin > state.view.begin
+    assert there.view.span == state.view.span
+
+
+async def test_dragging_chooses_a_range_of_time(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.mouse_down(offset=(LABELS + 10, STREAM))
+        await pilot.hover(offset=(LABELS + 30, STREAM))
+        app.screen._forward_event(moved(LABELS + 30, STREAM))
+        await pilot.mouse_up(offset=(LABELS + 30, STREAM))
+        await pilot.pause()
+        found = app.state.session.time_range
+        assert found is not None
+        assert found.ended
+        assert app.state.view.selected < 0
+
+
+def moved(x: int, y: int) -> MouseMove:
+    """The mouse moved with its left button down."""
+    return MouseMove(None, x, y, 1, 0, 1, False, False, False, x, y)
+
+
+def test_a_drag_backwards_is_the_same_range(mlp: Trace) -> None:
+    there = after(opened(mlp), partial(dragged, y=STREAM, drag=Drag(30, 60, ended=True)))
+    back = after(opened(mlp), partial(dragged, y=STREAM, drag=Drag(60, 30, ended=True)))
+    assert there.session.time_range == back.session.time_range is not None
+
+
+@pytest.mark.parametrize(
+    ("hint", "at", "changed"), [("w/s zoom", 0, "w"), ("w/s zoom", 2, "s"), ("? keys", 0, "?")]
+)
+def test_a_click_on_a_hint_does_what_its_key_does(
+    mlp: Trace, hint: str, at: int, changed: str
+) -> None:
+    state = after(opened(mlp), *do("zoom-in"))
+    x = drawn(state).split("\n")[-1].index(hint) + at
+    there = after(state, partial(pointed, x=x, y=state.size.height - 1))
+    if changed == "?":
+        assert there.overlay is not None
+    else:
+        assert (there.view.span < state.view.span) == (changed == "w")

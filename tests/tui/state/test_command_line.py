@@ -148,7 +148,7 @@ async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: 
         for _ in range(2):
             await settled(app, pilot)
         assert app.is_running
-        assert screen(app).startswith(" mlp   NVIDIA")
+        assert screen(app).splitlines()[1].startswith(" mlp   NVIDIA")
         assert "notes.txt" in screen(app).splitlines()[-1]
 
 

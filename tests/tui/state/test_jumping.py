@@ -1,0 +1,90 @@
+"""From a slice to the others of its name, from step to step, from forward to backward work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.tui.conftest import mlp_events
+from tests.tui.prepared import after, at, do, explained, opened
+
+from fusetui.trace import Trace
+from fusetui.tui.state.state import State
+
+Make = Callable[..., Trace]
+
+
+def name_of(state: State) -> str:
+    return state.side.trace.name_of(state.view.selected)
+
+
+def test_the_next_slice_of_the_name(mlp: Trace) -> None:
+    first = after(opened(mlp), at("aten::gelu"))
+    second = after(first, *do("next-alike"))
+    assert name_of(second) == "aten::gelu"
+    assert second.view.selected > first.view.selected
+    assert after(second, *do("previous-alike")).view.selected == first.view.selected
+
+
+def test_names_that_only_contain_it_are_others(trace_of: Make, event: Callable[..., Any]) -> None:
+    names = ("aten::add", "aten::add_", "aten::add")
+    events = [event(name, ts=10 * n, dur=5) for n, name in enumerate(names)]
+    state = after(opened(trace_of(events)), at("aten::add"), *do("next-alike"))
+    assert state.session.hits is not None
+    assert len(state.session.hits.rows) == 2
+
+
+def test_from_step_to_step(trace_of: Make) -> None:
+    state = opened(trace_of(mlp_events(3)))
+    first = after(state, *do("next-step"))
+    assert first.hint.startswith("step 1 of 3")
+    second = after(first, *do("next-step"))
+    assert second.hint.startswith("step 2 of 3")
+    assert after(second, *do("previous-step")).hint.startswith("step 1 of 3")
+    assert after(state, *do("previous-step")).hint.startswith("step 3 of 3")
+
+
+def test_the_last_step_has_no_next(trace_of: Make) -> None:
+    last = after(opened(trace_of(mlp_events(2))), *do("previous-step"))
+    assert after(last, *do("next-step")).view == last.view
+
+
+FORWARD = {"Sequence number": 7, "Fwd thread id": 0}
+BACKWARD = {"Sequence number": 7, "Fwd thread id": 1}
+
+
+def passes() -> list[dict[str, Any]]:
+    def op(name: str, ts: int, dur: int, tid: int, args: dict[str, int]) -> dict[str, Any]:
+        return {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": name,
+            "pid": 1,
+            "tid": tid,
+            "ts": ts,
+            "dur": dur,
+            "args": args,
+        }
+
+    return [
+        op("aten::linear", 0, 30, 1, {}),
+        op("aten::addmm", 5, 20, 1, FORWARD),
+        op("AddmmBackward0", 100, 40, 2, BACKWARD),
+        op("aten::mm", 110, 20, 2, {}),
+        {**op("gemm", 120, 9, 3, {"correlation": 5}), "cat": "kernel", "pid": 0},
+        {**op("cudaLaunchKernel", 112, 4, 2, {"correlation": 5}), "cat": "cuda_runtime"},
+    ]
+
+
+def test_from_forward_to_backward_and_back(trace_of: Make) -> None:
+    state = after(opened(trace_of(passes())), explained)
+    backward = after(state, at("aten::linear"), *do("other-pass"))
+    assert name_of(backward) == "AddmmBackward0"
+    assert name_of(after(backward, *do("other-pass"))) == "aten::addmm"
+    from_kernel = after(state, at("gemm"), *do("other-pass"))
+    assert name_of(from_kernel) == "aten::addmm"
+
+
+def test_what_has_no_other_pass_says_so(mlp: Trace) -> None:
+    state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
+    assert "no op of the other pass" in state.hint

@@ -1,0 +1,99 @@
+"""A search is counted while it is typed, and its hits are a list."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import cast
+
+from tests.hostile import WORST, obeyed
+from tests.tui.conftest import GEMM
+from tests.tui.driving import opened as app_opened
+from tests.tui.driving import screen, selected, settled
+from tests.tui.prepared import after, do, drawn, opened
+
+from fusetui.trace import Trace
+from fusetui.trace.model.callbacks import never
+from fusetui.tui.searching import Searched, look
+from fusetui.tui.state import search
+from fusetui.tui.state.effects import Search
+from fusetui.tui.state.state import State
+
+
+def found(state: State, text: str) -> list[Searched]:
+    """What a thread posts about a text."""
+    posted: list[Searched] = []
+    look(state.side, text, lambda message: posted.append(cast(Searched, message)), never)
+    return posted
+
+
+def typed(state: State, text: str) -> State:
+    state = after(state, *do("search"), partial(search.typed, text=text))
+    for message in found(state, text):
+        state = after(state, partial(search.arrived, side=message.side, found=message.found))
+    return state
+
+
+async def test_hits_are_counted_while_a_person_types(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("slash", *"gemm")
+        await settled(app, pilot)
+        assert "4 slices of 1 name, 724 us" in screen(app)
+        await pilot.press(*" dur>181us")
+        await settled(app, pilot)
+        assert "2 slices of 1 name, 364 us" in screen(app)
+
+
+async def test_enter_goes_to_the_first_hit(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("slash", *"family:gemm", "enter")
+        assert selected(app) == GEMM
+
+
+async def test_what_takes_longer_is_gone_to_when_it_is_there(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("slash", *"/^ampere/", "enter")
+        await settled(app, pilot)
+        assert selected(app) == GEMM
+
+
+def test_the_lanes_do_not_move_while_a_person_types(mlp: Trace) -> None:
+    state = opened(mlp)
+    lines = drawn(state).split("\n")
+    now = drawn(typed(state, "gelu")).split("\n")
+    rule = next(n for n, line in enumerate(now) if "slices of" in line)
+    assert now[:rule] == lines[:rule]
+
+
+def test_every_change_of_the_text_is_searched_for_in_a_thread(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("search"))
+    outcome = search.typed(state, "gemm")
+    assert isinstance(outcome, tuple)
+    assert isinstance(outcome[1], Search)
+
+
+def test_what_is_wrong_is_said_while_a_person_types(mlp: Trace) -> None:
+    assert "dur> takes a time with its unit" in drawn(typed(opened(mlp), "dur>5"))
+
+
+def test_without_a_text_the_language_is_told(mlp: Trace) -> None:
+    assert "family:gemm dur>50us" in drawn(after(opened(mlp), *do("search")))
+
+
+def test_the_hits_are_a_list(mlp: Trace) -> None:
+    state = after(opened(mlp), partial(search.searched, text="family:gemm"), *do("hits"))
+    assert state.overlay is not None
+    second = after(state, *do("row-down", "show"))
+    assert second.session.hits is not None
+    assert second.session.hits.at == 1
+    assert second.overlay is None
+
+
+def test_a_late_answer_is_dropped(mlp: Trace) -> None:
+    state = opened(mlp)
+    (message,) = found(state, "gelu")
+    assert search.arrived(state, message.side, message.found) is state
+
+
+def test_names_and_texts_stay_printable(mlp: Trace) -> None:
+    assert obeyed(drawn(typed(opened(mlp), f"/{WORST}"))) == set()
+    assert obeyed(drawn(typed(opened(mlp), "dur>" + WORST))) == set()

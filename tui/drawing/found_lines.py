@@ -1,0 +1,76 @@
+"""The hits of a search while it is typed: how many, and which names they have."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+from textual.strip import Strip
+
+from fusetui.trace.questions.query import FIELDS
+from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.units import unit_of
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.rows import Styled
+from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.layout.found import Found
+from fusetui.tui.layout.kinds import kind_of, label_of, narrow
+
+BAR = 10  # cells
+HELP = (
+    "A word is looked for in names, short names, families and what a kernel's name says.",
+    'All of several must hold: gemm bf16 -splitK   "two words"   /regular.*expression/',
+    "family:gemm dur>50us stream:7   step:2 kind:kernel   op:softmax   at>2ms",
+    "shape:8192x768 and args:TEXT read the file again and are counted as they are read.",
+    "Fields: " + " ".join(FIELDS),
+)
+
+
+class FoundPicture(msgspec.Struct, frozen=True, eq=False):
+    """A rule with the count, then a row for each name; the language where nothing is typed."""
+
+    found: Found | None
+    glyphs: Glyphs
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self.found, y, width, height
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        parts = self._rule(width) if y == 0 else self._row(y - 1)
+        return line([segment(*part) for part in parts], width) if parts else blank(width)
+
+    def _rule(self, width: int) -> list[Styled]:
+        rule = self.glyphs.rule
+        text = f"{rule * 3} {said(self.found)} "
+        return [(text.ljust(width, rule), palette.TITLE)]
+
+    def _row(self, index: int) -> list[Styled]:
+        found = self.found
+        if found is None:
+            return [(f" {HELP[index]}", palette.DIM)] if index < len(HELP) else []
+        if not found.names or index > len(found.names):
+            return []
+        unit = unit_of(one.ns for one in found.names)
+        if index == 0:
+            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
+        one = found.names[index - 1]
+        return [
+            (f"{unit.text(one.ns):>9} ", palette.PLAIN),
+            (f"{percent(one.ns, found.ns):>7} ", palette.DIM),
+            (f"{share_bar(one.ns, found.ns, BAR, self.glyphs)} ", palette.BUSY),
+            (f"{count(one.count):>7} ", palette.PLAIN),
+            (label_of(one.role, one.name), palette.swatch(kind_of(one.role, one.name))),
+        ]
+
+
+def said(found: Found | None) -> str:
+    """How many hits there are, in one line."""
+    if found is None:
+        return "search"
+    if found.wrong:
+        return narrow(found.wrong)
+    hits = f"{plural(len(found.rows), 'slice')} of {plural(found.names_count, 'name')}"
+    text = f"{hits}, {duration(found.ns)}" if len(found.rows) else "nothing found"
+    return text if found.is_done else f"{text}   args read: {percent(found.share, 1)}"

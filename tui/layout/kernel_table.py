@@ -1,0 +1,232 @@
+"""The kernels of a trace in groups, all or those of some groups, sorted by any figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Origins
+from fusetui.trace.questions.kernel_groups import GROUPINGS, Keys, module_keys
+from fusetui.trace.questions.spread import Spread, grouped, spreads
+from fusetui.trace.questions.totals import self_ns
+from fusetui.trace.roofline.many import Jobs
+from fusetui.trace.text.units import Unit, unit_of
+from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
+
+Rows = NDArray[np.intp]
+BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
+"""What kernels are grouped by."""
+LATER: Final = ("shape", "module")
+"""Those that are known only once the answer is."""
+SORTS: Final = ("total", "count", "median", "min", "max", "name")
+UNKNOWN: Final = "(none)"
+NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
+
+
+class Only(msgspec.Struct, frozen=True):
+    """The kernels of one group alone."""
+
+    by: str
+    number: int
+    label: str
+
+
+class KernelView(msgspec.Struct, frozen=True):
+    """What the page shows of them."""
+
+    by: str = "name"
+    sort: str = "total"
+    only: tuple[Only, ...] = ()
+
+
+class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A row for each group; `of[n]` is the index of the group of kernel n of `rows`."""
+
+    trace: Trace
+    by: str
+    role: Role
+    rows: Rows  # in order of time
+    begins: Rows  # group n has rows[begins[n]:begins[n + 1]]
+    spreads: tuple[Spread, ...]
+    amounts: NDArray[np.int64]  # what is added up: the durations; of CPU ops their self time
+    numbers: NDArray[np.integer]  # of each group, in the keys of `by`
+    fields: Callable[[int], dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self.spreads)
+
+    @cached_property
+    def totals(self) -> NDArray[np.int64]:
+        """Of each group, ns."""
+        before = np.concatenate(([0], np.cumsum(self.amounts)))
+        return np.diff(before[self.begins])
+
+    @cached_property
+    def units(self) -> Mapping[str, Unit]:
+        """One for each column of times."""
+        return {
+            "total": unit_of(self.totals.tolist()),
+            "median": unit_of(one.median_ns for one in self.spreads),
+            "min": unit_of(one.min_ns for one in self.spreads),
+            "max": unit_of(one.max_ns for one in self.spreads),
+        }
+
+    @cached_property
+    def whole_ns(self) -> int:
+        return int(self.totals.sum())
+
+    def rows_of(self, group: int) -> Rows:
+        return self.rows[self.begins[group] : self.begins[group + 1]]
+
+    def longest(self, group: int) -> int:
+        """The row of the longest of a group."""
+        rows = self.rows_of(group)
+        return int(rows[np.argmax(self.trace.dur[rows])])
+
+    def label(self, group: int) -> str:
+        """What the kernels of a group have in common, printable, a cell a character."""
+        fields = self.fields(int(self.numbers[group]))
+        if self.by == "name":
+            return label_of(int(self.role), fields["name"])
+        if self.by == "shape":
+            return narrow(f"{label_of(int(self.role), fields['name'])}  {_shape(fields)}")
+        known = [str(value) for value in fields.values() if value is not None]
+        return narrow(" stream ".join(known)) if known else UNKNOWN
+
+    def full_name(self, group: int) -> str:
+        """The name as the trace has it, else the label."""
+        fields = self.fields(int(self.numbers[group]))
+        return str(fields.get("name") or self.label(group))
+
+    def kind(self, group: int) -> Kind:
+        """That of the longest of them."""
+        row = self.longest(group)
+        return kind_of(int(self.role), self.trace.name_of(row))
+
+    def order(self, sort: str) -> Rows:
+        """The groups, the largest first, names in order of the alphabet."""
+        if sort not in self._orders:
+            self._orders[sort] = self._ordered(sort)
+        return self._orders[sort]
+
+    @cached_property
+    def _orders(self) -> dict[str, Rows]:
+        return {}
+
+    def _ordered(self, sort: str) -> Rows:
+        if sort == "name":
+            labels = [self.label(n) for n in range(len(self))]
+            return np.array(sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp)
+        if self.by == "step" and sort == "total":
+            return np.arange(len(self))
+        if sort == "total":
+            figures = self.totals
+        else:
+            name = {"count": "count"}.get(sort, f"{sort}_ns")
+            figures = np.array([getattr(one, name) for one in self.spreads], dtype=np.int64)
+        return np.argsort(-figures, kind="stable")
+
+
+def keys_of(trace: Trace, known: Jobs | None, origins: Origins | None) -> Mapping[str, Keys]:
+    """The groups of all kernels by each of BYS, as far as they are known."""
+    rows = trace.rows_of(Role.KERNEL)
+    if not len(rows):
+        return {}
+    jobs = known or Jobs(rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS)
+    quick = (by for by in GROUPINGS if by not in LATER)
+    found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
+    found["kind"] = _by_kind(trace, rows)
+    if known and origins:
+        found["shape"] = GROUPINGS["shape"](trace, known)
+        found["module"] = module_keys(trace, rows, origins)
+    return found
+
+
+def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
+    """The kernels by `view.by`; on a trace without any: CPU ops by name and self time."""
+    rows = trace.rows_of(Role.KERNEL)
+    if not len(rows):
+        return _ops(trace)
+    kept = np.ones(len(rows), dtype=np.bool_)
+    for only in view.only:
+        kept &= keys[only.by].number == only.number
+    by = view.by if view.by in keys else "name"
+    number = keys[by].number[kept]
+    return _table(trace, by, Role.KERNEL, rows[kept], number, trace.dur, keys[by].fields)
+
+
+def _ops(trace: Trace) -> KernelTable:
+    rows = trace.rows_of(Role.OP)
+
+    def fields(name: int) -> dict[str, Any]:
+        return {"name": trace.names[name]}
+
+    return _table(trace, "name", Role.OP, rows, trace.name[rows], self_ns(trace), fields)
+
+
+def _table(
+    trace: Trace,
+    by: str,
+    role: Role,
+    rows: Rows,
+    number: NDArray[np.integer],
+    amounts: NDArray[np.int64],
+    fields: Callable[[int], dict[str, Any]],
+) -> KernelTable:
+    groups = grouped(number, trace.start[rows])
+    found = spreads(number, trace.dur[rows]) if len(rows) else []
+    ordered = rows[groups.order]
+    return KernelTable(
+        trace=trace,
+        by=by,
+        role=role,
+        rows=ordered,
+        begins=groups.begins if len(rows) else np.zeros(1, dtype=np.intp),
+        spreads=tuple(found),
+        amounts=amounts[ordered],
+        numbers=groups.keys,
+        fields=fields,
+    )
+
+
+def _by_kind(trace: Trace, rows: Rows) -> Keys:
+    """By what a kernel does, as its color tells."""
+    kinds = list(Kind)
+    of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
+    for name in np.unique(trace.name[rows]).tolist():
+        of_name[name] = kinds.index(kind_of(int(Role.KERNEL), trace.names[name]))
+    return Keys(of_name[trace.name[rows]], lambda number: {"kind": str(kinds[number])})
+
+
+def _shape(fields: Mapping[str, Any]) -> str:
+    op = str(fields.get("op") or "")
+    shapes: Sequence[Any] = fields.get("shapes") or ()
+    dims = " ".join(
+        "x".join(map(str, shape)) for shape in shapes if isinstance(shape, list) and shape
+    )
+    return f"{op.removeprefix('aten::')} {dims}".strip()
+
+
+def decoded_texts(name: str) -> tuple[str, str, str, str, str, str]:
+    """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
+    found = decode(name)
+    if found is None:
+        return "", "", "", "", "", ""
+    tile = [str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None]
+    return (
+        found.op or "",
+        "x".join(tile),
+        found.layout or "",
+        found.dtype_a or found.dtype or "",
+        str(found.stages or ""),
+        found.arch or "",
+    )

@@ -1,0 +1,140 @@
+"""From one slice to others that have to do with it: of the same name, of the other pass, steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.backward import Backward
+from fusetui.trace.program.origin import hosts_of, ops_of
+from fusetui.tui.layout.insight import working
+from fusetui.tui.state import search
+from fusetui.tui.state.action import Run, action, on_timeline
+from fusetui.tui.state.commands import to_step
+from fusetui.tui.state.moving import SECTION, brought
+from fusetui.tui.state.session import Hits
+from fusetui.tui.state.state import State, told
+
+NOTHING = "nothing is selected: j or k selects a slice"
+
+
+def same_name(by: int) -> Run:
+    """The next or previous slice of the name that the selected one has, as an action runs it."""
+
+    def run(state: State) -> State:
+        row = state.view.selected
+        return told(state, NOTHING) if row < 0 else search.shown(state, _alike(state, row).step(by))
+
+    return run
+
+
+def _alike(state: State, row: int) -> Hits:
+    """All slices of that name and role in order of time; those found before, as long as they are
+    the same."""
+    hits, trace = state.session.hits, state.side.trace
+    if hits and hits.side == state.active and hits.is_of_name and hits.at >= 0 and hits.row == row:
+        return hits
+    rows = np.flatnonzero((trace.name == trace.name[row]) & (trace.role == trace.role[row]))
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    at = int(np.flatnonzero(rows == row)[0])
+    return Hits(trace.name_of(row), state.active, rows, at, is_of_name=True)
+
+
+def step_by(by: int) -> Run:
+    """The next or previous step in the window, as an action runs it."""
+
+    def run(state: State) -> State:
+        found = state.side.once(steps)
+        if not found:
+            return to_step(state, 1)
+        origin, view = state.side.origin, state.view
+        starts = [step.start_ns - origin for step in found]
+        middles = [step.start_ns + step.dur_ns // 2 - origin for step in found]
+        middle = (view.begin + view.end) // 2
+        here = int(np.searchsorted(starts, middle, side="right")) - 1
+        if sum(view.begin <= time < view.end for time in middles) > 1:
+            number = 1 if by > 0 else len(found)
+        else:
+            number = max(1, min(here + 1 + by, len(found)))
+        return to_step(state, number)
+
+    return run
+
+
+def other_pass(state: State) -> State:
+    """From forward work to the backward work that belongs to it, and back."""
+    row, side = state.view.selected, state.side
+    if row < 0:
+        return told(state, NOTHING)
+    if side.insight.origins is None:
+        return told(state, working(side.trace, "which backward op belongs to which forward op"))
+    backward = side.insight.origins.backward
+    there = _other_pass(side.trace, backward, row)
+    if there < 0:
+        return told(state, "no op of the other pass is known for this slice")
+    return brought(state, state.session.selected(state.active, there), state.active)
+
+
+def _other_pass(trace: Trace, backward: Backward, row: int) -> int:
+    """The first op of the other pass, -1 for none."""
+    op = ops_of(trace, hosts_of(trace, np.array([row])))
+    if int(op[0]) < 0:
+        return -1
+    if int(backward.over(op)[0]) >= 0:
+        return int(backward.forward_of(op)[0])
+    around = int(backward.made.over(op)[0])
+    first = int(backward.made.rows[around]) if around >= 0 else int(op[0])
+    last = int(trace.end_row[first])
+    inside = np.flatnonzero((backward.forward >= first) & (backward.forward < last))
+    found = backward.rows[inside]
+    return int(found[np.argmin(trace.start[found])]) if len(found) else -1
+
+
+ACTIONS = (
+    action(
+        "next-alike",
+        "Next of this name",
+        "asterisk",
+        "in order of time, on any line",
+        same_name(1),
+        SECTION,
+        on_timeline,
+    ),
+    action(
+        "previous-alike",
+        "Previous of this name",
+        "number_sign",
+        "on any line",
+        same_name(-1),
+        SECTION,
+        on_timeline,
+    ),
+    action(
+        "next-step",
+        "Next step",
+        "right_curly_bracket",
+        "of the profile fills the window",
+        step_by(1),
+        SECTION,
+        on_timeline,
+    ),
+    action(
+        "previous-step",
+        "Previous step",
+        "left_curly_bracket",
+        "of the profile",
+        step_by(-1),
+        SECTION,
+        on_timeline,
+    ),
+    action(
+        "other-pass",
+        "Forward or backward",
+        "B",
+        "to the work of the other pass",
+        other_pass,
+        SECTION,
+        on_timeline,
+    ),
+)
