@@ -252,7 +252,7 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
             await app.workers.wait_for_complete()
             await pilot.pause()
         assert screen(app).splitlines()[1].startswith(" A other")
-        assert "A other" in screen(app).splitlines()[3]
+        assert "A other" in screen(app).splitlines()[5]
 
 
 @pytest.mark.parametrize(
