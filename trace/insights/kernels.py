@@ -1,4 +1,5 @@
-"""What the rules ask of GPU events: what each is, where it comes from, and what ran beside it."""
+"""What the rules need to know about GPU events: what each is, its origin, and what ran beside
+it."""
 
 from __future__ import annotations
 
@@ -38,14 +39,14 @@ class Kernels:
 
     def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
         """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
-        of them. What of an event lies outside of that time does not count."""
+        of them. The part of an event outside that time does not count."""
         self.trace = trace
         self.rows = rows
         self.start = np.maximum(trace.start[rows], begin_ns)
         self.end = np.minimum(trace.end[rows], end_ns)
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
-        """Which are kernels whose decoded name passes the test, which is made once per name."""
+        """Which are kernels whose decoded name passes the test; it runs once per name."""
         trace = self.trace
         found = np.zeros(len(trace.names), dtype=np.bool_)
         for name in np.flatnonzero(np.bincount(trace.name[self.rows])).tolist():
@@ -55,7 +56,7 @@ class Kernels:
         return flags
 
     def under(self, names: frozenset[str]) -> Flags:
-        """Which belong to an op of one of these names."""
+        """Which belong to an op with one of these names."""
         trace, op = self.trace, self.trace.op[self.rows]
         wanted = np.array([name in names for name in trace.names] or [False])
         found: Flags = (op >= 0) & wanted[trace.name[op]]
@@ -95,7 +96,7 @@ class Kernels:
 
     @cached_property
     def in_order(self) -> Rows:
-        """Places by stream and start: neighbors on a stream are neighbors."""
+        """Indices by stream and start, so that neighbors on a stream are adjacent."""
         order: Rows = np.lexsort((self.start, self.stream))
         return order
 
@@ -105,7 +106,7 @@ class Kernels:
 
     @cached_property
     def module(self) -> Rows:
-        """The row of the module or annotation that each belongs to, -1 for none."""
+        """The row of the module or annotation to which each belongs, -1 for none."""
         return module_of(self.origins, self.rows).astype(np.intp)
 
     @cached_property
@@ -120,7 +121,7 @@ class Kernels:
 
     @cached_property
     def bounded(self) -> Bounds:
-        """The bounds of these rows; none is known of what is no kernel."""
+        """The bounds of these rows; unknown for what is not a kernel."""
         found = bounds(self.trace, self.jobs)
         place = np.full(len(self.trace), -1, dtype=np.intp)
         place[found.rows] = np.arange(len(found.rows))
@@ -136,12 +137,12 @@ class Kernels:
 
     @cached_property
     def ceiling(self) -> Ceiling:
-        """What better kernels could give of the time of these."""
+        """How much of their time better kernels could save."""
         return ceiling(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
 
     @cached_property
     def job_numbers(self) -> Int64s:
-        """The number of the job of each, -1 where it has none."""
+        """The number of the job of each, -1 for none."""
         found = np.full(len(self.trace), -1, dtype=np.int64)
         found[self.jobs.rows] = self.jobs.number
         own: Int64s = found[self.rows]
@@ -159,7 +160,7 @@ class Kernels:
 
     @cached_property
     def inputs(self) -> Arguments:
-        """What the op of each row was given, for kernels alone (see many.INPUTS)."""
+        """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
         trace, found = self.trace, self.jobs.inputs
         number = np.full(len(trace), -1, dtype=np.int32)
         number[self.jobs.rows] = found.number
@@ -183,7 +184,7 @@ class Kernels:
         return own
 
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
-        """A figure of each row by its job, nan where it has none."""
+        """A figure of each row by its job, nan for none."""
         found = np.full(len(self.trace), np.nan)
         found[self.jobs.rows] = self.jobs.of_each(value)
         own: NDArray[np.float64] = found[self.rows]
@@ -191,18 +192,18 @@ class Kernels:
 
     @cached_property
     def peak(self) -> Peak | None:
-        """Of the device, where all devices are alike and known."""
+        """The peak of the device, if all devices are the same and known."""
         peaks = [found.peak for found in peaks_of_devices(self.trace)]
         alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
         return peaks[0] if alike else None
 
     def cover(self, which: Flags, device: int) -> Cover:
-        """The time in which any of them runs on a device."""
+        """The time in which any of the rows runs on a device."""
         own = which & (self.device == device)
         return cover_of(self.start[own], self.end[own])
 
     def beside(self, others: Flags) -> Flags:
-        """During which any of the others runs on the same device."""
+        """For how long any of the other rows runs on the same device at the same time."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
@@ -213,7 +214,7 @@ class Kernels:
 
     @cached_property
     def alone(self) -> Flags:
-        """Nothing else runs on the device at any time of it."""
+        """Whether nothing else runs on the device at the same time."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
@@ -226,5 +227,5 @@ class Kernels:
         return found
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
-        """The rows of those that took longest, as evidence."""
+        """The rows that took longest, as evidence."""
         return the_most(self.rows[which], (self.end - self.start)[which])

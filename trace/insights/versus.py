@@ -1,4 +1,4 @@
-"""What changed from one trace to another, in the classes of the account."""
+"""What changed from one trace to another, by the classes of the account."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Versus(msgspec.Struct, frozen=True):
 
 
 def versus(a: Why, b: Why) -> Versus:
-    """Compares the median steps where those of both sides tell, else the spans."""
+    """Compares the median steps if those of both sides hold the work, else the spans."""
     both = steps_tell(a) and steps_tell(b)
     counts = [len(one.steps) if both else 1 for one in (a, b)]
     sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
@@ -81,8 +81,8 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
 
 
 def steps_tell(found: Why) -> bool:
-    """Do steps, by time, hold at least half of what the devices did. Where a step only launches
-    work that runs behind it, it says nothing about the GPU."""
+    """Whether the steps, by time, hold at least half of the work of the devices. A step that only
+    launches work that runs after it says nothing about the GPU."""
     if found.about or not found.steps:
         return False
     whole = sum(one.busy_ns for one in found.devices)

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 class Selection(msgspec.Struct, frozen=True):
     """What part of a trace is asked about; times in ns after its first slice."""
 
-    step: int | None = None  # the number of a ProfilerStep, else the place, from 1
+    step: int | None = None  # the number of a ProfilerStep, else the position, from 1
     from_ns: int | None = None
     to_ns: int | None = None
     device: str | None = None
@@ -35,11 +35,11 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class NotThere(Exception):  # noqa: N818
-    """One plain sentence: what was asked for is not in the trace."""
+    """What was asked for is not in the trace; the message is one plain sentence."""
 
 
 class Asked(msgspec.Struct, frozen=True, eq=False):
-    """What a Selection comes to in one trace."""
+    """What a Selection means in one trace."""
 
     accounts: Accounts
     devices: tuple[Device, ...]
@@ -77,7 +77,7 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
 
 
 def explained(question: Asked) -> tuple[Why, Facts]:
-    """All answers, and what was worked out for them."""
+    """All answers, and what was computed for them."""
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
     found = _accounted(question)
     findings, unknown = findings_of(facts)
@@ -130,7 +130,7 @@ def _window(
     begin = trace.begin_ns + (chosen.from_ns or 0)
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
     if begin >= end:
-        raise NotThere(f"The window of time in {trace.report.path} is empty: it ends at its begin.")
+        raise NotThere(f"The window of time in {trace.report.path} is empty.")
     about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
     inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
     return about, (begin, end), spans.only(inside)
