@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.ceiling import Bounds, bounds, ceiling
 from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.insights.evidence import the_most
+from fusetui.trace.insights.idle import sums
 from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.kernel_names import KernelName, decode
 from fusetui.trace.layout.devices import device_properties
@@ -67,6 +68,18 @@ class Kernels:
         whole = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
         begin = np.maximum(self.start, self.trace.end[self.rows] - whole)
         found: Int64s = np.maximum(self.end - begin, 0)
+        return found
+
+    @cached_property
+    def family_ns(self) -> dict[str, int]:
+        """How long the kernels of each family took, effectively; "" is that of unknown names."""
+        names, ns = self.trace.name[self.rows[self.is_kernel]], self.effective_ns[self.is_kernel]
+        found: dict[str, int] = {}
+        each = sums(names.astype(np.intp), ns, len(self.trace.names))
+        for name in np.flatnonzero(each).tolist():
+            kernel = decode(self.trace.names[name])
+            family = kernel.family if kernel else ""
+            found[family] = found.get(family, 0) + int(each[name])
         return found
 
     @cached_property

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from fusetui.trace.insights.model import Finding, Gap, Why
 from fusetui.trace.insights.telling import answer, covered_by, device_text, named, not_recorded
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, totals
+from fusetui.trace.insights.versus import Moved, Versus, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
+MOVED = 5  # modules, and families
 
 
 def why_markdown(found: Why) -> str:
@@ -39,7 +40,23 @@ def versus_markdown(found: Versus) -> str:
         for one in found.change
     ]
     lines = [f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**", ""]
-    return "\n".join([*lines, *markdown_table([found.of, "A", "B", "change"], rows, [0])]) + "\n"
+    lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
+    for title, moved in (("module", found.modules), ("kernel family", found.families)):
+        lines += ["", *_moved(title, moved[:MOVED])] if moved else []
+    return "\n".join(lines) + "\n"
+
+
+def _moved(title: str, moved: Sequence[Moved]) -> list[str]:
+    rows = [
+        (
+            markdown(one.name or "unknown names"),
+            duration(one.a_ns),
+            duration(one.b_ns),
+            _delta(one.b_ns - one.a_ns),
+        )
+        for one in moved
+    ]
+    return markdown_table([title, "A", "B", "change"], rows, [0])
 
 
 def _delta(ns: int) -> str:

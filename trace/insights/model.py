@@ -138,4 +138,5 @@ class Why(msgspec.Struct, frozen=True):
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None
     modules: Modules | None = None  # None when a part was asked for
+    families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()

@@ -21,19 +21,35 @@ class Change(msgspec.Struct, frozen=True):
     b_ns: int
 
 
+class Moved(msgspec.Struct, frozen=True):
+    """GPU time of one module or one family of kernels on both sides; ns."""
+
+    name: str
+    a_ns: int
+    b_ns: int
+
+
 class Versus(msgspec.Struct, frozen=True):
     """Two traces. The four classes of `change` add up to its first row, the span, and the reasons
-    after them to idle, on each side."""
+    after them to idle, on each side.
+
+    `modules` (the GPU time of nothing further inside, by path) and `families` have what differs,
+    the largest change first: means of all steps where steps are compared, else of all that was
+    asked about.
+    """
 
     a: Why
     b: Why
     of: str  # what is compared: the median step of each, or the span of its devices
     change: tuple[Change, ...]
+    modules: tuple[Moved, ...]
+    families: tuple[Moved, ...]
 
 
 def versus(a: Why, b: Why) -> Versus:
     """Compares the median steps if those of both sides hold the work, else the spans."""
     both = steps_tell(a) and steps_tell(b)
+    counts = [len(one.steps) if both else 1 for one in (a, b)]
     sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
     before, after = sides
     change = tuple(
@@ -41,7 +57,27 @@ def versus(a: Why, b: Why) -> Versus:
         for name in ("span", *CLASSES, *IDLE)
         if before[name] or after[name]
     )
-    return Versus(a, b, "median step" if both else "span", change)
+    return Versus(
+        a=a,
+        b=b,
+        of="median step" if both else "span",
+        change=change,
+        modules=_moved(_module_ns(a), _module_ns(b), counts),
+        families=_moved(a.families, b.families, counts),
+    )
+
+
+def _module_ns(found: Why) -> dict[str, int]:
+    modules = found.modules.modules if found.modules else ()
+    return {one.path: one.gpu_self_ns for one in modules}
+
+
+def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple[Moved, ...]:
+    """What differs of the means over so many steps, rounded down."""
+    names = dict.fromkeys((*a, *b))
+    every = (Moved(n, a.get(n, 0) // counts[0], b.get(n, 0) // counts[1]) for n in names)
+    moved = [one for one in every if one.a_ns != one.b_ns]
+    return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
 
 
 def steps_tell(found: Why) -> bool:

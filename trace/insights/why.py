@@ -87,6 +87,7 @@ def explained(question: Asked) -> tuple[Why, Facts]:
         cannot_tell=(*found.cannot_tell, *_without_ceiling(facts), *unknown),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=module_times(facts.kernels.origins) if question.is_whole else None,
+        families=facts.kernels.family_ns,
     )
     return answers, facts
 

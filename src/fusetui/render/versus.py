@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from fusetui.trace.insights.telling import named
-from fusetui.trace.insights.versus import Versus
+from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import change as changed
@@ -13,11 +14,17 @@ from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, Column, table
 
+MOST = 3  # modules, and families
+LONGEST = 48
+WIDEST = 96
+
 
 def versus_text(found: Versus, width: int) -> str:
     """What changed from A to B in each class."""
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
     lines += _verdict(found)
+    for title, moved in (("module", found.modules), ("kernel family", found.families)):
+        lines += wrap(_moved(title, moved), min(width, WIDEST), subsequent_indent="  ")
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
     lines += ["", *table(columns, rows, width).split("\n")]
@@ -37,6 +44,20 @@ def _verdict(found: Versus) -> list[str]:
     more = duration(abs(largest.b_ns - largest.a_ns))
     way = "more" if largest.b_ns > largest.a_ns else "less"
     return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
+
+
+def _moved(title: str, moved: Sequence[Moved]) -> str:
+    """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where nothing did."""
+    told = (
+        f"{_short(one.name)} {duration(one.a_ns)} -> {duration(one.b_ns)}" for one in moved[:MOST]
+    )
+    return f"By {title}: {', '.join(told)}." if moved else ""
+
+
+def _short(name: str) -> str:
+    """The innermost two levels of a path."""
+    inner = " > ".join((name or "unknown names").split(" > ")[-2:])
+    return clip(printable(inner), LONGEST, CUT)
 
 
 def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:

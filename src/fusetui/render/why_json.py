@@ -44,6 +44,8 @@ def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
         "b": why_document(found.b, traces[1]),
         "change_of": found.of,
         "change": found.change,
+        "modules": found.modules,
+        "families": found.families,
     }
 
 

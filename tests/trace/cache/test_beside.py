@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
+from fusetui.trace.insights.why import why
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.events import Events
 from fusetui.trace.program.backward import backward_ops
@@ -123,3 +125,16 @@ def test_what_is_damaged_is_worked_out_again(path: str) -> None:
 def test_a_trace_without_an_entry_keeps_nothing(path: str, tmp_path: Path) -> None:
     assert forward(open_trace(path, cached=False)) == [0]
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("name", ["h100_bert-small.json.gz", "dlrm_ranks/rank0.json.gz"])
+def test_why_reads_a_document_once(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_text: Callable[[], None]
+) -> None:
+    if not (TRACES / name).is_file():
+        pytest.skip(f"there are no traces in {TRACES}")
+    monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    first = why(open_trace(str(TRACES / name)))
+    no_text()
+    assert why(open_trace(str(TRACES / name))) == first
