@@ -62,13 +62,14 @@ $(VENV)/.dev: $(VENV)/.capture
 	@touch $@
 
 # An installed torch is used, because a GPU machine needs its own build. pip compiles what it installs,
-# but not an editable install, which would otherwise be compiled at every start.
+# but not an editable install, which would otherwise be compiled at every start. compileall does not
+# follow the links in src.
 $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \
 	else $(PIP) install --editable '.[capture]' --constraint constraints.txt; fi
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q src capture kernels sample_traces trace tui
 	@touch $@
 
 # A working .venv is kept. Inside another virtual environment, --system-site-packages does not include

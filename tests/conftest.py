@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.places import ROOT
 
 from fusetui.trace import Trace, open_trace
 
@@ -26,6 +28,14 @@ def pytest_configure() -> None:
 
 
 Events = Sequence[dict[str, Any]]
+PACKAGES = ("src", "capture", "kernels", "sample_traces", "trace", "tui")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compiles the package once, for the hundreds of processes that tests start."""
+    if not hasattr(session.config, "workerinput"):  # set in the workers of pytest-xdist
+        for package in PACKAGES:
+            compileall.compile_dir(ROOT / package, quiet=2)
 
 
 @pytest.fixture(autouse=True, scope="session")

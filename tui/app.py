@@ -219,8 +219,8 @@ class FusetuiApp(Ending):
         a, b = message.a.trace, message.b.trace
         self.do(partial(reading.compared, a=a, b=b, diff=message.result))
 
-    def on_summarised(self, message: summaries.Summarised) -> None:
-        self.do(partial(reading.summarised, index=message.index, text=message.text))
+    def on_summarized(self, message: summaries.Summarized) -> None:
+        self.do(partial(reading.summarized, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
         """After Ctrl+z nothing that was drawn before is left on the terminal."""

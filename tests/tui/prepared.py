@@ -70,7 +70,7 @@ def at(name: str) -> Run:
 
 
 def drawn(state: State) -> str:
-    """The lines of the screen, without colours."""
+    """The lines of the screen, without colors."""
     picture = whole.stack(whole.panes(state))
     size = state.size
     lines = (picture.line(y, size.width, size.height).text for y in range(size.height))
