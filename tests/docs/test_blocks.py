@@ -15,7 +15,7 @@ from fusetui.commands.sources import traces
 from fusetui.parser import parse
 
 BLOCKS = script("blocks")
-RUN_HERE = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "../README.md")
+RUN_HERE = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")
 COMMAND = re.compile(r"(?:^|\||\$)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")
