@@ -25,7 +25,8 @@ def generate(source: Path, target: Path, size: int) -> int:
     """Writes at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
     body = find_body(opened)
-    after = whole(opened.document, body.start)[-1].after
+    *_, last = whole(opened.document, body.start)
+    after = last.after
     events = opened.document[body.start : after - 1].rstrip(b" \r\n\t,")
     literals, numbers, steps = _template(events)
     copies = 0

@@ -1,12 +1,17 @@
 """How long `gaps` (account and gaps) and `why` (all) take beside `summary` of the same file.
 
     python -P benchmarks/why.py trace.json.gz ... --events 4000000
+    python -P benchmarks/why.py trace.json.gz --beside ~/other/checkout --repeat 6
 
 Makes a file of so many events out of each real trace (see generate.py) in a temporary folder.
-Measured are whole commands, which read the file anew or, in the second line of each, take its
-columns from the cache; all in turn, so that a change of the machine meets all, and the best of
---repeat runs each. The ratios are those of CPU seconds, of all processes of a command: beside other
-work the time on the clock tells little. Prints the table and puts it into docs/benchmarks.md.
+Measured are whole commands, which read the file anew or, in the other lines of each, take its
+columns from the cache: once with what `why` reads beside them already kept, once without. All in
+turn, so that a change of the machine meets all, and the best of --repeat runs each. The ratios are
+those of CPU seconds, of all processes of a command: beside other work the time on the clock tells
+little. Prints the table and puts it into docs/benchmarks.md.
+
+With --beside, `summary` alone is measured, of this checkout and of another one in turn, and only
+printed.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ BEGIN, END = "<!-- why: begin -->", "<!-- why: end -->"
 PYTHON = [sys.executable, "-P"]
 FUSETUI = [*PYTHON, "-m", "fusetui"]
 COMMANDS = ("summary", "gaps", "why")
+FIRST = "from the cache, first `why`"
 HEAD = ["trace", "events", "size", "columns", *(f"`{name} --json`" for name in COMMANDS)]
 HEAD += ["gaps / summary", "why / summary"]
 
@@ -44,9 +50,10 @@ class Seconds(NamedTuple):
         return f"{self.wall:.1f} s ({self.cpu:.1f} s)"
 
 
-def seconds(name: str, file: Path, cache: Path | None) -> Seconds:
+def seconds(name: str, file: Path, cache: Path | None, checkout: Path = ROOT) -> Seconds:
     command = [*FUSETUI, name, "--json", *([] if cache else ["--no-cache"]), str(file)]
     surroundings = os.environ | ({"FUSETUI_CACHE": str(cache)} if cache else {})
+    surroundings["PYTHONPATH"] = str(checkout / "src")
     start, before = time.perf_counter(), os.times()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=surroundings)
     wall, after = time.perf_counter() - start, os.times()
@@ -59,15 +66,42 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
     file = made(source, folder, events)
     count, length = events_of(file), file.stat().st_size
     cache = folder / "cache"
-    seconds("summary", file, cache)
+    for name in COMMANDS:
+        seconds(name, file, cache)
     found = []
-    for title, where in (("read", None), ("from the cache", cache)):
-        turns = [[seconds(name, file, where) for name in COMMANDS] for _ in range(repeat)]
+    for title, where in (("read", None), ("from the cache", cache), (FIRST, cache)):
+        turns = []
+        for _ in range(repeat):
+            if title == FIRST:
+                forget(cache)
+            turns.append([seconds(name, file, where) for name in COMMANDS])
         best = [Seconds(*map(min, zip(*of, strict=True))) for of in zip(*turns, strict=True)]
         shares = [f"{one.cpu / best[0].cpu:.2f}" for one in best[1:]]
         name = source.name.partition(".")[0]
         found.append([name, f"{count:,}", size(length), title, *map(str, best), *shares])
     file.unlink()
+    return found
+
+
+def forget(cache: Path) -> None:
+    """Removes what is kept beside the entries."""
+    for kept in cache.glob("*.v*.*"):
+        kept.unlink()
+
+
+def both(source: Path, other: Path, folder: Path, events: int, repeat: int) -> list[str]:
+    """How long `summary` takes in this checkout and in another one."""
+    file, checkouts = made(source, folder, events), (ROOT, other)
+    found = []
+    for title in ("read", "from the cache"):
+        places = [folder / f"cache{n}" if title != "read" else None for n in range(len(checkouts))]
+        sides = list(zip(places, checkouts, strict=True))
+        for _ in range(2):  # the second one takes from the cache what the first one left
+            for cache, checkout in sides:
+                seconds("summary", file, cache, checkout)
+        turns = [[seconds("summary", file, *side) for side in sides] for _ in range(repeat)]
+        this, that = (min(one.cpu for one in of) for of in zip(*turns, strict=True))
+        found.append(f"{source.name} {title}: {this:.2f} s here, {that:.2f} s there, of the CPUs")
     return found
 
 
@@ -109,7 +143,14 @@ def main() -> None:
     parser.add_argument("source", type=Path, nargs="+", help="real traces")
     parser.add_argument("--events", type=int, default=4_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--beside", type=Path, help="the root of another checkout")
     args = parser.parse_args()
+    if args.beside:
+        with tempfile.TemporaryDirectory() as name:
+            for source in args.source:
+                told = both(source, args.beside, Path(name), args.events, args.repeat)
+                print("\n".join(told), flush=True)
+        return
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     lines = []
     with tempfile.TemporaryDirectory() as name:

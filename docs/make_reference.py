@@ -1,5 +1,5 @@
 """Generates docs/reference.md from the code (commands, options, keys), the table of options in
-docs/capture.md, and the rules in docs/why.md.
+docs/capture.md, the rules in docs/why.md, and docs/tour.md from the steps of the tour.
 
 make reference
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from textwrap import fill
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
@@ -17,9 +18,11 @@ from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.keys import key_text
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action
+from fusetui.tui.state.tour_steps import STEPS, Step
 
 HERE = Path(__file__).parent
 TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
+TOUR = HERE / "tour.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
 RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 WIDTH = 90
@@ -36,6 +39,19 @@ Results go to stdout, messages to stderr; an error is reported as one sentence.
 {codes}
 
 ## Commands
+"""
+
+TOUR_HEAD = """# The tour
+
+```console
+fusetui tutor
+```
+
+opens a lesson, a trace of an MLP on a GPU, and takes you through the steps below: it shows one
+instruction at a time, and goes on when you have done it. `>` skips a step, `<` goes back. It takes
+five minutes. The lessons are reconstructed from published measurements, not recorded.
+
+This page is generated from the steps by `make reference`.
 """
 
 
@@ -97,11 +113,24 @@ def _section(rule: Rule) -> str:
     return f"### {rule.id}\n\n{rule.title}.\n\n{lines}\n"
 
 
+def tour() -> str:
+    """The whole page."""
+    return "\n".join([TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))])
+
+
+def _step(number: int, step: Step) -> str:
+    keys = " ".join(f"`{key_text(key)}`" for key in step.keys)
+    picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n" if step.picture else ""
+    text = fill(step.text, WIDTH, break_on_hyphens=False)
+    return f"## {number}. {step.title}\n\n{text}\n\nFor example: {keys}\n{picture}"
+
+
 def _figure(value: float) -> str:
     return f"{int(value):,}" if value == int(value) else str(value)
 
 
 if __name__ == "__main__":
-    for path, text in ((TARGET, reference()), (CAPTURE, capture()), (WHY, why())):
+    pages = {TARGET: reference(), CAPTURE: capture(), WHY: why(), TOUR: tour()}
+    for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")

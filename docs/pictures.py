@@ -7,33 +7,52 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from fusetui.sample_traces import path
+from textual.pilot import Pilot
+
+from fusetui.commands.sources import LESSON, one_trace
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.state.tour_steps import LESSONS, STEPS
 
 FOLDER = Path(__file__).parent / "pictures"
 SIZE = (118, 32)
 FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # removed: it loads fonts from the web
 
-PICTURES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "timeline": (["mlp-eager"], ["slash", *"gelu", "enter", "z", "s"]),
-    "diff": (["mlp-eager", "mlp-compiled"], ["g"]),
-    "tree": (["mlp-eager"], ["2", "j", "space", "j", "j", "space"]),
-}
+EAGER, COMPILED = (LESSON + name for name in LESSONS)
 
 
-async def draw(name: str, samples: Sequence[str], keys: Sequence[str]) -> None:
-    """Opens samples, presses keys, and saves the screen as an SVG."""
-    app = FusetuiApp(Options(tuple(str(path(sample)) for sample in samples)))
+class Picture(NamedTuple):
+    """What is opened, of these how many at once, and the keys that are pressed then."""
+
+    traces: Sequence[str]
+    keys: Sequence[str]
+    opened: int = 2
+
+
+PICTURES = {"diff": Picture([EAGER, COMPILED], ["g"])}
+
+
+def tour() -> Iterator[tuple[str, Picture]]:
+    """Where the steps of the guided tour lead to."""
+    for number, step in enumerate(STEPS, 1):
+        keys = [key for before in STEPS[:number] for key in before.keys]
+        if step.picture:
+            yield f"tour-{number}", Picture([EAGER, COMPILED], keys, opened=1)
+
+
+async def draw(name: str, picture: Picture) -> None:
+    """Opens traces, presses keys, and saves the screen as an SVG."""
+    paths = tuple(map(one_trace, picture.traces))
+    app = FusetuiApp(Options(paths, picture.opened))
     async with app.run_test(size=SIZE) as pilot:
-        for _ in range(2):  # the traces, then their diff
-            await app.workers.wait_for_complete()
-            await pilot.pause()
-        await pilot.press(*keys)
-        await pilot.pause()
-        opened = " ".join(f"sample:{sample}" for sample in samples)
+        await _settled(app, pilot)
+        for key in picture.keys:
+            await pilot.press(key)
+            await _settled(app, pilot)
+        opened = " ".join(picture.traces[: picture.opened])
         svg = app.export_screenshot(title=f"fusetui open {opened}")
     unique = re.search(r"terminal-(\d+)", svg)
     if unique:
@@ -42,9 +61,16 @@ async def draw(name: str, samples: Sequence[str], keys: Sequence[str]) -> None:
     (FOLDER / f"{name}.svg").write_text(FONT_FACE.sub("", svg), encoding="utf-8")
 
 
+async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
+    """Until no thread works any more: on the traces, then on their diff."""
+    for _ in range(2):
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+
+
 def main() -> None:
-    for name, (samples, keys) in PICTURES.items():
-        asyncio.run(draw(name, samples, keys))
+    for name, picture in {**PICTURES, **dict(tour())}.items():
+        asyncio.run(draw(name, picture))
         print(f"docs/pictures/{name}.svg")
 
 

@@ -20,6 +20,14 @@ EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # per property
 settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # slow machines
 settings.load_profile("fusetui")
 
+
+def pytest_configure() -> None:
+    if os.environ.get("FUSETUI_LAPTOP"):
+        from tests.laptops import simulate
+
+        simulate()
+
+
 Events = Sequence[dict[str, Any]]
 PACKAGES = ("src", "capture", "kernels", "sample_traces", "trace", "tui")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.trace.cache import entry_for
 from fusetui.trace.layout.enclosing import adopt_overlapping
@@ -14,6 +15,7 @@ from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
 from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Report
 from fusetui.trace.read import Callbacks, Raw, read
@@ -38,14 +40,17 @@ def open_trace(
     plain sentence, or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
-    trace = entry.load() if entry else None
-    if trace is not None:
-        return trace
+    known = entry.load() if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
-    trace = build(read(path, Callbacks(progress, stop, look)))
-    if entry and trace.report.prefix is None:
+    try:
+        trace = known if known is not None else build(read(path, Callbacks(progress, stop, look)))
+    except MemoryError:
+        raise CannotRead(f"{path} needs more memory than there is.") from None
+    if entry is None or trace.report.prefix is not None or trace.report.changed:
+        return trace
+    if known is None:
         entry.store(trace)
-    return trace
+    return replace(trace, elements=trace.elements.kept_by(entry))
 
 
 def build(raw: Raw) -> Trace:

@@ -23,6 +23,7 @@ from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, perform
+from fusetui.tui.state.offers import Offer, offers_of
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
@@ -36,6 +37,8 @@ class Options(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
     ascii_only: bool = False
+    tour: bool = False  # with the guided tour
+    offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
 
 
 class FusetuiApp(Ending):
@@ -49,7 +52,11 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         self.state = State(
-            named=options.paths, must_choose=not options.opened, ascii_only=options.ascii_only
+            offers=options.offers or offers_of(options.paths),
+            must_choose=not options.opened,
+            ascii_only=options.ascii_only,
+            tour=0 if options.tour else None,
+            colorless=self.no_color,
         )
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen()
@@ -227,13 +234,21 @@ def _is_covered(before: State, state: State) -> bool:
 
 
 def run(
-    paths: Sequence[str], *, opened: int = 2, ascii_only: bool = False, mouse: bool = True
+    paths: Sequence[str],
+    *,
+    opened: int = 2,
+    ascii_only: bool = False,
+    mouse: bool = True,
+    tour: bool = False,
+    offers: Sequence[Offer] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
+    The person chooses from `offers`, or else from the paths.
+
     Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, tour, tuple(offers)))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

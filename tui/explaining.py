@@ -7,12 +7,9 @@ from collections.abc import Callable
 from textual.message import Message
 
 from fusetui.trace.model.callbacks import Stop
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.totals import kernel_totals
 from fusetui.tui.layout.insight import Answer, Insight
-from fusetui.tui.layout.kinds import label_of
-from fusetui.tui.layout.modules import MOST
 
 
 class Explained(Message):
@@ -34,7 +31,8 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     from fusetui.trace.insights.stretches import idle_time
     from fusetui.trace.insights.why import asked, explained
     from fusetui.tui.drawing.program_lines import warm
-    from fusetui.tui.layout.modules import module_tree, self_times
+    from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.modules import module_tree
 
     found = accounts(trace)
     idle = tuple(map(idle_time, found.devices))
@@ -46,11 +44,6 @@ def explain(trace: Trace, post: Callable[[Message], object], cancelled: Stop) ->
     warm(origins)
     if why.modules and not cancelled():
         tree = module_tree(why.modules, origins)
-        answer = Answer(why, tree, self_times(tree), _kernels(trace), origins)
+        lists = answer_lists(why, tree, kernel_totals(trace))
+        answer = Answer(why, tree, lists, origins)
         post(Explained(trace, Insight(idle, answer)))
-
-
-def _kernels(trace: Trace) -> tuple[tuple[str, int], ...]:
-    """The labels of the kernels that took longest, and how long."""
-    totals = kernel_totals(trace)[:MOST]
-    return tuple((label_of(int(Role.KERNEL), total.name), total.total_ns) for total in totals)

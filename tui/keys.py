@@ -14,6 +14,8 @@ SYMBOLS = {
     "left_square_bracket": "[",
     "question_mark": "?",
     "slash": "/",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "escape": "Esc",
     "enter": "Enter",
     "space": "Space",

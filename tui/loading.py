@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
+from fusetui.trace.questions.queue import queues
 from fusetui.tui.explaining import explain
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
@@ -118,10 +119,14 @@ def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
 
 
 def _count(trace: Trace, post: Post, cancelled: Stop) -> None:
-    """Posts Counted, unless the trace has no counters or they are no longer wanted."""
-    found = counters(trace, cancelled)
-    if found and not cancelled():
-        post(Counted(trace, tuple(map(curve_of, found))))
+    """Posts Counted with the launch queues, for which nothing is read, then with the counters of
+    the file below them, unless there are none or they are no longer wanted."""
+    found: tuple[Curve, ...] = ()
+    for find in (queues, lambda trace: counters(trace, cancelled)):
+        more = tuple(map(curve_of, find(trace)))
+        found += more
+        if more and not cancelled():
+            post(Counted(trace, found))
 
 
 def compare(a: Side, b: Side, post: Post) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import folding, list_keys, overlays, timeline
+from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
@@ -24,12 +24,12 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, marks, moving, reading, search
+from fusetui.tui.state import commands, gaps, marks, moving, reading, search, tour
 from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.screen import body
+from fusetui.tui.state.screen import body, overlay_body, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
@@ -43,11 +43,13 @@ PAGES: tuple[Page, ...] = (
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
+    answer.SECTION,
     list_keys.SECTION,
     folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
     overlays.SECTION,
+    tour.SECTION,
 )
 """The sections of the help, in this order."""
 
@@ -103,6 +105,7 @@ def suspend(state: State) -> Outcome:
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
+    *answer.ACTIONS,
     *moving.ACTIONS,
     *timeline.SCROLLING,
     *marks.ACTIONS,
@@ -118,6 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
+    *tour.ACTIONS,
     action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
     action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
@@ -161,16 +165,18 @@ def help_sections() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: scrolls to what the cursor is on."""
+    """After every change: the guided tour goes on, and what the cursor is on scrolls into view."""
+    state = tour.followed(before, state)
     if state.overlay is not None:
-        return OVERLAYS.scroll(before, state, body(state))
+        return OVERLAYS.scroll(before, state, overlay_body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
-        size = Size(state.size.width, state.size.height - len(sides) - 1)
+        taken = len(sides) + tour_lines(state) + 1
+        size = Size(state.size.width, state.size.height - taken)
         return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
     now = reading.replaced(state, sides)
     for page in PAGES:

@@ -21,9 +21,11 @@ class Summarized(Message):
         self.index, self.text = index, text
 
 
-def summarize(paths: Sequence[str], post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Summarized for every path, in order."""
-    for index, path in enumerate(paths):
+def summarize(
+    wanted: Sequence[tuple[int, str]], post: Callable[[Message], object], cancelled: Stop
+) -> None:
+    """Posts Summarized for every place in the list and its path, in order."""
+    for index, path in wanted:
         if cancelled():
             return
         post(Summarized(index, _summary(path)))

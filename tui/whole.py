@@ -12,11 +12,12 @@ from fusetui.tui.drawing.head import head, reading_line
 from fusetui.tui.drawing.picture import TextPicture, text
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.stack import Stack
+from fusetui.tui.drawing.tour_lines import TourPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height
+from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tour_lines
 from fusetui.tui.state.state import Outcome, State
 
 STOP_HINT = "Esc stop and keep what was read"
@@ -28,7 +29,8 @@ def panes(state: State) -> list[Pane]:
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     page = exactly(shown, size.height)
-    return [Pane(head_height(state), _head(state)), *page, Pane(1, _hints(state))]
+    asked = _tour(state, tour_lines(state))
+    return [Pane(head_height(state), _head(state)), *page, *asked, Pane(1, _hints(state))]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -42,7 +44,9 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 
 
 def overlay_panes(state: State) -> list[Pane]:
-    return [OVERLAYS.pane(state)] if state.overlay else []
+    if not state.overlay:
+        return []
+    return [OVERLAYS.pane(state), *_tour(state, overlay_tour_lines(state))]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -95,6 +99,14 @@ def _head(state: State) -> TextPicture:
         ]
 
     return TextPicture(sides, lines)
+
+
+def _tour(state: State, lines: int) -> list[Pane]:
+    """What the guided tour asks a person to do."""
+    if state.tour is None:
+        return []
+    rule = glyphs_for(state.ascii_only).rule
+    return [Pane(lines, TourPicture(state.tour, rule))]
 
 
 def _hints(state: State) -> TextPicture:

@@ -68,6 +68,7 @@ def option(one: Declared) -> Argument:
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
 TRACE = argument(
     "trace",
@@ -76,6 +77,12 @@ TRACE = argument(
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
+ASCII = flag("--ascii", "Draw with ASCII characters only.")
+MOUSE = argument(
+    "--mouse",
+    action=BooleanOptionalAction,
+    help="Handle the mouse in the app, or leave it to the terminal.",
+)
 PART = (
     argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or else the Nth step."),
     argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),

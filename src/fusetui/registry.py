@@ -4,18 +4,21 @@ imported when it runs. The parsers, the help and the reference are made from thi
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.arguments import (
+    ASCII,
     JSON,
     KERNELS_BY,
+    MOUSE,
     NO_CACHE,
     OPS_BY,
     PART,
+    SHELLS,
     TOP,
     TRACE,
     Argument,
@@ -81,21 +84,28 @@ COMMANDS = (
         open_ended=True,
     ),
     Command(
+        "tutor",
+        "A guided tour of the app, in five minutes.",
+        (ASCII, MOUSE),
+        "It opens lesson:mlp-eager and asks you to do one thing at a time.",
+    ),
+    Command(
         "open",
-        "Browse a trace, or two side by side.",
+        "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+                "traces",
+                metavar="TRACE",
+                nargs="*",
+                help="A trace, a run folder, sample:NAME or lesson:NAME; two are shown side by "
+                "side, of more you choose.",
             ),
-            argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
-            flag("--ascii", "Draw with ASCII characters only."),
-            argument(
-                "--mouse",
-                action=BooleanOptionalAction,
-                help="Handle the mouse in the app, or leave it to the terminal.",
-            ),
+            ASCII,
+            MOUSE,
             NO_CACHE,
         ),
+        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
+        "and the samples.",
     ),
     Command(
         "summary",
@@ -248,6 +258,14 @@ COMMANDS = (
         ),
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command(
+        "completion",
+        "Print a script that completes fusetui in your shell.",
+        (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
+        "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
+        "file named _fusetui in a folder of $fpath; for fish, to "
+        "~/.config/fish/completions/fusetui.fish.",
+    ),
 )
 
 

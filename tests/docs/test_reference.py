@@ -1,8 +1,9 @@
-"""docs/reference.md is generated from the code, and up to date."""
+"""Pages that are generated from the code are up to date."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from types import ModuleType
 
 from tests.places import ROOT
@@ -32,3 +33,14 @@ def test_the_options_of_capture_are_those_of_this_code() -> None:
 def test_the_rules_are_those_of_this_code() -> None:
     written = (DOCS / "why.md").read_text(encoding="utf-8")
     assert written == script("make_reference").why(), "run make reference"
+
+
+def test_the_tour_is_that_of_this_code() -> None:
+    written = (DOCS / "tour.md").read_text(encoding="utf-8")
+    assert written == script("make_reference").tour(), "run make reference"
+
+
+def test_the_tour_has_its_pictures() -> None:
+    named = re.findall(r"\]\((pictures/.*)\)", (DOCS / "tour.md").read_text(encoding="utf-8"))
+    assert named
+    assert all((DOCS / name).is_file() for name in named)

@@ -7,7 +7,7 @@ from tests.tui.conftest import mlp_events
 from textual.message import Message
 
 from fusetui.tui.explaining import Explained
-from fusetui.tui.loading import Failed, Loaded, Loading, load
+from fusetui.tui.loading import Counted, Failed, Loaded, Loading, load
 
 
 def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
@@ -21,13 +21,14 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
-    """First why the GPU was idle, then everything."""
+    """First the launch queue, then why the GPU was idle, then everything."""
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
-    loaded, first, last = posted[-3:]
+    loaded, counted, first, last = posted[-4:]
     assert isinstance(loaded, Loaded)
+    assert isinstance(counted, Counted)
     assert isinstance(first, Explained)
     assert first.insight.answer is None
     assert isinstance(last, Explained)

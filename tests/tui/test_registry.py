@@ -48,12 +48,26 @@ def chooses(state: State) -> State:
     return replace(state, overlay=Chooser(("...",) * 2))
 
 
+def toured(state: State) -> State:
+    return replace(state, tour=1)
+
+
 LINEAR = at("aten::linear")
 CASES = {
     "close": Case(*do("help")),
     "leave": Case(chooses),
     "beside": Case(chooses),
     "stop": Case(is_read),
+    "skip": Case(toured),
+    "back": Case(toured),
+    "into-answer": Case(explained),
+    "answer-down": Case(explained, *do("into-answer")),
+    "answer-up": Case(explained, *do("into-answer")),
+    "answer-right": Case(explained, *do("into-answer")),
+    "answer-left": Case(explained, *do("into-answer", "answer-right")),
+    "answer-show": Case(explained, *do("into-answer")),
+    "answer-leave": Case(explained, *do("into-answer")),
+    "next-pane": Case(explained),
     "zoom-in": Case(),
     "zoom-out": Case(*CLOSE),
     "pan-left": Case(*CLOSE),

@@ -22,7 +22,8 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
 VERSION = 5
-"""Incremented with every change of the meaning of a Trace or of this format."""
+"""Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
+format."""
 
 ALIGNED = 64  # bytes
 
@@ -37,7 +38,7 @@ class Header(msgspec.Struct, frozen=True):
 
     version: int
     origin: Origin
-    rest: msgspec.Raw  # the fields of a Trace that are not columns
+    rest: msgspec.Raw  # the fields that are not columns
     columns: dict[str, Column]  # in file order
 
 
@@ -47,7 +48,7 @@ def columns_of(record: type) -> tuple[str, ...]:
     return tuple(name for name, hint in hints.items() if (get_origin(hint) or hint) is np.ndarray)
 
 
-def rest_of(record: type, apart: str) -> type[msgspec.Struct]:
+def rest_of(record: type, apart: str = "") -> type[msgspec.Struct]:
     """A record of the fields that are neither arrays nor the one that is stored separately."""
     left_out = {*columns_of(record), apart}
     rest = [(n, hint) for n, hint in get_type_hints(record).items() if n not in left_out]
@@ -59,14 +60,22 @@ Rest = rest_of(Trace, apart="elements")
 
 
 class Unusable(Exception):  # noqa: N818
-    """These bytes are not a complete entry of this version."""
+    """These bytes are not a complete file of this version."""
 
 
 def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
     """Writes an entry. Raises OSError, or ValueError for a Trace that cannot be stored."""
     columns = {name: np.ascontiguousarray(getattr(trace, name)) for name in COLUMNS}
     columns |= _places(trace.elements.stretches)
-    header = _header(trace, origin, columns)
+    rest = {name: getattr(trace, name) for name in Rest.__struct_fields__}
+    put(rest, columns, origin, out)
+
+
+def put(
+    rest: dict[str, Any], columns: dict[str, NDArray[Any]], origin: Origin, out: IO[bytes]
+) -> None:
+    """Writes a file of ours: contiguous columns, and what msgpack can hold of the rest."""
+    header = _header(rest, origin, columns)
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
     position = len(MAGIC) + 4 + 4 + len(header)
     for column in columns.values():
@@ -83,17 +92,27 @@ def read(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
 
     Raises Unusable, also if the entry is for another state of the file, and OSError.
     """
+    rest, columns = get(file, origin)
     try:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        header, at = _checked(memoryview(data))
-        columns = dict(_columns(data, header.columns, at))
-        return _trace(header, origin, columns, path, text)
+        return _trace(rest, columns, path, text)
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
         raise Unusable(str(error)) from None
 
 
-def _header(trace: Trace, origin: Origin, columns: dict[str, NDArray[Any]]) -> bytes:
-    rest = {name: getattr(trace, name) for name in Rest.__struct_fields__}
+def get(file: IO[bytes], origin: Origin) -> tuple[msgspec.Raw, dict[str, NDArray[Any]]]:
+    """What `put` wrote: the rest, and the mapped columns. Raises Unusable and OSError."""
+    try:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        header, at = _checked(memoryview(data))
+        columns = dict(_columns(data, header.columns, at))
+    except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
+        raise Unusable(str(error)) from None
+    if header.version != VERSION or header.origin != origin:
+        raise Unusable("of another version, or of another state of the file")
+    return header.rest, columns
+
+
+def _header(rest: dict[str, Any], origin: Origin, columns: dict[str, NDArray[Any]]) -> bytes:
     return msgspec.msgpack.encode(
         Header(
             version=VERSION,
@@ -127,16 +146,8 @@ def _columns(
         at += count * dtype.itemsize
 
 
-def _trace(
-    header: Header,
-    origin: Origin,
-    columns: dict[str, NDArray[Any]],
-    path: str,
-    text: Text,
-) -> Trace:
-    if header.version != VERSION or header.origin != origin:
-        raise Unusable("of another version, or of another state of the file")
-    rest: dict[str, Any] = asdict(msgspec.msgpack.decode(header.rest, type=Rest, dec_hook=_decoded))
+def _trace(raw: msgspec.Raw, columns: dict[str, NDArray[Any]], path: str, text: Text) -> Trace:
+    rest: dict[str, Any] = asdict(msgspec.msgpack.decode(raw, type=Rest, dec_hook=_decoded))
     rest["report"] = replace(rest["report"], path=path)
     stretches = _stretches(columns.pop("stretches"), columns.pop("places"))
     return Trace(elements=Elements(text, stretches), **(rest | columns))

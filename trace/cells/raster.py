@@ -13,12 +13,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.cells.kinds import Numbers, OfKind, by_kind, within
 from fusetui.trace.layout.nesting import rows_by_depth
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.intervals import covered_until
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]
+Places = NDArray[np.intp]
+
+NONE, MANY = -1, -2
+"""Instead of a row: no slice touches the cell; or the slices of the kind with the most time in it
+are others than the longest one."""
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
@@ -27,7 +32,10 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     rows: Rows
     start: Int64s
     end: Int64s  # at least 1 ns after the start, so that empty slices are visible
-    rank: Rows  # position of each by duration
+    kind: Numbers
+    before: Int64s  # ns of the slices before each, and of all; shape [n + 1]
+    kinds: tuple[OfKind, ...]  # none when all slices are of one kind
+    rank: Rows  # position of each by duration, and -1 at the end; shape [n + 1]
     by_rank: Rows  # index of the slice with each rank
 
     def __len__(self) -> int:
@@ -37,7 +45,8 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 class Cells(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [W]."""
 
-    row: Rows  # the longest slice that touches the cell, or -1
+    row: Rows  # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
+    kind: NDArray[np.int16]  # the kind of slices with the most time in the cell, or NONE
     count: Rows  # slices that touch the cell
     covered: Int64s  # nanoseconds of the cell that slices cover
 
@@ -46,8 +55,10 @@ class Lines(Sequence[Line]):
     """The lines of some tracks from top to bottom, one per depth; each is built on first access,
     because a deep track has thousands."""
 
-    def __init__(self, trace: Trace, tracks: Sequence[Track]) -> None:
+    def __init__(self, trace: Trace, tracks: Sequence[Track], kinds: Numbers | None = None) -> None:
+        """`kinds`: that of each row of the trace; without it all are of one kind."""
         self._trace = trace
+        self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
         self._rows: list[Rows] = []
         self._made: dict[int, Line] = {}
         self._first: dict[int, int] = {}
@@ -69,7 +80,7 @@ class Lines(Sequence[Line]):
             return [self[n] for n in range(*index.indices(len(self)))]
         number = range(len(self))[index]
         if number not in self._made:
-            self._made[number] = _line(self._trace, self._rows[number])
+            self._made[number] = _line(self._trace, self._rows[number], self._kinds)
         return self._made[number]
 
     @property
@@ -90,15 +101,36 @@ def edges(begin: int, end: int, width: int) -> Int64s:
 
 
 def cells(line: Line, borders: Int64s) -> Cells:
-    """Which slice each cell shows."""
-    first = np.searchsorted(line.end, borders[:-1], side="right")
-    last = np.maximum(np.searchsorted(line.start, borders[1:], side="left"), first)
-    row = np.full(len(first), -1, dtype=np.int32)
+    """What each cell shows."""
+    after, over, last_kind = _until(line, borders)
+    first, last = after[:-1] - (over[:-1] > 0), after[1:]
+    size = len(first)
+    row, kind = np.full(size, NONE, dtype=np.int32), np.full(size, NONE, dtype=np.int16)
     filled = np.flatnonzero(last > first)
     if len(filled):
-        row[filled] = line.rows[line.by_rank[_highest(line.rank, first[filled], last[filled])]]
-    covered = np.diff(covered_until(line.start, line.end, borders))
-    return Cells(row, (last - first).astype(np.int32), covered)
+        longest = line.by_rank[_highest(line.rank, first[filled], last[filled])]
+        row[filled], kind[filled] = line.rows[longest], line.kind[longest]
+    mixed = np.flatnonzero(last - first > 1) if line.kinds else filled[:0]
+    if len(mixed):
+        most = _most(line.kinds, after, over, last_kind)[mixed]
+        row[mixed] = np.where(most == kind[mixed], row[mixed], MANY)
+        kind[mixed] = most
+    covered = np.diff(line.before[after] - over)
+    return Cells(row, kind, (last - first).astype(np.int32), covered)
+
+
+def row_in(line: Line, begin: int, end: int) -> int:
+    """The row that a cell stands for: of the kind with the most time in it, the slice with the most
+    time in it; NONE where there is none."""
+    borders = np.array([begin, end])
+    kind = int(cells(line, borders).kind[0])
+    if kind == NONE:
+        return NONE
+    after, over, _ = _until(line, borders)
+    first, last = int(after[0]) - int(over[0] > 0), int(after[1])
+    inside = np.minimum(line.end[first:last], end) - np.maximum(line.start[first:last], begin)
+    inside[line.kind[first:last] != kind] = -1
+    return int(line.rows[first + int(inside.argmax())])
 
 
 def slice_near(line: Line, time: int) -> int:
@@ -114,17 +146,39 @@ def _distance(line: Line, index: int, time: int) -> int:
     return max(int(line.start[index]) - time, time - int(line.end[index]) + 1, 0)
 
 
-def _line(trace: Trace, rows: Rows) -> Line:
-    start, dur = trace.start[rows], trace.dur[rows]
-    by_rank = np.argsort(dur, kind="stable").astype(np.int32)
-    rank = np.empty_like(by_rank)
+def _line(trace: Trace, rows: Rows, kinds: Numbers) -> Line:
+    start, length = trace.start[rows], np.maximum(trace.dur[rows], 1)
+    kind = kinds[rows]
+    by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
+    rank = np.full(len(rows) + 1, -1, dtype=np.int32)
     rank[by_rank] = np.arange(len(rows), dtype=np.int32)
-    return Line(rows, start, start + np.maximum(dur, 1), rank, by_rank)
+    before = np.concatenate(([0], np.cumsum(length)))
+    of_kinds = by_kind(kind, length)
+    return Line(rows, start, start + length, kind, before, of_kinds, rank, by_rank)
 
 
-def _highest(rank: Rows, first: Int64s, last: Int64s) -> Rows:
+def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
+    """Of each border: how many slices start before it, how far the last of them reaches beyond it,
+    and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
+    after = np.searchsorted(line.start, borders, side="left")
+    if not len(line):
+        return after, np.zeros(len(after), dtype=np.int64), np.zeros(len(after), dtype=np.uint8)
+    last = np.maximum(after - 1, 0)
+    over = np.where(after > 0, np.maximum(line.end[last] - borders, 0), 0)
+    return after, over, line.kind[last]
+
+
+def _most(
+    kinds: tuple[OfKind, ...], after: Places, over: Int64s, last: Numbers
+) -> NDArray[np.int16]:
+    """The kind with the most time in each cell."""
+    numbers = np.array([one.kind for one in kinds], dtype=np.int16)
+    found: NDArray[np.int16] = numbers[within(kinds, after, over, last).argmax(axis=0)]
+    return found
+
+
+def _highest(rank: Rows, first: Places, last: Places) -> Rows:
     """The largest rank in each [first, last); ranges are ascending and not empty."""
     cuts = np.stack([first, last], axis=1).ravel()
-    padded = np.append(rank, np.int32(-1))
-    highest: Rows = np.maximum.reduceat(padded, cuts)[::2]
+    highest: Rows = np.maximum.reduceat(rank, cuts)[::2]
     return highest

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -14,11 +15,19 @@ from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 
 Int64s = NDArray[np.int64]
 
+Places = Sequence[object]
+
+SPREAD = 0x1E3779B97F4A7C15
+"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
+
 NONE = 0
 """The key of items that cannot be paired by this key."""
 
 SMALL = 10_000
 """Gaps with fewer possible pairs than this are aligned without numpy."""
+
+COMPARED = 64
+"""Lanes of each side, the largest, whose work is compared to find partners."""
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -39,13 +48,31 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
             yield range(first_a, last_a), range(first_b, last_b)
 
 
-def align(a: Items, b: Items) -> list[Lanes]:
-    """Every lane of both sides once, in the order of A's lanes."""
-    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b)) for of_a, of_b in _partners(a, b)]
+def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> list[Lanes]:
+    """Every lane of both sides once, in the order of A's lanes.
+
+    `places`: per item where in the program it is. What is at the same place is aligned first, so
+    that no chance hit elsewhere tears a place apart.
+    """
+    at = _numbers(*places) if places else None
+    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b, at)) for of_a, of_b in _partners(a, b)]
 
 
-def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
-    """The pairs found by one key after another, each within the gaps that the keys before it left.
+def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
+    """Large numbers, the same for one place on both sides, far apart for two."""
+    known: dict[object, int] = {}
+    found = [
+        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64)
+        for side in (a, b)
+    ]
+    return found[0] * SPREAD, found[1] * SPREAD
+
+
+def _pairs(
+    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
+) -> list[Pair]:
+    """The pairs found by one key after another, each within the gaps that the keys before it left:
+    first within places, then anywhere.
 
     The same kernel under the same op comes first if that covers most of what could be aligned by
     op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
@@ -56,12 +83,21 @@ def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
     by_exact, by_op = (_in_common(x[_slice(of_a)], y[_slice(of_b)]) for x, y in keys)
     if 2 * by_exact < by_op:
         keys.reverse()
+    keys += [(a.alone, b.alone), (a.by_class, b.by_class)]
+    if at is not None:
+        within = [(_within(x, at[0]), _within(y, at[1])) for x, y in keys]
+        keys = [*within, *keys]
     pairs: list[Pair] = []
-    for key_a, key_b in [*keys, (a.alone, b.alone), (a.by_class, b.by_class)]:
+    for key_a, key_b in keys:
         for gap in list(gaps(pairs, stretch)):
             pairs += _match(key_a, key_b, gap)
         pairs.sort()
     return pairs
+
+
+def _within(key: Int64s, at: Int64s) -> Int64s:
+    """A key that differs from place to place."""
+    return np.where(key == NONE, NONE, key + at)
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
@@ -96,21 +132,32 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
+    largest_a, largest_b = _by_size(of_a), _by_size(of_b)
     common = {
-        (i, j): _in_common(a.by_op[_slice(x)], b.by_op[_slice(y)])
-        + _in_common(a.exact[_slice(x)], b.exact[_slice(y)])
-        for i, x in enumerate(of_a)
-        for j, y in enumerate(of_b)
+        (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
+        + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
+        for i in largest_a[:COMPARED]
+        for j in largest_b[:COMPARED]
     }
     sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
     ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
     partner: dict[int, int] = {}
+    taken: set[int] = set()
     for i, j in ranked:
-        if i not in partner and j not in partner.values():
+        if i not in partner and j not in taken:
             partner[i] = j
+            taken.add(j)
+    left_b = [j for j in largest_b if j not in taken]
+    partner.update(zip((i for i in largest_a if i not in partner), left_b, strict=False))
+    taken.update(partner.values())
     found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
-    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in partner.values()]
+    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
     return found + alone
+
+
+def _by_size(lanes: list[range]) -> list[int]:
+    """Their numbers, the largest first."""
+    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: Items) -> list[range]:
@@ -122,6 +169,8 @@ def _lanes(items: Items) -> list[range]:
 
 def _in_common(a: Int64s, b: Int64s) -> int:
     """The size of the intersection of two multisets."""
+    if len(a) * len(b) <= SMALL:
+        return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, count_a = np.unique(a, return_counts=True)
     values_b, count_b = np.unique(b, return_counts=True)
     _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)

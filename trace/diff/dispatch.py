@@ -68,18 +68,18 @@ def rows(a: Items, b: Items) -> list[Row]:
         else:
             changed.append(_changed(label, one, other, counts))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    changed += [row for pair in equal for row in _once(b, *pair)]
+    changed += [row for pair in equal for row in _once(a, b, *pair)]
     return changed + (_rest(equal) if counts else [])
 
 
-def _once(b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
     """What occurs more or less often in one step only, and equally often in all others."""
-    steps = max(len(d.count) if d else 0 for d in (one, other))
+    steps = len(b.work.windows)
+    if steps < 3 or len(a.work.windows) != steps:
+        return []
     nothing = np.zeros((2, steps), dtype=np.int64)
     counts = [d.count if d else nothing[0] for d in (one, other)]
     times = [d.ns if d else nothing[0] for d in (one, other)]
-    if steps < 3 or len(counts[0]) != len(counts[1]):
-        return []
     (odd,) = np.nonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []

@@ -103,12 +103,15 @@ def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows
         usual = float(np.median(found.dur[1:]))
         if found.dur[0] <= COLD * usual:
             break
-        times = f"{found.dur[0] / usual:.1f} times"
-        found = found.only(
-            np.arange(1, len(found)),
-            f"{label}: first step left out as cold, {times} as long as the median of the others",
-        )
+        why = f"{label}: first step left out as cold, {_longer(int(found.dur[0]), usual)}"
+        found = found.only(np.arange(1, len(found)), why)
     return found
+
+
+def _longer(first: int, usual: float) -> str:
+    if not usual:
+        return "since the others take no time at the median"
+    return f"{first / usual:.1f} times as long as the median of the others"
 
 
 def _whole(trace: Trace, label: str) -> Windows:

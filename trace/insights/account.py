@@ -18,6 +18,7 @@ from fusetui.trace.insights.gaps import (
     events_in_order,
     gap_before,
     gaps_between,
+    one_after_another,
     reasons,
     usual_latency_ns,
 )
@@ -108,10 +109,20 @@ class Device:
         """How long each gap lasted for which reason (ns); shape [IDLE, gaps]."""
         return self._reasons(self.gaps, self.cuts, np.arange(len(self.gaps)), self.gaps.end)
 
-    def reasons_between(self, which: Rows, begin: Int64s, end: Int64s) -> Int64s:
-        """Likewise for the part [begin, end) of some gaps (places in `gaps`)."""
-        until = self._reasons(self.gaps, self.cuts, which, end)
-        return until - self._reasons(self.gaps, self.cuts, which, begin)
+    def gaps_since(self, begin_ns: int) -> tuple[Gaps, Cuts]:
+        """All gaps and their cuts; the time from `begin_ns` to the first event is one more."""
+        lead = gap_before(self.trace, self.events, begin_ns)
+        if not len(lead):
+            return self.gaps, self.cuts
+        lead_cuts = cuts_of(self.trace, lead, self.latency_ns)
+        return one_after_another(lead, self.gaps), one_after_another(lead_cuts, self.cuts)
+
+    def reasons_between(
+        self, gaps: Gaps, cuts: Cuts, which: Rows, begin: Int64s, end: Int64s
+    ) -> Int64s:
+        """How long some gaps (places) lasted for which reason from `begin` to `end`."""
+        until = self._reasons(gaps, cuts, which, end)
+        return until - self._reasons(gaps, cuts, which, begin)
 
     @cached_property
     def span(self) -> DeviceAccount:

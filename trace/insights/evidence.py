@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,5 +11,7 @@ MOST = 5
 
 def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64]) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
-    found = rows[np.argsort(-ns, kind="stable")].tolist()
-    return tuple(islice(dict.fromkeys(row for row in found if row >= 0), MOST))
+    found = rows[np.argsort(-ns, kind="stable")]
+    found = found[found >= 0]
+    first = np.sort(np.unique(found, return_index=True)[1])
+    return tuple(found[first[:MOST]].tolist())

@@ -51,7 +51,10 @@ that run only when something is compiled."""
 
 
 class Facts:
-    """A trace, or the window [begin_ns, end_ns) of it."""
+    """A trace, or the window [begin_ns, end_ns) of it.
+
+    The time in a window before the first event of a device is a gap; for a whole trace it is not.
+    """
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Facts:
         self.accounts = accounts
         self.devices = tuple(accounts.devices if devices is None else devices)
         self.trace: Trace = accounts.trace
+        self.is_whole = begin_ns is None and end_ns is None
         self.begin_ns = self.trace.begin_ns if begin_ns is None else begin_ns
         self.end_ns = self.trace.end_ns if end_ns is None else end_ns
 
@@ -87,12 +91,10 @@ class Facts:
 
     @cached_property
     def span_ns(self) -> int:
-        """The sum over all devices, each from its first to its last event within the window."""
-        spans = (
-            min(device.end_ns, self.end_ns) - max(device.begin_ns, self.begin_ns)
-            for device in self.devices
-        )
-        return sum(max(0, span) for span in spans)
+        """Of each device from its first to its last event, or the window, added up."""
+        if not self.is_whole:
+            return len(self.devices) * (self.end_ns - self.begin_ns)
+        return sum(device.end_ns - device.begin_ns for device in self.devices)
 
     @cached_property
     def idle(self) -> tuple[Idle, ...]:
@@ -247,7 +249,9 @@ class Facts:
         )
 
     def _idle(self, device: Device) -> Idle:
-        gaps = device.gaps
+        gaps, cuts = device.gaps, device.cuts
+        if not self.is_whole:
+            gaps, cuts = device.gaps_since(self.begin_ns)
         inside = (gaps.end > self.begin_ns) & (gaps.begin < self.end_ns)
         begin = np.maximum(gaps.begin[inside], self.begin_ns)
         end = np.minimum(gaps.end[inside], self.end_ns)
@@ -262,5 +266,5 @@ class Facts:
             event=gaps.event[inside],
             before=gaps.before[inside],
             launch=launch,
-            reasons=device.reasons_between(np.flatnonzero(inside), begin, end),
+            reasons=device.reasons_between(gaps, cuts, np.flatnonzero(inside), begin, end),
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.host import Host, Threads
@@ -11,6 +14,7 @@ from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
+Columns = TypeVar("Columns", "Gaps", "Cuts")
 
 IDLE = (
     "unlinked",  # what launched the event that ends the gap is unknown
@@ -126,6 +130,12 @@ def cuts_of(trace: Trace, gaps: Gaps, latency_ns: int) -> Cuts:
     returned = np.clip(trace.end[call], called, gaps.end)
     due = np.clip(trace.start[call] + latency_ns, returned, gaps.end)
     return Cuts(called, returned, due)
+
+
+def one_after_another(first: Columns, second: Columns) -> Columns:
+    """Two records of columns as one."""
+    pairs = zip(astuple(first), astuple(second), strict=True)
+    return type(first)(*(np.concatenate(pair) for pair in pairs))
 
 
 def reasons(

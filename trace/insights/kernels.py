@@ -14,13 +14,14 @@ from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.kernel_names import KernelName, decode
+from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
-from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
+from fusetui.trace.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices
 from fusetui.trace.roofline.model import Amount
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.roofline.row import Job
@@ -28,6 +29,8 @@ from fusetui.trace.roofline.row import Job
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
+
+MANY_SMS = 1 << 20  # more is no number of multiprocessors
 
 
 class Kernels:
@@ -94,6 +97,12 @@ class Kernels:
         return module_of(self.origins, self.rows).astype(np.intp)
 
     @cached_property
+    def is_kernel(self) -> Flags:
+        """Neither a copy nor a set."""
+        found: Flags = self.trace.role[self.rows] == Role.KERNEL
+        return found
+
+    @cached_property
     def communicates(self) -> Flags:
         return communicates(self.trace, self.rows)
 
@@ -143,6 +152,23 @@ class Kernels:
         number = np.full(len(trace), -1, dtype=np.int32)
         number[self.jobs.rows] = found.number
         return Arguments(number[self.rows], found.distinct)
+
+    @cached_property
+    def blocks(self) -> Int64s:
+        """How many blocks each was launched with, 0 where that is not known."""
+        found = np.zeros(len(self.trace), dtype=np.int64)
+        found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
+        own: Int64s = found[self.rows]
+        return own
+
+    @cached_property
+    def sms(self) -> Int64s:
+        """How many multiprocessors (compute units) the device of each has, 0 if unknown."""
+        known = device_properties(self.trace)
+        counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
+        table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
+        own: Int64s = table[self.trace.track[self.rows]]
+        return own
 
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""

@@ -133,6 +133,7 @@ class Why(msgspec.Struct, frozen=True):
     steps_by: str  # what the steps are, for people
     gaps: tuple[Gap, ...]
     gaps_count: int  # of all, of which `gaps` are the longest
+    ends_early: bool  # the file: what was not recorded may be in the rest of it
     cpu: tuple[ThreadAccount, ...]
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None

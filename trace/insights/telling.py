@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
-from fusetui.trace.insights.words import CLASSES, REASONS, WHILE
+from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import Column, table
@@ -27,6 +27,8 @@ def answer(found: Why) -> str:
     """The first sentence: how long, how busy, and the main reason for being idle."""
     if not found.devices:
         threads = plural(len(found.cpu), "CPU thread")
+        if found.ends_early:
+            return f"The file ends before any GPU event: this is what {threads} did."
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
@@ -82,6 +84,19 @@ def account_lines(found: Why, width: int) -> list[str]:
     return table(titles, rows, width).split("\n")
 
 
+def account_parts(found: Why) -> list[str]:
+    """The same in one line: each class with its share, then the main reasons of the idle time."""
+    _, sums = headline(found)
+    parts = [f"{CLASSES[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    reasons = sorted((name for name in REASONS if sums[name]), key=lambda name: -sums[name])
+    shown = [f"{SHORT[name]} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
+    return [*parts[:-1], f"{parts[-1]}: {shown[0]}", *shown[1:]] if shown else parts
+
+
+def _share(sums: Sums, name: str) -> str:
+    return f"{duration(sums[name])}, {percent(sums[name], sums['span'])}"
+
+
 HIDDEN = {
     "hidden_comm": "beside compute: communication",
     "hidden_copy": "beside both: copies",
@@ -122,6 +137,16 @@ def ceiling_text(found: Why) -> str:
         f"{duration(known.known_ns)} whose work is known "
         f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
     )
+
+
+def not_recorded(found: Why) -> str:
+    """What was not recorded, and the option that records it, in one line; else "".
+
+    `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
+    """
+    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    where = " in what was read" if found.ends_early else ""
+    return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
 
 
 def covered_by(gap: Gap) -> str:

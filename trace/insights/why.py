@@ -84,7 +84,7 @@ def explained(question: Asked) -> tuple[Why, Facts]:
     answers = msgspec.structs.replace(
         found,
         findings=findings,
-        cannot_tell=(*found.cannot_tell, *unknown),
+        cannot_tell=(*found.cannot_tell, *_without_ceiling(facts), *unknown),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=module_times(facts.kernels.origins) if question.is_whole else None,
     )
@@ -103,6 +103,7 @@ def _accounted(question: Asked) -> Why:
         steps_by=question.spans.by,
         gaps=listed.gaps,
         gaps_count=listed.count,
+        ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=tuple(_unknown(trace)),
     )
@@ -174,6 +175,19 @@ def _steps(devices: Sequence[Device], spans: Spans) -> tuple[StepAccount, ...]:
         StepAccount(name, start, end - start, tuple(column[n] for column in columns))
         for n, (name, start, end) in enumerate(times)
     )
+
+
+def _without_ceiling(facts: Facts) -> list[Unknown]:
+    """What the ceiling lacks where the work of no kernel is known."""
+    trace, kernels = facts.trace, facts.kernels
+    if not kernels.is_kernel.any():
+        return []
+    if not (trace.role == Role.OP).any():
+        return [Unknown("ceiling", "CPU ops", "ProfilerActivity.CPU")]
+    of_ops = (trace.op[kernels.rows] >= 0).any()
+    if of_ops and (kernels.jobs.inputs.number < 0).all():
+        return [Unknown("ceiling", "input shapes", "record_shapes=True")]
+    return []
 
 
 def _unknown(trace: Trace) -> list[Unknown]:

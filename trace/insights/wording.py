@@ -29,8 +29,9 @@ def frame_text(name: str) -> str:
 
 
 def share_of_span(facts: Facts, ns: int) -> str:
-    """`45.8 % of the span`."""
-    return f"{percent(ns, facts.span_ns, fine=True)} of the span"
+    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`."""
+    whole = "the span" if facts.is_whole else "the time"
+    return f"{percent(ns, facts.span_ns, fine=True)} of {whole}"
 
 
 def module_text(name: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.ids import Id
+
+T = TypeVar("T")
 
 BETWEEN = b"\0"
 """Separates the texts of args; it cannot occur in JSON text."""
@@ -51,8 +53,21 @@ class Text(Protocol):
         """The bytes [start, end). Raises TraceError or OSError."""
 
 
-class Events(Protocol):
-    """The events of one document."""
+class Keeper(Protocol):
+    """Keeps what was worked out from a document, so that it need not be read again."""
+
+    def recall(self, name: str, kind: type[T]) -> T | None:
+        """What was kept by this name; None if nothing was."""
+
+    def keep(self, name: str, found: msgspec.Struct) -> None:
+        """Keeps a record of columns and of what msgpack can hold, if there is a place for it."""
+
+
+class Events(Keeper, Protocol):
+    """The events of one document, and what was worked out from them before."""
+
+    def kept_by(self, keeper: Keeper) -> Events:
+        """The same events; what is worked out from them is kept."""
 
     @property
     def text(self) -> Text: ...

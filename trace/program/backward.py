@@ -79,7 +79,17 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
     used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
     if not any(BACKWARD.search(trace.names[n]) for n in used.tolist()):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
-    return linked_by(trace, read_autograd(trace.elements, stop))
+    return linked_by(trace, _autograd(trace, stop))
+
+
+def _autograd(trace: Trace, stop: Stop) -> Autograd:
+    """What the file says about autograd; read only once if the trace is in the cache."""
+    found = trace.elements.recall("autograd", Autograd)
+    if found is None:
+        found = read_autograd(trace.elements, stop)
+        if not stop():
+            trace.elements.keep("autograd", found)
+    return found
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:

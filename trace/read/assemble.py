@@ -17,7 +17,7 @@ from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body, second_trace, tail_keys
+from fusetui.trace.read.body import Body
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
@@ -26,6 +26,7 @@ from fusetui.trace.read.kept import text_of
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
+from fusetui.trace.read.tail import Tail, tail_of
 
 BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
 MANY = 1_000_000  # slices; fewer always fit
@@ -73,14 +74,14 @@ def assemble(
     """
     columns = [chunk.columns for chunk in chunks]
     _check_memory(source.path, columns)
-    second = _second(source, chunks)
-    events = sum(chunk.events for chunk in chunks) + len(second)
+    tail = _tail(source, body, chunks)
+    unread = (Skipped(tail.unread, tail.what),) if tail and tail.unread >= 0 else ()
+    events = sum(chunk.events for chunk in chunks) + len(unread)
     phases = sum((c.phases for c in columns), Counter[str]())
-    skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *second)
+    skipped = (*chain.from_iterable(chunk.skipped for chunk in chunks), *unread)
     if body.bare and not phases:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
         raise NotATrace(f"{source.path} is a JSON list, but not of trace events{why}.")
-    keys, complete = _tail(source, body, chunks)
     names, name = _merge([(c.names, c.name) for c in columns])
     categories, category = _merge([(c.categories, c.category) for c in columns])
     threads, thread = _merge([(c.threads, c.thread) for c in columns])
@@ -103,11 +104,11 @@ def assemble(
         correlation=joined["correlation"],
         external_id=joined["external_id"],
         order=_global_order(chunks),
-        keys={**body.head, **keys},
+        keys={**body.head, **(tail.keys if tail else {})},
         events=events,
-        unreadable=sum(chunk.unreadable for chunk in chunks) + len(second),
+        unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
         skipped=skipped[:MOST_LISTED],
-        complete=complete and source.cut is None and prefix is None,
+        complete=_is_complete(tail, body, chunks) and source.cut is None and prefix is None,
         too_damaged=chunks[-1].end if chunks and chunks[-1].too_damaged else -1,
         prefix=prefix,
         negative=negative,
@@ -166,20 +167,18 @@ def _stretch(chunk: Chunk) -> Stretch:
     return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places)
 
 
-def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> tuple[dict[str, Any], bool]:
+def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
+    """None when the closing bracket was not met."""
     after = chunks[-1].after if chunks else -1
-    if after == -1:  # a bare array may lack its bracket, an object may not
-        return {}, body.bare and not (chunks and chunks[-1].unreadable)
-    if body.bare:
-        return {}, True
-    return tail_keys(source.document, after)
+    return tail_of(source.document, after, body.bare) if after != -1 else None
 
 
-def _second(source: Source, chunks: Sequence[Chunk]) -> tuple[Skipped, ...]:
-    """A second trace after the first is not read, but reported."""
-    after = chunks[-1].after if chunks else -1
-    found = second_trace(source.document, after) if after != -1 else -1
-    return (Skipped(found, "a second trace begins here"),) if found >= 0 else ()
+def _is_complete(tail: Tail | None, body: Body, chunks: Sequence[Chunk]) -> bool:
+    """A bare array may lack its bracket, an object may not."""
+    if tail is None:
+        last = chunks[-1] if chunks else None
+        return body.bare and not (last and (last.unreadable or last.too_damaged))
+    return tail.closed
 
 
 def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, NDArray[np.int32]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ from fusetui.trace.read.times import exact_nanoseconds
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 LARGEST = 2**63
+LONGEST = 20  # digits of a number worth looking at
 T = TypeVar("T")
 
 
@@ -187,6 +189,8 @@ def _integer(value: object) -> int:
         return value
     if value is None:
         return 0
+    if isinstance(value, Decimal) and value.adjusted() > LONGEST:
+        return -1  # of 1e1000000 an int would take a million digits
     try:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):

@@ -6,7 +6,8 @@ damaged, the elements are halved until the damage is alone, and repaired where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +29,7 @@ from fusetui.trace.read.structure import Places, first_bytes
 FEW = 16  # elements that are repaired instead of being halved further
 BLANKS = b" \t\r\n"
 EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
+NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements whose place and reason are kept; all of them are counted."""
 
@@ -93,11 +95,10 @@ class Batch:
             kind = kinds[first] if first < last else EMPTY
             if kind == OBJECT:
                 self._read_objects(first, last, doubtful)
-                continue
-            if self._keeps_others:
-                self._others += [n for n in range(first, last) if _is_json(self.text_of(n))]
-            if kind == OTHER:
-                self._skip_all(first, last, "not an object")
+            elif kind == OTHER:
+                self._read_others(first, last)
+            else:
+                self._keep(range(first, last))
 
     def add(self, number: int, event: ExactEvent) -> None:
         """Adds this event as element `number`."""
@@ -141,6 +142,27 @@ class Batch:
         listed = self.begins[first : min(last, first + self._room)].tolist()
         self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
         self._room -= len(listed)
+
+    def _read_others(self, first: int, last: int) -> None:
+        """What is no object; behind a quote too many, an event may be in what seems a string."""
+        braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
+        begins, ends = self.begins[first:last], self.ends[first:last]
+        holding = np.searchsorted(braces, begins) < np.searchsorted(braces, ends)
+        for number in (first + np.flatnonzero(holding)).tolist():
+            if not _is_loose_json(self.text_of(number)):
+                self._skip_others(first, number)
+                self._mend(self, number, NO_OBJECT)
+                first = number + 1
+        self._skip_others(first, last)
+
+    def _skip_others(self, first: int, last: int) -> None:
+        self._keep(range(first, last))
+        self._skip_all(first, last, NO_OBJECT)
+
+    def _keep(self, numbers: Iterable[int]) -> None:
+        """Elements that are no events, as places of the chunk."""
+        if self._keeps_others:
+            self._others += [number for number in numbers if _is_json(self.text_of(number))]
 
     def _texts(self, first: int, last: int) -> list[bytes]:
         return [self.text_of(number) for number in range(first, last)]
@@ -200,6 +222,17 @@ def _is_json(text: bytes) -> bool:
         return len(decode_raw(b"[%b]" % text)) == 1
     except UNDECODABLE:
         return False
+
+
+def _is_loose_json(text: bytes) -> bool:
+    """As Python reads it: NaN and control characters too, but nothing is repaired."""
+    if _is_json(text):
+        return True
+    try:
+        json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _alone(text: bytes) -> LooseEvent | None:

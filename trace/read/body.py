@@ -1,4 +1,4 @@
-"""Finds traceEvents in a document, and reads the keys before and after it."""
+"""Finds traceEvents in a document, and reads the keys before it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import orjson
 
 from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.read.document import Document, Found
+from fusetui.trace.read.repair import repaired
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
 
 FIRST = re.compile(rb"[^\s\xef\xbb\xbf]")
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
 EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
-SECOND = re.compile(rb'[\]}]\s*([\[{]\s*(?:\{|"[^"]{0,200}"\s*:))')
 BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
@@ -54,22 +54,6 @@ def find_body(source: Source) -> Body:
     return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 
 
-def tail_keys(document: Document, after: int) -> tuple[dict[str, Any], bool]:
-    """From the bytes after the closing bracket of traceEvents: the keys there, and whether the
-    object was closed."""
-    text = document[after : after + MOST].strip(BLANKS)
-    end = text if after + MOST >= len(document) else document[-WINDOW:].strip(BLANKS)
-    if end is not text:
-        text = b"}"  # too long to be the keys of a trace
-    return read_keys(b"{" + text.removeprefix(b",")), end.endswith(b"}")
-
-
-def second_trace(document: Document, after: int) -> int:
-    """Where something like another trace begins after the events of this one, or -1."""
-    found = document.find(SECOND, after - 1, after + MOST)
-    return found.end - len(found.match[1]) if found else -1
-
-
 def _events_key(document: Document, start: int) -> Found | None:
     """The key of the outermost object, whose first key may begin at `start`.
 
@@ -90,18 +74,20 @@ def _events_key(document: Document, start: int) -> Found | None:
     return first
 
 
-def read_keys(text: bytes) -> dict[str, Any]:
-    """The keys of one object, except traceEvents; of a damaged object only the most important."""
+def keys_of(text: bytes) -> dict[str, Any] | None:
+    """Those of an object; None when it is no JSON, even repaired."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return _pieces(text)
-    found.pop("traceEvents", None)
-    return found if isinstance(found, dict) else {}
+        try:
+            found = orjson.loads(repaired(text))
+        except orjson.JSONDecodeError:
+            return None
+    return found if isinstance(found, dict) else None
 
 
-def _pieces(text: bytes) -> dict[str, Any]:
-    """The important keys of a damaged header that can be read separately."""
+def pieces(text: bytes) -> dict[str, Any]:
+    """The keys of a damaged header that matter and can be read on their own."""
     found: dict[str, Any] = {}
     for key in (b"deviceProperties", b"distributedInfo"):
         begin = re.search(rb'"%b"\s*:\s*' % key, text)
@@ -111,6 +97,14 @@ def _pieces(text: bytes) -> dict[str, Any]:
                 found[key.decode()] = orjson.loads(value[0])
             except orjson.JSONDecodeError:
                 continue
+    return found
+
+
+def read_keys(text: bytes) -> dict[str, Any]:
+    """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
+    found = keys_of(text)
+    found = pieces(text) if found is None else found
+    found.pop("traceEvents", None)
     return found
 
 

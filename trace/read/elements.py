@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import orjson
 
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import BETWEEN, Sample, Stretch, Text
+from fusetui.trace.model.events import BETWEEN, Keeper, Sample, Stretch, Text
 from fusetui.trace.read.arguments import texts_of_args
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.kept import list_text
@@ -22,14 +22,18 @@ from fusetui.trace.read.samples import samples
 
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
+T = TypeVar("T")
 
 
 class Elements:
     """Finds elements by splitting their stretch again, which takes about 5 ms for 4 MB."""
 
-    def __init__(self, text: Text, stretches: Sequence[Stretch]) -> None:
+    def __init__(
+        self, text: Text, stretches: Sequence[Stretch], keeper: Keeper | None = None
+    ) -> None:
         self.text = text
         self.stretches = tuple(stretches)
+        self._keeper = keeper
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(self._decode)
 
@@ -55,6 +59,17 @@ class Elements:
 
     def problem(self) -> str:
         return self.text.problem()
+
+    def kept_by(self, keeper: Keeper) -> Elements:
+        return Elements(self.text, self.stretches, keeper)
+
+    def recall(self, name: str, kind: type[T]) -> T | None:
+        return None if self._keeper is None else self._keeper.recall(name, kind)
+
+    def keep(self, name: str, found: msgspec.Struct) -> None:
+        """Nothing is kept if the text is not available: part of it may be missing in `found`."""
+        if self._keeper is not None and self.at_hand and not self.problem():
+            self._keeper.keep(name, found)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])

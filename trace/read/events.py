@@ -147,13 +147,12 @@ def _args(text: bytes) -> Args | None:
     if not text.startswith(b"{"):
         return None
     try:
-        args = decode_args(text)
+        args = decode_args(text if text.isascii() else text.decode("utf-8", "replace").encode())
     except (msgspec.MsgspecError, RecursionError):  # a number out of range
         return None
-    external_id = args.external_id if args.external_id is not None else args.external_id_2021
     return Args(
         correlation=_integer(args.correlation),
-        external_id=_integer(external_id),
+        external_id=max(_integer(args.external_id), _integer(args.external_id_2021)),
         name=None if args.name is None else _text(args.name),
         labels=None if args.labels is None else _text(args.labels),
         sort_index=args.sort_index,

@@ -39,8 +39,12 @@ class Patience(msgspec.Struct):
 
 
 def patience_for(size: int) -> Patience:
-    """Linear in the size, so that reading takes linear time."""
-    return Patience(damaged=5_000 + size // 2048, ahead=(64 << 20) + size)
+    """Linear in the size, so that reading takes linear time; what a large document may waste is too
+    much for a small one."""
+    return Patience(
+        damaged=min(5_000 + size // 2048, 1_000 + size // 128),
+        ahead=min((64 << 20) + size, (4 << 20) + 4 * size),
+    )
 
 
 class TooDamaged(GoOn):
@@ -109,8 +113,8 @@ class Mender:
     def _long_element(self, start: int) -> Window | None:
         """An element longer than the window; beyond LONGEST its text is left out."""
         state, at = INSIDE, start
-        limit = start + max(self._patience.ahead, WINDOW)
-        while at < limit and (text := self._document[at : at + WINDOW]):
+        limit = start + max(self._patience.ahead, AFTER_DAMAGE)
+        while at < limit and (text := self._document[at : min(at + WINDOW, limit)]):
             found = split(text, state)
             if len(found.ends):
                 end = at + int(found.ends[0])
@@ -202,7 +206,13 @@ class Mender:
         found = self._document.find(NEXT, place)
         return found.start if found else len(self._document)
 
+    def go_on(self) -> bool:
+        """A bracket closed the list, but more of it follows; False when that is too much damage."""
+        self._size = AFTER_DAMAGE
+        return not self._has_enough()
+
     def _has_enough(self) -> bool:
+        """One more place is damaged: is that too much."""
         self._patience.damaged -= 1
         return self._patience.damaged < 0
 

@@ -237,8 +237,11 @@ class _Reading:
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Whether the array was read up to its end, or to that of the file."""
+    """Whether the array was read up to its end, or to that of the file, or as far as the damage
+    allows."""
     if source.taken is not None:
         return False
     end = chunks[-1].end if chunks else body.start
-    return end >= len(source.document) or bool(chunks and chunks[-1].after != -1)
+    return end >= len(source.document) or bool(
+        chunks and (chunks[-1].after != -1 or chunks[-1].too_damaged)
+    )

@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
@@ -21,6 +21,7 @@ import msgspec
 from fusetui.trace.model.callbacks import Stop, never, silent
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.read.document import Document, OpenFile, read_at
+from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import (
     GIB,
@@ -84,6 +85,8 @@ def open_stored(path: str) -> Stored:
     shown = "standard input" if path == "-" else path
     try:
         file = _seekable(sys.stdin.buffer if path == "-" else _opened(path), shown)
+        if is_archive(read_at(file.fileno(), 0, 4)):
+            file = _extracted(file, shown)
         stored = stored_in(shown, file)
     except OSError as error:
         raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
@@ -126,6 +129,8 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
         raise NotATrace(
             f"{stored.path} is a {name} file that cannot be unpacked at all ({cut or 'empty'})."
         )
+    if sentence := foreign(stored.path, Document(room.fileno(), size)[:HEAD]):
+        raise NotATrace(sentence)
     grown(size, stored.size if taken is None else taken)
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
@@ -150,6 +155,20 @@ def file_on_disk() -> IO[bytes]:
     import tempfile  # rarely needed, and slow to import
 
     return tempfile.TemporaryFile()
+
+
+def _extracted(file: IO[bytes], path: str) -> IO[bytes]:
+    """The trace in a zip as a file of its own. Raises CannotRead or NotATrace."""
+    from fusetui.trace.read.archive import Archive  # rarely needed
+
+    with closing(file):
+        archive = Archive(file, path)
+        small = archive.size < memory_left() // SHARE
+        with ExitStack() as undo:
+            room = undo.enter_context(file_in_memory() if small else file_on_disk())
+            archive.extract(room)
+            undo.pop_all()
+    return room
 
 
 def _fill(

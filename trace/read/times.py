@@ -1,8 +1,9 @@
 """Microseconds as written in a file -> exact integer nanoseconds.
 
-A float64 holds a decimal of three fraction digits exactly enough only below 2**43 microseconds:
-its neighbors are then closer than one nanosecond. Absolute Unix times with a fraction are larger;
-they are parsed from their text.
+A float64 holds a decimal of three fraction digits exactly enough only below 2**42 microseconds:
+its error is then less than a quarter of a nanosecond. Absolute Unix times with a fraction are
+larger; they are parsed from their text, and so is a time with more digits that a float does not
+tell from one halfway between two nanoseconds.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 from numpy.typing import NDArray
 
-EXACT_BELOW_US = float(2**43)
-"""Floats below this (in microseconds) still distinguish every nanosecond."""
+EXACT_BELOW_US = float(2**42)
+"""Floats below this (in microseconds) are closer to the nanosecond that was written than to the
+middle between two."""
 
 LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So
@@ -23,6 +25,8 @@ twice the span of a trace fits into 64 bits."""
 
 PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
+
+TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
 
 LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
 
@@ -34,8 +38,8 @@ class InexactTimes(Exception):  # noqa: N818
 def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
-    Raises InexactTimes if a float is too large to be exact, and OverflowError if a time is out of
-    range.
+    Raises InexactTimes when a float is too large to be exact or close to the middle between two
+    nanoseconds, and OverflowError when a time is out of range.
     """
     types = set(map(type, values))
     if types <= {int}:
@@ -46,8 +50,13 @@ def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
     if (np.abs(floats) >= EXACT_BELOW_US).any():
         raise InexactTimes
     fraction, whole = np.modf(floats)
+    fraction *= 1000
+    nearest = np.rint(fraction)
+    error = np.spacing(np.abs(floats)) * 500 + TINY
+    if (np.abs(fraction - nearest) >= 0.5 - error).any():
+        raise InexactTimes
     exact: NDArray[np.int64] = whole.astype(np.int64) * 1000
-    exact += np.rint(fraction * 1000).astype(np.int64)
+    exact += nearest.astype(np.int64)
     return exact
 
 

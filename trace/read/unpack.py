@@ -55,6 +55,7 @@ class Packing(msgspec.Struct, frozen=True):
     name: str
     marks: tuple[bytes, ...]  # the first bytes of a member
     stream: Callable[[], Stream]
+    padded: bool = False  # zeros may follow a member, as on tapes
 
 
 class TooLarge(Exception):  # noqa: N818
@@ -66,7 +67,7 @@ class Damaged(Exception):  # noqa: N818
 
 
 PACKINGS = (
-    Packing("gzip", (GZIP,), lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)),
+    Packing("gzip", (GZIP,), lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP), True),
     Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd.ZstdDecompressor),
 )
 
@@ -110,6 +111,15 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
             raise Damaged(f"the {packing.name} data ends early, at byte {len(stored)}")
         total += written
         at = used - len(stream.unused_data)
+        at = _behind_zeros(stored, at) if packing.padded else at
+    if stored[at : at + 1]:
+        raise Damaged(f"other data follows the {packing.name} data, at byte {at}")
+
+
+def _behind_zeros(stored: Any, at: int) -> int:
+    while (piece := stored[at : at + PIECE]) and not piece.strip(b"\0"):
+        at += len(piece)
+    return at + len(piece) - len(piece.lstrip(b"\0"))
 
 
 def _pieces(

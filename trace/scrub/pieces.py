@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document import Document
-from fusetui.trace.read.mend import SEPARATORS, Mender
+from fusetui.trace.read.join import whole
+from fusetui.trace.read.mend import SEPARATORS
 from fusetui.trace.read.structure import first_bytes, split
 
 
@@ -39,8 +40,7 @@ class Cut:
     def pieces(self) -> Iterator[Piece]:
         """The pieces up to the bracket that closes the list, or to where the document is too
         damaged."""
-        reader = Mender(self._document, others=True)
-        for chunk in reader.read(self.at, len(self._document)):
+        for chunk in whole(self._document, self.at, others=True):
             self.at, self.after = chunk.end, chunk.after
             self._count_lost(chunk)
             piece = self._plain(chunk) if chunk.places is None else _apart(chunk)

@@ -43,7 +43,12 @@ def parse(text: bytes) -> Any:
     plain = text.decode("utf-8", "replace")
     try:
         return json.loads(
-            plain, parse_float=Digits, parse_int=Digits, object_pairs_hook=Pairs, strict=False
+            plain,
+            parse_float=Digits,
+            parse_int=Digits,
+            parse_constant=str,  # NaN and infinity are text for the reader too
+            object_pairs_hook=Pairs,
+            strict=False,
         )
     except RecursionError:
         raise ValueError("nested too deeply") from None
@@ -69,9 +74,7 @@ def write(value: Any) -> str:
         case list() | tuple():
             return f"[{', '.join(map(write, value))}]"
         case Decimal():
-            return str(value) if value.is_finite() else "null"
-        case float() if value != value or value in (float("inf"), -float("inf")):
-            return "null"
+            return str(value) if value.is_finite() else f'"{value}"'
     return json.dumps(value)
 
 

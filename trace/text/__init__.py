@@ -8,4 +8,5 @@ __all__ = [
     "printable",
     "tables",
     "times",
+    "units",
 ]

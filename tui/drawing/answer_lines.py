@@ -2,86 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import zip_longest
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from textwrap import wrap
 
-from fusetui.trace.insights.model import Gap
-from fusetui.trace.insights.telling import answer, covered_by
+import msgspec
+from textual.strip import Strip
+
+from fusetui.trace.insights.telling import account_parts, answer
 from fusetui.trace.text.cutting import clip, joined
-from fusetui.trace.text.figures import duration, percent
+from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.rows import Styled, scrolled
+from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.layout.answer import (
+    BETWEEN,
+    AnswerAt,
+    AnswerList,
+    Entry,
+    fitting,
+    list_width,
+)
 from fusetui.tui.layout.idle import legend
 from fusetui.tui.layout.insight import Answer
-from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 
-Column = tuple[str, Sequence[str]]
-"""A title and rows."""
-HEAD = 2  # lines above the rows
-LEAST = 36  # cells of a column
-BETWEEN = 2
+ROOMY = 9  # lines; with fewer the verdict has one and the account none
+FIGURE, SHARE, BAR = 8, 7, 6  # cells
+WITH_BAR = 44  # cells of a list; a narrower one has no bars
+OUTSIDE = "answer: Enter or Tab goes into it; j or k selects a slice instead"
+INSIDE = "answer: j k row, h l list, Enter goes there, Esc back to the lanes"
 
 
-def answer_lines(side: Side, found: Answer, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines: the verdict, three lists side by side if there is room, and what the
-    letters of the idle line mean."""
-    letters = _letters(side, width)
-    room = max(0, height - HEAD - len(letters))
-    lists = columns(side, found, width)
-    cells = column_width(width, len(lists))
-    rows = [
-        (" " * BETWEEN).join(clip(text, cells, glyphs.ellipsis).ljust(cells) for text in row)
-        for row in zip_longest(*(texts[:room] for _, texts in lists), fillvalue="")
+class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A rule, the verdict, the account, and lists side by side; `at` is where the cursor is."""
+
+    side: Side
+    found: Answer
+    glyphs: Glyphs
+    at: AnswerAt | None
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self.side, self.found, self.at, y, width, height
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        found = self._parts(width, height)
+        parts = found[y] if y < len(found) else ()
+        return line([segment(*part) for part in parts], width) if parts else blank(width)
+
+    def head(self, width: int, height: int) -> int:
+        """How many lines stand above the rows of the lists, the rule included."""
+        return 2 + len(self._said(width, height))
+
+    def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
+        """The row at a cell, None beside them."""
+        row, lists = y - self.head(width, height), self._lists(width)
+        if y == 0 or not lists:
+            return None
+        if row < 0:
+            return AnswerAt()
+        column = min(x // (list_width(width, len(lists)) + BETWEEN), len(lists) - 1)
+        row += self._top(column, self._room(width, height))
+        is_there = y < height - bool(self._letters) and row < len(lists[column].entries)
+        return AnswerAt(column, row) if is_there else None
+
+    def _lists(self, width: int) -> Sequence[AnswerList]:
+        return fitting(self.found.lists, width)
+
+    def _room(self, width: int, height: int) -> int:
+        return max(0, height - self.head(width, height) - bool(self._letters))
+
+    def _top(self, column: int, room: int) -> int:
+        """The first row of a list that is seen."""
+        at = self.at
+        return scrolled(at.row, 0, room) if at and at.column == column else 0
+
+    @cached_property
+    def _letters(self) -> Sequence[str]:
+        """What the letters of the idle line mean: of the reasons that occur, the longest first."""
+        sums: dict[str, int] = {}
+        for one in self.side.insight.idle or ():
+            for reason in one.reasons:
+                sums[reason.name] = sums.get(reason.name, 0) + int(reason.before[-1])
+        names = sorted(sums, key=lambda name: -sums[name])
+        return legend(names)
+
+    def _said(self, width: int, height: int) -> list[Styled]:
+        """The verdict and the account."""
+        why, roomy = self.found.why, height > ROOMY
+        verdict = printable(answer(why))
+        texts = wrap(verdict, width - 2)[:2] if roomy else []
+        whole = texts if " ".join(texts) == verdict else [clip(verdict, width - 2)]
+        look = palette.TITLE + palette.CURSOR if self.at and self.at.row < 0 else palette.TITLE
+        lines: list[Styled] = [(f" {text}", look) for text in whole]
+        account = joined(account_parts(why), width - 2)
+        return [*lines, (f" {account}", palette.PLAIN)] if roomy and account else lines
+
+    def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
+        lists, room = self._lists(width), self._room(width, height)
+        cells, rule = list_width(width, len(lists)), self.glyphs.rule
+        title = INSIDE if self.at else OUTSIDE
+        lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), palette.DIM)]]
+        lines += [[text] for text in self._said(width, height)]
+        lines.append([part for one in lists for part in _title(one, cells)])
+        lines += [self._row(lists, row, cells, room) for row in range(room)]
+        if self._letters:
+            text = joined(["idle because:", *self._letters], width - 1)
+            lines.append([(f" {text}", palette.DIM)])
+        return lines
+
+    def _row(self, lists: Sequence[AnswerList], row: int, cells: int, room: int) -> list[Styled]:
+        parts: list[Styled] = []
+        for column, one in enumerate(lists):
+            index = row + self._top(column, room)
+            if index >= len(one.entries):
+                parts.append((" " * (cells + BETWEEN), palette.PLAIN))
+                continue
+            here = self.at == AnswerAt(column, index)
+            parts += _entry(one, one.entries[index], cells, self.glyphs, here)
+        return parts
+
+
+def _title(one: AnswerList, cells: int) -> list[Styled]:
+    share = f"{'share':>{SHARE}} " if one.has_shares else ""
+    text = f"{one.unit:>{FIGURE}} {share}{' ' * _bar(cells)}{one.title}"
+    return [(clip(text, cells).ljust(cells + BETWEEN), palette.TITLE)]
+
+
+def _entry(one: AnswerList, entry: Entry, cells: int, glyphs: Glyphs, here: bool) -> list[Styled]:
+    bar, name = _bar(cells), palette.swatch(entry.kind) if entry.kind else palette.PLAIN
+    share = f"{percent(entry.ns, entry.whole_ns):>{SHARE}} " if one.has_shares else ""
+    texts: list[Styled] = [
+        (">" if here else " ", palette.BOLD),
+        (f"{entry.figure:>{FIGURE - 1}} ", palette.PLAIN),
+        (share, palette.DIM),
+        (share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else "", palette.BUSY),
     ]
-    titles = (" " * BETWEEN).join(clip(title, cells).ljust(cells) for title, _ in lists)
-    verdict = clip(printable(answer(found.why)), width, glyphs.ellipsis)
-    blank = [Said("")] * (room - len(rows))
-    lines = [Said(verdict, "title"), Said(titles), *(Said(row, "name") for row in rows), *blank]
-    return [*lines, *letters][:height]
+    left = max(1, cells - FIGURE - 1 - len(share) - bar)
+    texts.append((clip(entry.text, left, glyphs.ellipsis).ljust(left), name))
+    shown = [(text, style + palette.CURSOR) for text, style in texts] if here else texts
+    return [*shown, (" " * BETWEEN, palette.PLAIN)]
 
 
-def column_width(width: int, count: int) -> int:
-    return max(1, (width - BETWEEN * (count - 1)) // max(1, count))
-
-
-def columns(side: Side, found: Answer, width: int) -> list[Column]:
-    """What took the time of the GPU, and why it was idle; as many lists as fit."""
-    lists: list[Column] = [
-        ("GPU time by module (6)", _modules(found)),
-        ("by kernel (3)", _kernels(found)),
-        ("longest gaps (e)", [_gap(gap, found.why.base_ns) for gap in found.why.gaps]),
-    ]
-    kept = [one for one in lists if one[1]]
-    fitting = max(1, (width + BETWEEN) // (LEAST + BETWEEN))
-    return kept if len(kept) <= fitting else [*kept[: fitting - 1], kept[-1]]
-
-
-def _letters(side: Side, width: int) -> list[Said]:
-    """The reasons that occur, the longest first."""
-    sums: dict[str, int] = {}
-    for one in side.insight.idle or ():
-        for reason in one.reasons:
-            sums[reason.name] = sums.get(reason.name, 0) + int(reason.before[-1])
-    names = sorted(sums, key=lambda name: -sums[name])
-    return [Said(joined(["idle because:", *legend(names)], width))] if names else []
-
-
-def _modules(found: Answer) -> list[str]:
-    return [
-        f"{duration(ns):>9} {percent(ns, found.modules.gpu_ns):>7} {narrow(name)}"
-        for name, ns in found.self_times
-    ]
-
-
-def _kernels(found: Answer) -> list[str]:
-    return [
-        f"{duration(ns):>9} {percent(ns, found.modules.gpu_ns):>7} {label}"
-        for label, ns in found.kernels
-    ]
-
-
-def _gap(gap: Gap, base_ns: int) -> str:
-    start = duration(gap.start_ns - base_ns)
-    return narrow(f"{duration(gap.dur_ns):>9} at {start} {covered_by(gap)}")
+def _bar(cells: int) -> int:
+    """The cells that a bar takes, the blank after it included."""
+    return BAR + 1 if cells >= WITH_BAR else 0

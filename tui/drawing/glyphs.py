@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Glyphs(msgspec.Struct, frozen=True):
@@ -13,6 +14,7 @@ class Glyphs(msgspec.Struct, frozen=True):
     full: str
     rule: str
     window: tuple[str, str, str]  # left end, middle, right end
+    edge: str  # where a block begins beside another
     selected: str
     selected_cell: str
     ellipsis: str
@@ -21,6 +23,7 @@ class Glyphs(msgspec.Struct, frozen=True):
     leaf: str
     chain: str
     underline: tuple[str, str, str, str]  # left end, middle, right end, alone
+    letters: bool = False  # a block is filled with the letter of its kind: colors may be missing
 
 
 UNICODE = Glyphs(
@@ -29,6 +32,7 @@ UNICODE = Glyphs(
     full="█",
     rule="─",
     window=("├", "─", "┤"),
+    edge="▏",
     selected="▸",
     selected_cell="◆",
     ellipsis="…",
@@ -45,6 +49,7 @@ ASCII = Glyphs(
     full="#",
     rule="-",
     window=("[", "-", "]"),
+    edge="|",
     selected=">",
     selected_cell="*",
     ellipsis="~",
@@ -53,8 +58,14 @@ ASCII = Glyphs(
     leaf=" ",
     chain="<",
     underline=("`", "-", "'", "|"),
+    letters=True,
 )
 
+COLORLESS = replace(UNICODE, letters=True)
 
-def glyphs_for(ascii_only: bool) -> Glyphs:
-    return ASCII if ascii_only else UNICODE
+
+def glyphs_for(ascii_only: bool, colorless: bool = False) -> Glyphs:
+    """`colorless`: there are no colors to tell what a slice does."""
+    if ascii_only:
+        return ASCII
+    return COLORLESS if colorless else UNICODE

@@ -17,6 +17,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side
 
 BAR = 30  # cells of the progress bar
+DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
 ROOMY = 110  # cells of a screen; with fewer, the bar is short
 
 
@@ -40,7 +41,11 @@ def facts(trace: Trace) -> list[str]:
     found = steps(trace)
     share = percent(times.busy_ns, times.device_spans_ns)
     parts = [
-        ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
+        clip(
+            ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
+            DEVICES,
+            "...",
+        ),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         f"GPU busy {share} of its span" if share and whole else "",

@@ -10,19 +10,16 @@ from fusetui.trace.cells.raster import cells, edges
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.runs import Names, Run, runs_of
+from fusetui.tui.drawing.runs import Label, Run, runs_of
 from fusetui.tui.layout.frame import Busy, cells_of, columns
-from fusetui.tui.layout.kinds import kind_of, label_of
+from fusetui.tui.layout.kinds import label_of
 from fusetui.tui.layout.ruler import ticks
 from fusetui.tui.layout.view import Interval, Place, Side, View
 
 
-def names_of(trace: Trace) -> Names:
-    """Computed once per trace: `side.once(names_of)`."""
-    return Names(
-        kind=lambda row: kind_of(int(trace.role[row]), trace.name_of(row)),
-        label=lambda row: label_of(int(trace.role[row]), trace.name_of(row)),
-    )
+def labels_of(trace: Trace) -> Label:
+    """What the rows are called; made once per trace: `side.once(labels_of)`."""
+    return lambda row: label_of(int(trace.role[row]), trace.name_of(row))
 
 
 def lane_line(
@@ -42,7 +39,7 @@ def lane_line(
     if view.selected >= 0 and place.holds(view.selected):
         chosen = columns(side, view, view.selected, width)
     cell_ns = max(1, view.span // max(width, 1))
-    return runs_of(shown, cell_ns, side.once(names_of), glyphs, view.selected, chosen, marked)
+    return runs_of(shown, cell_ns, side.once(labels_of), glyphs, view.selected, chosen, marked)
 
 
 def minimap(side: Side, busy: Busy, width: int, glyphs: Glyphs) -> str:

@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from fusetui.trace.cells.raster import Cells
+from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.trace.text.cutting import clip
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.layout.kinds import Kind
+from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
@@ -28,17 +28,14 @@ class Run(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class Names(msgspec.Struct, frozen=True):
-    """The labels and kinds of the slices of a trace."""
-
-    kind: Callable[[int], Kind]
-    label: Callable[[int], str]
+Label = Callable[[int], str]
+"""What a row is called."""
 
 
 def runs_of(
     cells: Cells,
     cell_ns: int,
-    names: Names,
+    label: Label,
     glyphs: Glyphs,
     selected: int = -1,
     selected_cells: range = range(0),
@@ -47,27 +44,27 @@ def runs_of(
     """One line. `selected_cells` are where the selected row lies, even if others hide it.
 
     A slice of two or more cells is a block with its label; a single cell is a bar as high as the
-    share of the cell that is covered.
+    share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     runs: list[Run] = []
-    rows = cells.row.tolist()
+    rows, kinds = cells.row.tolist(), cells.kind.tolist()
     counts, covered = cells.count.tolist(), cells.covered.tolist()
     for x in selected_cells:
         rows[x] = selected
     x = 0
     while x < len(rows):
-        end = _end_of(rows, x)
-        row = rows[x]
-        if row < 0:
+        row, kind = rows[x], KINDS[kinds[x]]
+        end = x + 1 if row == MANY else _end_of(rows, x)
+        if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
-            label = names.label(row)
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            runs.append(Run(_bar(label, end - x, look, glyphs), look, names.kind(row)))
+            before = bool(runs) and runs[-1].look == "block"
+            runs.append(Run(_bar(label(row), end - x, look, kind, before, glyphs), look, kind))
         else:
             look = "marked" if row in marked else "bar"
-            text = _level(covered[x], cell_ns, counts[x], glyphs)
-            _append(runs, Run(text, look, names.kind(row)))
+            text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
+            _append(runs, Run(text, look, kind))
         x = end
     return runs
 
@@ -88,12 +85,17 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, kind: Kind, beside_fill: bool, glyphs: Glyphs) -> str:
+    """A block; its first cell shows where it begins when another one ends there."""
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    return (" " + _fitted(label, width - 2, glyphs)).ljust(width)
+    edge, text = glyphs.edge if beside_fill else " ", _fitted(label, width - 2, glyphs)
+    if not glyphs.letters:
+        return (edge + text).ljust(width)
+    begin = f"{edge}{text} " if text else edge.strip()
+    return begin.ljust(width, LETTERS[kind])
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
@@ -109,7 +111,11 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
-def _level(covered: int, cell_ns: int, count: int, glyphs: Glyphs) -> str:
+def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:
+    """As high as the share that is covered; where letters stand for colors, the letter from half
+    on."""
     top = len(glyphs.levels) - 1
     level = round(top * covered / max(cell_ns, 1)) if count else 0
+    if glyphs.letters and 2 * level >= top:
+        return LETTERS[kind]
     return glyphs.levels[max(1, min(level, top))]

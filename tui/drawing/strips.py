@@ -15,7 +15,7 @@ from fusetui.tui.drawing.segments import line, segment
 from fusetui.tui.layout.view import Place, Side
 
 
-def labelled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
+def labeled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
     """A line with a label at its left."""
     text = segment(label[: gutter - 1].ljust(gutter), palette.DIM)
     return line([text, *segments], width)
@@ -54,16 +54,8 @@ def counter_segments(levels: str, largest: str) -> list[Segment]:
 
 
 def lane_segments(runs: Sequence[Run]) -> list[Segment]:
-    """Neighboring blocks alternate between two tints, so that the border between them is
-    visible."""
-    segments: list[Segment] = []
-    after_block = second = False
-    for run in runs:
-        block = run.look == "block"
-        second = block and after_block and not second
-        after_block = block
-        segments.append(segment(run.text, _style(run, second)))
-    return segments
+    """The slices of one line."""
+    return [segment(run.text, _style(run)) for run in runs]
 
 
 def gutter_text(
@@ -78,11 +70,11 @@ def gutter_text(
     return f"{place.label[:room].ljust(room)} {more}" if more else place.label
 
 
-def _style(run: Run, second: bool) -> Style:
+def _style(run: Run) -> Style:
     if run.look == "selected":
         return palette.SELECTED
     if run.look == "marked":
         return palette.MARKED
     if run.look == "block":
-        return palette.fill(run.kind, second)
+        return palette.fill(run.kind)
     return palette.bar(run.kind) if run.look == "bar" else palette.PLAIN

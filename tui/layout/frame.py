@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.trace.cells.raster import cells, edges
+from fusetui.trace.cells.raster import edges, row_in
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
@@ -36,7 +36,7 @@ def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
     if place.line is None:
         return -1
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    return int(cells(place.line, borders[x : x + 2]).row[0])
+    return row_in(place.line, int(borders[x]), int(borders[x + 1]))
 
 
 def columns(side: Side, view: View, row: int, width: int) -> range:

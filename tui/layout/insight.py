@@ -9,6 +9,7 @@ from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.origin import Origins
+from fusetui.tui.layout.answer import AnswerList
 from fusetui.tui.layout.modules import ModuleTree
 
 
@@ -17,8 +18,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
 
     why: Why
     modules: ModuleTree
-    self_times: tuple[tuple[str, int], ...]  # of modules, wherever they are: GPU time in ns
-    kernels: tuple[tuple[str, int], ...]  # the durations of all calls in ns
+    lists: tuple[AnswerList, ...]
     origins: Origins
 
 

@@ -6,8 +6,12 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.regions import MODULE_PREFIX
 from fusetui.trace.text.printable import is_printable
 
@@ -35,6 +39,27 @@ class Kind(StrEnum):
     COMPILED = "compiled"
     OTHER = "other"
 
+
+LETTERS = {
+    Kind.GEMM: "g",
+    Kind.ATTENTION: "a",
+    Kind.POINTWISE: "p",
+    Kind.FUSED: "f",
+    Kind.REDUCTION: "r",
+    Kind.COPY: "c",
+    Kind.COMM: "m",
+    Kind.GPU_OTHER: "k",
+    Kind.OP: "o",
+    Kind.CALL: "l",
+    Kind.ANNOTATION: "n",
+    Kind.PYTHON: "y",
+    Kind.COMPILED: "j",
+    Kind.OTHER: "x",
+}
+"""What stands for a kind where there is no color."""
+
+KINDS = tuple(Kind)
+"""By their numbers."""
 
 BY_ROLE = {
     Role.MEMCPY: Kind.COPY,
@@ -75,6 +100,19 @@ def kind_of(role: int, name: str) -> Kind:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
         return Kind.COMPILED if marked else Kind.OP
     return BY_ROLE.get(Role(role), Kind.OTHER)
+
+
+def numbers_of(trace: Trace) -> NDArray[np.uint8]:
+    """The number of the kind of each row, shape [slices]; names are looked at once each."""
+    by_role = [KINDS.index(BY_ROLE.get(role, Kind.OTHER)) for role in Role]
+    found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
+    for role in (Role.KERNEL, Role.OP):  # whose kind depends on the name
+        rows = trace.rows_of(role)
+        of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
+        for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+            of_name[name] = KINDS.index(kind_of(int(role), trace.names[name]))
+        found[rows] = of_name[trace.name[rows]]
+    return found
 
 
 @lru_cache(maxsize=65536)

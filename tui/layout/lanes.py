@@ -9,12 +9,13 @@ from itertools import chain
 
 import msgspec
 
+from fusetui.trace.cells.kinds import Numbers
 from fusetui.trace.cells.raster import Lines
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.text.figures import plural
-from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
     Layer.ANNOTATIONS: "notes",
@@ -49,6 +50,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     title: str  # of a lane that is alone in its group
     layer: Layer
     tracks: tuple[Track, ...]
+    kinds: Numbers  # of all rows of the trace
 
     @property
     def key(self) -> tuple[Layer, Id, Id]:
@@ -62,7 +64,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def lines(self) -> Lines:
         """The lines, each computed when it is first shown, or beforehand by `prepare`."""
-        return Lines(self.trace, self.tracks)
+        return Lines(self.trace, self.tracks, self.kinds)
 
     def prepare(self) -> None:
         """Compute the lines that fit on any screen."""
@@ -89,12 +91,13 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     for track in trace.tracks:
         grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
     tracks = list(grouped.values())
-    lanes = tuple(_lane(trace, own) for own in tracks[:MOST])
+    kinds = numbers_of(trace)
+    lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
     rest = tuple(chain.from_iterable(tracks[MOST:]))
     if not rest:
         return lanes
     label = f"{plural(len(tracks) - MOST, 'more lane')} as one"
-    return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest))
+    return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest, kinds))
 
 
 def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
@@ -117,7 +120,7 @@ def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
         yield lane.group, list(range(index, same))
 
 
-def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
+def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
     first = tracks[0]
     group = title = narrow(first.label)
     label = LAYER_LABELS[first.layer]
@@ -129,7 +132,7 @@ def _lane(trace: Trace, tracks: Sequence[Track]) -> Lane:
     elif first.layer not in CPU_LAYERS:
         label = title
         group = "other"
-    return Lane(trace, group, label, title, first.layer, tuple(tracks))
+    return Lane(trace, group, label, title, first.layer, tuple(tracks), kinds)
 
 
 def _slices(lane: Lane) -> int:

@@ -29,6 +29,14 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False):
     gpu_ns: int  # of all GPU events
 
 
+class SelfTime(msgspec.Struct, frozen=True):
+    """The GPU time (ns) of all modules of one name, less that of the modules in them."""
+
+    name: str
+    ns: int
+    node: int  # the one of them that has most of it
+
+
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     calls = longest_calls(found)
     levels = np.array([time.level for time in modules.modules], dtype=np.int64)
@@ -37,12 +45,16 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     return ModuleTree(modules.modules, modules.none, ends, rows, modules.gpu_ns)
 
 
-def self_times(tree: ModuleTree) -> tuple[tuple[str, int], ...]:
-    """GPU time of all modules of one name, less that of the modules in them; the largest first."""
+def self_times(tree: ModuleTree) -> tuple[SelfTime, ...]:
+    """All modules of one name as one; the largest first."""
     sums: Counter[str] = Counter()
-    for time in tree.times:
-        sums[time.module.removesuffix("_*")] += time.gpu_self_ns
-    return tuple((name, ns) for name, ns in sums.most_common(MOST) if ns)
+    largest: dict[str, int] = {}
+    for node, time in enumerate(tree.times):
+        name = time.module.removesuffix("_*")
+        sums[name] += time.gpu_self_ns
+        if time.gpu_self_ns > tree.times[largest.setdefault(name, node)].gpu_self_ns:
+            largest[name] = node
+    return tuple(SelfTime(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns)
 
 
 def first_open(tree: ModuleTree) -> NDArray[np.bool_]:

@@ -68,10 +68,9 @@ def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.int
     return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
 
-def open_to(tree: OpTree, opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
-    """The open nodes, with all ancestors of a node opened too."""
-    before = np.arange(node)
-    around = before[tree.end[:node] > node]
+def open_to(end: NDArray[np.int64], opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
+    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
+    around = np.flatnonzero(end[:node] > node)
     changed = opened.copy()
     changed[around] = True
     return changed

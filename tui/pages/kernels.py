@@ -102,6 +102,10 @@ class KernelsPage(ListPage):
         table = state.side.once(table_of)
         return Rows(table, len(table.entries), lambda w: titles(table.columns, w), table.format_row)
 
+    def shown_at(self, state: State, rank: int) -> State:
+        """The cursor on a kernel, by its place among all by total time."""
+        return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
+
     def chosen(self, state: State, index: int) -> State:
         entry = state.side.once(table_of).entries[index]
         return search.shown(state, Hits(entry.name, state.active, entry.rows).step(1))

@@ -22,6 +22,7 @@ from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
+from fusetui.tui.layout.tree import open_to
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
@@ -68,6 +69,11 @@ class ModulesPage(TreeListPage):
 
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
+
+    def shown_at(self, state: State, node: int) -> State:
+        """The cursor on a node, what is around it open."""
+        opened = open_to(self.ends(state), self.opened(state).nodes, node)
+        return self.on_node(self.with_nodes(state, opened), node)
 
     def ends(self, state: State) -> NDArray[np.int64]:
         tree = _tree(state)

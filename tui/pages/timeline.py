@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fusetui.tui.drawing.answer_lines import BETWEEN, HEAD, answer_lines, column_width, columns
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -18,16 +17,16 @@ from fusetui.tui.layout.division import axis_height, divided, top_for, within
 from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.moves import gap_of_time, go, select
 from fusetui.tui.layout.view import View, places, same_line
+from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.copying import slice_text
-from fusetui.tui.state.gaps import at_gap, place_of_gap
 from fusetui.tui.state.moving import SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
-NOTHING = "nothing selected: j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
+NOTHING = "j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
 
 
 def lanes_height(size: Size, sides: int) -> int:
@@ -89,7 +88,8 @@ class TimelinePage(Page):
         sides = len(state.sides)
         heights = _shares(size.height - below, sides)
         panes = [_timeline(state, n, size.width, heights[n]) for n in range(sides)]
-        return (*panes, Pane(below, _details(state), _row_pointed))
+        answer = answer_pane(state, below)
+        return (*panes, answer or Pane(below, _details(state)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The lanes follow the selection, but stay when the user only scrolls."""
@@ -138,7 +138,7 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     picture = TimelinePicture(
         session.sides[index],
         session.views[index],
-        glyphs_for(state.ascii_only),
+        glyphs_for(state.ascii_only, state.colorless),
         state.tops[index],
         session.marked[index],
         session.interval(index),
@@ -173,50 +173,24 @@ def _details(state: State) -> TextPicture:
         def of_range(width: int, height: int) -> list[Said]:
             return range_lines(side, in_range, width, height, glyphs)
 
-        return ruled((side, found), "", glyphs.rule, of_range)
+        return ruled((side, found), "range of time", glyphs.rule, of_range)
     gap = state.view.gap
     if gap:
         return ruled(
             (side, gap),
-            "",
+            "idle time",
             glyphs.rule,
             lambda width, height: gap_lines(side, gap, width, height, glyphs),
         )
-    if row < 0 and (answer := side.insight.answer):
-        known = answer
-        return ruled(
-            (side, known),
-            NOTHING,
-            glyphs.rule,
-            lambda width, height: answer_lines(side, known, width, height, glyphs),
-        )
     if row < 0:
-        return ruled(NOTHING, "", glyphs.rule, lambda width, height: [Said(NOTHING)])
+        return ruled(
+            NOTHING, "nothing selected", glyphs.rule, lambda width, height: [Said(NOTHING)]
+        )
 
     def of_slice(width: int, height: int) -> list[Said]:
         return details(side.trace, row, width, height, glyphs, side.insight.origins)
 
-    return ruled((side, row, state.unpacked), "", glyphs.rule, of_slice)
-
-
-def _row_pointed(state: State, x: int, y: int) -> State:
-    """A click on a row of the answer shows the gap, or the page of its list."""
-    answer, found = state.side.insight.answer, state.session.time_range
-    if answer is None or found or state.view.selected >= 0 or state.view.gap:
-        return state
-    lists = columns(state.side, answer, state.size.width)
-    cells = column_width(state.size.width, len(lists)) + BETWEEN
-    row = y - HEAD - 1
-    if not lists or row < 0:
-        return replace(state, page="why") if y == 1 else state
-    title, rows = lists[min(x // cells, len(lists) - 1)]
-    if row >= len(rows):
-        return state
-    if title.startswith("longest"):
-        gap = answer.why.gaps[row]
-        at = place_of_gap(state.side, gap)
-        return at_gap(state, at) if at else state
-    return replace(state, page="kernels" if title.startswith("by") else "modules")
+    return ruled((side, row, state.unpacked), "slice", glyphs.rule, of_slice)
 
 
 def _paged(pages: int) -> Run:

@@ -60,7 +60,7 @@ class TreePage(TreeListPage):
         nodes = self.opened(state).nodes
         if node < 0:
             return self.with_nodes(state, nodes)
-        return self.on_node(self.with_nodes(state, open_to(tree, nodes, node)), node)
+        return self.on_node(self.with_nodes(state, open_to(tree.end, nodes, node)), node)
 
     def ends(self, state: State) -> NDArray[np.int64]:
         return state.side.once(op_tree).end

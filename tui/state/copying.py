@@ -11,6 +11,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 
 MOST = 50_000  # characters; terminals drop much longer clipboard texts
+COPIED = "copied"  # how the hint about a copied text begins
 WORTH_SAYING = 1000  # characters of the text; no hint shows more
 
 
@@ -34,4 +35,4 @@ def what_was_copied(text: str) -> str:
     first, *others = text.split("\n")
     cut = f" (the first {count(MOST)} characters)" if len(text) >= MOST else ""
     more = f" and {plural(len(others), 'more name')}" if others else ""
-    return f"copied{more}{cut}: {narrow(first[:WORTH_SAYING])}"
+    return f"{COPIED}{more}{cut}: {narrow(first[:WORTH_SAYING])}"

@@ -27,7 +27,7 @@ class Compare(msgspec.Struct, frozen=True, eq=False):
 class Summarize(msgspec.Struct, frozen=True):
     """Summarize these traces in a thread, one after the other."""
 
-    paths: tuple[str, ...]
+    wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
 class CopyText(msgspec.Struct, frozen=True):

@@ -70,6 +70,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         active=0,
         overlay=None,
         tops=(0,) * len(sides),
+        answer_at=None,
         lists={},
         comparison=None,
         prompt=None,
@@ -134,9 +135,10 @@ def choose(state: State) -> Outcome:
     """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
-    overlay = Chooser(("...",) * len(state.named))
+    overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-    return over, Summarize(state.named)
+    wanted = [(at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about]
+    return over, Summarize(tuple(wanted))
 
 
 def summarized(state: State, index: int, text: str) -> State:

@@ -9,9 +9,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.overlays import Overlay
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Session
@@ -59,9 +61,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
+    answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    named: tuple[str, ...] = ()  # the paths to choose from
+    offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None
@@ -72,6 +75,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
+    tour: int | None = None  # the step of the guided tour
+    colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
     @property
     def sides(self) -> tuple[Side, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
@@ -82,3 +83,17 @@ def test_a_graph_is_the_same_graph_under_another_hash(build: Build) -> None:
     one = build([("Torch-Compiled Region: 0/0",), ("aten::mm", "gemm", 20.0)])
     other = build([("Torch-Compiled Region: 4/1",), ("aten::mm", "gemm", 20.0)])
     assert dispatch(diff(one, other)) == {}
+
+
+def test_an_op_of_one_step_beside_a_run_of_fewer_steps(trace_of: Callable[..., Trace]) -> None:
+    def run(steps: int, *more: dict[str, Any]) -> Trace:
+        plain = {"ph": "X", "pid": 1, "tid": 1}
+        marks = [
+            {**plain, "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9}
+            for n in range(steps)
+        ]
+        return trace_of([*marks, *({**plain, "cat": "cpu_op", **event} for event in more)])
+
+    once = {"name": "aten::view", "ts": 20, "dur": 1}
+    many, one = run(5, once), run(1)
+    assert not any("only in" in row.why for row in [*diff(many, one).rows, *diff(one, many).rows])

@@ -40,6 +40,14 @@ def test_what_is_missing_in_one_step(build: Build) -> None:
     assert row.why == "missing only in step 3 of B"
 
 
+def test_what_is_missing_is_shown_in_a_usual_step_of_its_own_side(build: Build) -> None:
+    usual, odd = build(USUAL, FACTORS), build(USUAL, FACTORS, odd={3: [MM, USUAL[2]]})
+    (row,) = changed(diff(odd, usual))
+    assert row.why == "missing only in step 3 of A"
+    assert [odd.name_of(each) for each in row.a_rows] == list(row.b)
+    assert row.b_rows == ()
+
+
 def test_a_step_that_does_much_else_is_one_row(build: Build) -> None:
     compiled = [(f"aten::op{n}", f"kernel_{n}", 5.0) for n in range(20)]
     (row,) = changed(planted(build, *USUAL, *compiled))

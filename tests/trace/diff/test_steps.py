@@ -27,6 +27,17 @@ def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(build: Buil
     assert (found.side_a.steps, found.side_b.steps) == (3, 5)
 
 
+def test_a_first_step_is_cold_beside_others_without_a_duration(
+    trace_of: Callable[..., Trace],
+) -> None:
+    plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
+    steps = [
+        {**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)} for n in range(4)
+    ]
+    found = diff(trace_of(steps), trace_of(steps))
+    assert any("the others take no time at the median" in note for note in found.notes)
+
+
 def test_of_two_steps_none_is_called_cold(build: Build) -> None:
     trace = build(ADD, factors=(9.0, 1.0))
     assert diff(trace, trace).side_a.steps == 2

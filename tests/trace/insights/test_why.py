@@ -26,3 +26,21 @@ def test_what_runs_across_the_edge_of_a_window_counts_with_its_part(
     assert finding.at_stake_ns == device.exposed_comm_ns
     assert found.ceiling
     assert found.ceiling.unknown_ns == device.exposed_comm_ns + device.compute_ns
+
+
+def test_the_time_before_the_first_event_counts_in_a_step(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """The loader runs for 300 us before the only kernel, and the step lasts for 1,000."""
+    link = {"args": {"correlation": 1}}
+    events = [
+        event("ProfilerStep#1", 0, 1000, cat="user_annotation"),
+        event("enumerate(DataLoader)#_Iter.__next__", 10, 300, cat="user_annotation"),
+        event("cudaLaunchKernel", 320, 10, cat="cuda_runtime", **link),
+        event("k", 340, 600, cat="kernel", pid=0, tid=7, **link),
+    ]
+    trace = trace_of(events)
+    assert why(trace).findings == ()
+    (found,) = why(trace, Selection(step=1)).findings[:1]
+    assert (found.rule, found.at_stake_ns, found.share) == ("data-loading", 300 * US, 0.3)
+    assert "300 us (30.0 % of the time)" in found.text

@@ -189,3 +189,17 @@ def test_files(file: str) -> None:
     trace = open_trace(str(DAMAGED / file))
     found = (names(trace), len(trace.report.skipped), trace.report.complete)
     assert found == EXPECTED[file]
+
+
+def test_bytes_that_are_no_utf8_in_a_label_lose_no_event(write: Write) -> None:
+    label = b'{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"a\xff"}}'
+    trace = open_trace(str(write(b"[%b,%b]" % (label, GOOD.encode()))))
+    assert trace.report.unreadable == 0
+    assert "a\ufffd" in trace.tracks[0].label
+
+
+def test_ids_are_the_same_ones_beside_what_json_does_not_know(write: Write) -> None:
+    ids = '"args":{"External id":0,"external id":7,"x":%s}'
+    odd, plain = (OP.replace("}", f",{ids % x}}}") % ("a", 1, "") for x in ("NaN", "1"))
+    trace = open_trace(str(write(f"[{odd},{plain}]")))
+    assert trace.external_id.tolist() == [7, 7]

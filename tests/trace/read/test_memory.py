@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fusetui.trace import CannotRead, load, open_trace
 from fusetui.trace.read.memory import UNKNOWN, memory_left
 
 MEMINFO = "MemTotal:       100 kB\nMemAvailable:   50 kB\n"
@@ -38,3 +40,14 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
 )
 def test_a_container(tmp_path: Path, limit: str, used: str, left: int) -> None:
     assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used))) == left
+
+
+def test_a_trace_for_which_memory_does_not_suffice_is_refused_in_one_sentence(
+    write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(load, "lay_out", too_much)
+    with pytest.raises(CannotRead, match=r"needs more memory than there is\.$"):
+        open_trace(str(write('[{"ph":"X"}]')), cached=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from decimal import Decimal
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
-NEAR = 2**43
+NEAR = 2**42
 
 
 def test_integers() -> None:
@@ -34,6 +35,13 @@ def test_floats_below_the_limit(ns: int) -> None:
 def test_floats_beyond_the_limit(value: float) -> None:
     with pytest.raises(InexactTimes):
         nanoseconds([1.5, value])
+
+
+@pytest.mark.parametrize("value", [0.0005, 1.0015, 499999999999.9975, 1e9 + 0.0004999999])
+def test_floats_between_two_nanoseconds(value: float) -> None:
+    """Whether they are rounded up or down, only their text can tell."""
+    with pytest.raises(InexactTimes):
+        nanoseconds([value])
 
 
 @pytest.mark.parametrize("values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]])
@@ -71,6 +79,13 @@ def test_no_time(text: str | bytes) -> None:
 @given(st.lists(st.integers(-NEAR * 1000 + 1000, NEAR * 1000 - 1000)))
 def test_floats_are_exact(times: list[int]) -> None:
     assert nanoseconds([float(Decimal(ns) / 1000) for ns in times]).tolist() == times
+
+
+@given(st.integers(-NEAR * 10**6, NEAR * 10**6))
+def test_floats_of_picoseconds_are_rounded_as_their_text_is(ps: int) -> None:
+    text = f"{Decimal(ps) / 10**6:f}"
+    with suppress(InexactTimes):
+        assert nanoseconds([float(text)]).tolist() == [exact_nanoseconds(text)]
 
 
 @given(st.integers(-(2**61), 2**61))

@@ -165,6 +165,13 @@ def test_of_a_damaged_document_only_what_was_read_is_written(
     assert len(document if isinstance(document, list) else document["traceEvents"]) == events
 
 
+@pytest.mark.parametrize("constant", ["NaN", "-Infinity"])
+def test_a_time_that_is_no_number_stays_none(constant: str, scrub: Scrub) -> None:
+    text = f'{{"traceEvents": [{{"ph": "X", "ts": 1, "dur": {constant}, "user": "ada"}}]}}'
+    event = json.loads(scrub(text))["traceEvents"][0]
+    assert event["dur"] == constant
+
+
 WORDS = st.sampled_from(
     ["aten::mm", "/home/ada/x.py", "torch/nn/x.py(1): f", "dir1", "<user1>", "ada", "Ada", "box17",
      "\\", '"', "\n", "é", "\ud800", "https://a.b.com/c?d", "HF_TOKEN=", "a@b.com", "10.1.2.3", "=",

@@ -94,6 +94,22 @@ async def test_counters_stand_below_the_lanes(
         matches_screen("counters-80x24", screen(app))
 
 
+async def test_the_launch_queue_stands_below_the_lanes(path: str) -> None:
+    """The CPU launches all four kernels of a step before the first one ends."""
+    async with opened([path]) as (app, _):
+        shown = [line.split() for line in screen(app).split("\n")]
+    queue = shown[shown.index(["launch", "queue"]) + 1]
+    assert (queue[:3], queue[-1]) == (["GPU", "0", "queue"], "4")
+
+
+async def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 9}
+    file.write_text(json.dumps([kernel]))
+    async with opened([str(file)]) as (app, _):
+        assert "launch queue" not in screen(app)
+
+
 async def test_movements_skip_counters(counted: str) -> None:
     async with opened([counted], SMALL) as (app, pilot):
         await pilot.press("j", *["J"] * 5, *["j"] * 9)

@@ -5,22 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusetui.trace.cells.raster import Cells
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.runs import Names, runs_of
-from fusetui.tui.layout.kinds import Kind, label_of, narrow
+from fusetui.trace.cells.raster import MANY, NONE, Cells
+from fusetui.tui.drawing.glyphs import ASCII, COLORLESS, UNICODE
+from fusetui.tui.drawing.runs import runs_of
+from fusetui.tui.layout.kinds import KINDS, Kind, label_of, narrow
 
-NAMES = Names(kind=lambda row: Kind.GEMM, label=lambda row: ["aten::mm", "gemm bf16 128x128"][row])
+GEMM = KINDS.index(Kind.GEMM)
+
+
+def label(row: int) -> str:
+    return ["aten::mm", "gemm bf16 128x128"][row]
 
 
 def cells(*rows: int, covered: int = 100) -> Cells:
     row = np.array(rows, dtype=np.int32)
-    used = (row >= 0).astype(np.int32)
-    return Cells(row, used, used.astype(np.int64) * covered)
+    used = (row != NONE).astype(np.int32)
+    kind = np.where(row == NONE, NONE, GEMM).astype(np.int16)
+    return Cells(row, kind, used, used.astype(np.int64) * covered)
 
 
 def texts(shown: Cells, **more: object) -> list[str]:
-    return [run.text for run in runs_of(shown, 100, NAMES, UNICODE, **more)]  # type: ignore[arg-type]
+    return [run.text for run in runs_of(shown, 100, label, UNICODE, **more)]  # type: ignore[arg-type]
 
 
 def test_a_wide_slice_is_a_block_with_its_label() -> None:
@@ -45,10 +50,17 @@ def test_a_single_cell_is_as_high_as_it_is_covered(covered: int, bar: str) -> No
 
 
 def test_a_backward_op_loses_what_all_of_them_have() -> None:
-    label = "autograd::engine::evaluate_function: AddmmBackward0"
-    names = Names(kind=lambda row: Kind.OP, label=lambda row: label)
-    runs = runs_of(cells(*[0] * 18), 100, names, UNICODE)
+    name = "autograd::engine::evaluate_function: AddmmBackward0"
+    runs = runs_of(cells(*[0] * 18), 100, lambda row: name, UNICODE)
     assert runs[0].text == " AddmmBackward0   "
+
+
+def test_a_block_beside_another_shows_its_edge() -> None:
+    assert texts(cells(*[0] * 12, *[1] * 20)) == [" aten::mm   ", "▏gemm bf16 128x128  "]
+
+
+def test_cells_without_one_slice_are_bars() -> None:
+    assert texts(cells(MANY, MANY, 0, 0, covered=50)) == ["▄▄", "  "]
 
 
 def test_neighboring_bars_of_one_kind_are_one_run() -> None:
@@ -60,13 +72,31 @@ def test_the_selected_slice_is_marked_by_shape() -> None:
 
 
 def test_a_selected_slice_hidden_by_others_gets_its_cell() -> None:
-    runs = runs_of(cells(0, 0, 0), 100, NAMES, UNICODE, selected=1, selected_cells=range(1, 2))
+    runs = runs_of(cells(0, 0, 0), 100, label, UNICODE, selected=1, selected_cells=range(1, 2))
     assert [run.text for run in runs] == ["█", "◆", "█"]
 
 
 def test_ascii_draws_without_unicode() -> None:
-    runs = runs_of(cells(0, *[1] * 10), 100, NAMES, ASCII, selected=1)
+    runs = runs_of(cells(0, *[1] * 10), 100, label, ASCII, selected=1)
     assert all(run.text.isascii() for run in runs)
+
+
+def test_a_block_is_seen_without_its_color() -> None:
+    shown = cells(*[0] * 3, *[1] * 20)
+    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [
+        "ggg",
+        "▏gemm bf16 128x128 g",
+    ]
+    assert [run.text for run in runs_of(shown, 100, label, ASCII)] == [
+        "ggg",
+        "|gemm bf16 128x128 g",
+    ]
+
+
+@pytest.mark.parametrize(("covered", "bar"), [(20, "▂"), (60, "g")])
+def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(covered: int, bar: str) -> None:
+    shown = cells(0, covered=covered)
+    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [bar]
 
 
 def test_names_can_neither_break_the_line_nor_color_it() -> None:

@@ -27,7 +27,7 @@ def test_an_open_thread_shows_its_outer_ops(mlp: Trace) -> None:
 def test_opening_to_a_node_opens_all_around_it(mlp: Trace) -> None:
     tree = op_tree(mlp)
     node = node_of(tree, int(find(mlp, "cudaLaunchKernel")[0]))
-    shown = visible(tree.end, open_to(tree, np.zeros(len(tree.row), np.bool_), node))
+    shown = visible(tree.end, open_to(tree.end, np.zeros(len(tree.row), np.bool_), node))
     assert names(mlp, tree.row[shown].tolist())[:4] == [
         "thread",
         "aten::linear",

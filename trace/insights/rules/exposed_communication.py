@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import Facts, Int64s, Rows
+from fusetui.trace.insights.facts import Facts, Flags, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
@@ -16,6 +17,7 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.busy import communicates
 from fusetui.trace.roofline.many import distinct_rows
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
@@ -99,26 +101,36 @@ def _kind(name: str) -> str:
 def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
     """How much longer than the fastest equal transfer the others took, in total."""
     trace = kernels.trace
-    if not _has_sizes(trace, exposed.rows):
-        return 0
-    found = arguments(trace.elements, trace.order[exposed.rows], ARGS)
-    told = [parsed(texts[ARGS.index(SIZE)]) is not None for texts in found.distinct]
-    known = np.array([*told, False])[found.number]
+    number, told = _sizes(trace)
+    known = told[number[exposed.rows]]
     rows = exposed.rows[known]
     if not len(rows):
         return 0
     device = trace.process_of_track[trace.track[rows]]
-    _, group = distinct_rows((found.number[known], trace.name[rows], device))
+    _, group = distinct_rows((number[rows], trace.name[rows], device))
     fastest = np.full(int(group.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(fastest, group, trace.dur[rows])
     several = np.bincount(group)[group] >= FEWEST
     return int((trace.dur[rows] - fastest[group])[several].sum())
 
 
+def _sizes(trace: Trace) -> tuple[NDArray[np.int32], Flags]:
+    """A number per row, equal for transfers that moved equally much; and which of the numbers tell
+    how much that was. -1, the last of these, is that of a row of which nothing is known."""
+    number = np.full(len(trace), -1, dtype=np.int32)
+    rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
+    if not _has_sizes(trace, rows):
+        return number, np.zeros(1, dtype=np.bool_)
+    found = arguments(trace.elements, trace.order[rows], ARGS, "transfers")
+    number[rows] = found.number
+    told = [parsed(texts[ARGS.index(SIZE)]) is not None for texts in found.distinct]
+    return number, np.array([*told, False])
+
+
 def _has_sizes(trace: Trace, rows: Rows) -> bool:
     """Whether a few transfers, from the first to the last, say how much they moved."""
-    few = np.linspace(0, len(rows) - 1, LOOKED_AT).astype(np.intp)
-    return any(SIZE in trace.args_of(row) for row in rows[np.unique(few)].tolist())
+    few = np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT).astype(np.intp))
+    return bool(arguments(trace.elements, trace.order[rows[few]], (SIZE,), "sizes").distinct)
 
 
 RULE = Rule(

@@ -64,7 +64,8 @@ def find(facts: Facts) -> Iterator[Claim]:
     if (least >= 0).any():
         yield Claim(
             text=f"{text}: one kernel for each run would read its first inputs and write its last "
-            f"output once, and save {duration(at_stake)} at most.",
+            f"output once, and save {duration(at_stake)} ({share_of_span(facts, at_stake)}) at "
+            "most.",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
             why_likely="Other inputs of a run, and results that are used again later, must be "

@@ -1,0 +1,47 @@
+"""How long and how much memory an input may take."""
+
+from __future__ import annotations
+
+import faulthandler
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.fuzz.checks import check
+
+SECONDS = 5.0  # of a processor for each question: others may work on the same machine
+STUCK = 60.0  # seconds after which a question is not waited for any more
+MEMORY = 1 << 30  # bytes of a process, whatever it reads
+SPACE = 8 << 30  # bytes of addresses, so that the machine is never in danger
+
+
+@contextmanager
+def limited(asked: str) -> Iterator[None]:
+    """Raises WrongError when what is asked takes too long; ends the process where it hangs."""
+    faulthandler.dump_traceback_later(STUCK, exit=True, file=2)
+    begin = _work()
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    work = _work() - begin
+    check(work <= SECONDS, f"slow: {asked}", f"{work:.1f} s")
+
+
+def _work() -> float:
+    """Seconds of a processor that this process and its children have had."""
+    times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(found.ru_utime + found.ru_stime for found in times)
+
+
+def check_memory() -> None:
+    """Of this process and of its children, since they began."""
+    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    most = max(resource.getrusage(who).ru_maxrss for who in both) * 1024
+    check(most <= MEMORY, "memory", f"{most / 1e6:.0f} MB")
+
+
+def limit_space() -> None:
+    """What needs more ends with a MemoryError, not with the machine."""
+    resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,30 @@
+"""A fixed number of the fuzzer's inputs; `python -P tests/fuzz` tries as many as one likes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz import app
+from tests.fuzz.case import case
+from tests.fuzz.examine import examine
+from tests.fuzz.large import FAMILIES, examine_family
+
+SEED = 1
+EACH = 10  # inputs of one test
+
+
+@pytest.mark.parametrize("number", range(0, 60, EACH))
+def test_an_input_is_read_exactly_or_its_losses_are_counted(number: int) -> None:
+    for each in range(number, number + EACH):
+        print(f"seed {SEED}, first {each}")  # shown when it fails: what to call the fuzzer with
+        examine(case(SEED, each), asked=0.5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_one_thing_many_times(name: str) -> None:
+    examine_family(name, size=50_000)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_keys_never_crash_the_app(number: int) -> None:
+    print(f"kind app, seed {SEED}, first {number}")
+    app.attempt(SEED, number)

@@ -1,0 +1,114 @@
+"""The guided tour: what each step takes as done, and that it can be finished."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.tui.driving import screen, settled
+from tests.tui.prepared import after, at, do, drawn, explained, opened
+
+from fusetui.sample_traces import lessons
+from fusetui.trace import Trace, open_trace
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.layout.wrapping import wrapped
+from fusetui.tui.state.state import State
+from fusetui.tui.state.tour_steps import LESSONS, STEPS, Step
+
+PATHS = tuple(str(lessons.path(name)) for name in LESSONS)
+NUMBERS = {step.title: number for number, step in enumerate(STEPS)}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> Trace:
+    return open_trace(PATHS[0])
+
+
+def toured(lesson: Trace, title: str, *kept: str) -> State:
+    """The lesson open, with the tour at a step; `kept`: actions that were carried out before."""
+    state = after(explained(opened(lesson)), *do(*kept))
+    return replace(state, tour=NUMBERS[title])
+
+
+@pytest.mark.parametrize(
+    ("title", "before", "other", "wanted"),
+    [
+        ("Zoom", [], "zoom-out", ["zoom-in", "zoom-in"]),
+        ("Walk through the lanes", [], "lane-down", ["lane-down"] * 5),
+        ("The module", [], "tree", ["modules"]),
+        ("The longest gap", [], "zoom-in", ["next-gap"]),
+        ("The tree", [], "modules", ["tree"]),
+        ("The kernels", [], "kernels", ["kernels", "show"]),
+        ("Copy", ["down"], "down", ["copy"]),
+    ],
+)
+def test_a_step_is_done_by_what_it_asks_alone(
+    lesson: Trace, title: str, before: list[str], other: str, wanted: list[str]
+) -> None:
+    state = toured(lesson, title, *before)
+    assert after(state, *do(other)).tour == NUMBERS[title]
+    assert after(state, *do(*wanted)).tour == NUMBERS[title] + 1
+
+
+def test_another_kernel(lesson: Trace) -> None:
+    state = toured(lesson, "From kernel to kernel")
+    at_kernel = after(state, at("ampere"))
+    assert at_kernel.tour == state.tour
+    assert after(at_kernel, *do("to-launch")).tour == state.tour
+    assert after(at_kernel, *do("next")).tour == NUMBERS["From kernel to kernel"] + 1
+
+
+def test_details_are_read_when_they_are_closed(lesson: Trace) -> None:
+    state = after(toured(lesson, "Read a kernel name"), at("ampere"), *do("details"))
+    assert state.tour == NUMBERS["Read a kernel name"]
+    assert after(state, *do("close")).tour == NUMBERS["Read a kernel name"] + 1
+
+
+def test_the_call_is_on_the_way_to_the_op(lesson: Trace) -> None:
+    at_call = after(toured(lesson, "Where a kernel comes from"), at("ampere"), *do("to-launch"))
+    assert at_call.tour == NUMBERS["Where a kernel comes from"]
+    assert after(at_call, *do("to-launch")).tour == NUMBERS["Where a kernel comes from"] + 1
+
+
+def test_a_step_can_be_skipped_and_read_again(lesson: Trace) -> None:
+    state = toured(lesson, "Zoom")
+    assert after(state, *do("back")).tour == 0
+    assert after(state, *do("skip", "skip", "back")).tour == 1
+    assert after(state, *do(*["skip"] * 99)).tour == len(STEPS) - 1
+
+
+def test_without_the_tour_its_keys_are_free(lesson: Trace) -> None:
+    state = opened(lesson)
+    assert after(state, *do("zoom-in", "zoom-in")).tour is None
+    assert f"{len(STEPS)}: {STEPS[0].title}" not in drawn(state)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
+def test_keys_are_not_broken_over_two_lines(step: Step) -> None:
+    for width in (40, 78, 118):
+        assert all(line.count("`") % 2 == 0 for line in wrapped(step.text, width))
+
+
+async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
+    app = FusetuiApp(Options(PATHS, opened=1, tour=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(app, pilot)
+        app.do(lambda state: replace(state, tour=NUMBERS["Side by side"]))
+        await pilot.press("o")
+        assert "Enter opens" in screen(app)
+        assert "press o for the list of traces" in " ".join(screen(app).lower().split())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35)])
+async def test_it_can_be_finished(size: tuple[int, int]) -> None:
+    """Each step by the keys that it names; what it asks is on the screen."""
+    app = FusetuiApp(Options(PATHS, opened=1, tour=True))
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        for number, step in enumerate(STEPS):
+            assert app.state.tour == number
+            for line in wrapped(step.text, size[0] - 2):
+                assert line.replace("`", "") in screen(app)
+            await pilot.press(*step.keys)
+            await settled(app, pilot)
+            await settled(app, pilot)
+    assert app.return_value == 0

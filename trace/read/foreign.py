@@ -1,0 +1,166 @@
+"""Names the files of other programs by their content, and says what to do instead of opening them.
+
+Sources of the signatures: sqlite.org/fileformat.html; Nsight Compute, extras/FileFormat; pickle
+protocols 2 to 5 (pickletools); perfetto trace.proto (packets are field 1); tsl xplane.proto (XSpace
+has its planes in field 1, XPlane its name in field 2); tensorflow record_writer.h and event.proto.
+The reports of Nsight Systems have no documented signature: they are known by their name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+HEAD = 1 << 16  # bytes of a document that are looked at
+RECORD = "record with torch.profiler and prof.export_chrome_trace"
+CONVERT = "convert it with Perfetto's traceconv (traceconv json IN OUT.json)"
+SQLITE = b"SQLite format 3\0"
+PLANE = re.compile(
+    rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
+    rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
+)
+TABLE = re.compile(
+    rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)'
+)
+ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without a file
+NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Files that are no traces: what they are, what to do, and how they are recognized."""
+
+    what: str
+    instead: str
+    is_one: Callable[[bytes], bool]
+
+
+def foreign(path: str, head: bytes) -> str | None:
+    """One sentence that names a file of another program; None for anything else.
+
+    `head` is the first HEAD bytes of the document.
+    """
+    start = head.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
+    if path.endswith(NSIGHT_SYSTEMS) and start not in (b"{", b"["):
+        return f"{path} is {SYSTEMS.what}: {SYSTEMS.instead}."
+    kind = next((kind for kind in KINDS if kind.is_one(head)), None)
+    return f"{path} is {kind.what}: {kind.instead}." if kind else None
+
+
+def is_archive(head: bytes) -> bool:
+    """Whether a file is a zip, by its first bytes."""
+    return head.startswith(ARCHIVE)
+
+
+def _starts(*marks: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(marks)
+
+
+def _database_with(*names: bytes) -> Callable[[bytes], bool]:
+    """A SQLite database whose first pages name one of these tables."""
+    return lambda head: head.startswith(SQLITE) and any(name in head for name in names)
+
+
+def _is_pickle(head: bytes) -> bool:
+    return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+
+
+def _is_snapshot(head: bytes) -> bool:
+    return _is_pickle(head) and (b"segments" in head or b"device_traces" in head)
+
+
+def _is_event_file(head: bytes) -> bool:
+    """Its first record holds the version of the format."""
+    return b"brain.Event:" in head[:64]
+
+
+def _is_rocprof_json(head: bytes) -> bool:
+    return head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256]
+
+
+def _is_perfetto(head: bytes) -> bool:
+    """A sequence of packets: each is the tag of field 1, a length, and so many bytes."""
+    at = packets = 0
+    while at < len(head) and packets < 3:
+        size, after = _varint(head, at + 1)
+        if head[at] != 0x0A or not size:
+            return False
+        at, packets = after + size, packets + 1
+    return packets == 3 or (packets == 2 and at >= len(head)) or (packets == 1 and at == len(head))
+
+
+def _varint(head: bytes, at: int) -> tuple[int, int]:
+    """A number of protobuf and the byte after it; (0, at) where there is none."""
+    found = 0
+    for place, byte in enumerate(head[at : at + 10]):
+        found |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return found, at + place + 1
+    return 0, at
+
+
+SYSTEMS = Kind(
+    "a report of Nsight Systems",
+    "export it (nsys export --type sqlite) and convert that with nsys2json "
+    f"(github.com/chenyu-jiang/nsys2json), or {RECORD}",
+    _starts(b"QDSTRM"),
+)
+KINDS = (
+    SYSTEMS,
+    Kind(
+        "a report of Nsight Compute",
+        f"it holds metrics of single kernels and no timeline; {RECORD}",
+        _starts(b"NVR\0"),
+    ),
+    Kind(
+        "a database that Nsight Systems exported",
+        f"convert it with nsys2json (github.com/chenyu-jiang/nsys2json), or {RECORD}",
+        _database_with(b"CUPTI_ACTIVITY", b"TARGET_INFO_", b"META_DATA_EXPORT"),
+    ),
+    Kind(
+        "a database of rocprofv3",
+        f"run rocpd convert -i IN.db --output-format pftrace, then {CONVERT}",
+        _database_with(b"rocpd_"),
+    ),
+    Kind("a SQLite database", RECORD, _starts(SQLITE)),
+    Kind(
+        "a memory snapshot of PyTorch",
+        "look at it with python -m torch.cuda._memory_viz trace_plot IN -o OUT.html; for memory "
+        "in a trace, record with profile_memory=True",
+        _is_snapshot,
+    ),
+    Kind("a pickle file", RECORD, _is_pickle),
+    Kind(
+        "a TensorBoard event file",
+        "the traces of torch.profiler are named .pt.trace.json; open one of those",
+        _is_event_file,
+    ),
+    Kind(
+        "an XPlane file of JAX or TensorFlow",
+        "open the .trace.json.gz next to it, or record with "
+        "jax.profiler.trace(DIR, create_perfetto_trace=True)",
+        lambda head: PLANE.match(head) is not None,
+    ),
+    Kind("a Perfetto trace (protobuf)", CONVERT, _is_perfetto),
+    Kind(
+        "the JSON of rocprofv3",
+        f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
+        _is_rocprof_json,
+    ),
+    Kind(
+        "a table of rocprof",
+        f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
+        lambda head: TABLE.match(head) is not None,
+    ),
+    Kind(
+        "a pointer of Git LFS",
+        "fetch the file itself with git lfs pull",
+        _starts(b"version https://git-lfs"),
+    ),
+    Kind(
+        "a web page",
+        "the download gave a page, perhaps one to log in, not the file",
+        lambda head: head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")),
+    ),
+)

@@ -1,0 +1,158 @@
+"""The answer below the lanes, while nothing is selected: each of its rows leads somewhere."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from msgspec.structs import replace
+
+from fusetui.tui.drawing.answer_lines import AnswerPicture
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.layout.answer import (
+    AnswerAt,
+    ToGap,
+    ToKernel,
+    ToModule,
+    ToWhy,
+    fitting,
+    moved,
+    way_of,
+)
+from fusetui.tui.layout.insight import Answer
+from fusetui.tui.pages.kernels import KernelsPage
+from fusetui.tui.pages.modules import ModulesPage
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.why import WhyPage
+from fusetui.tui.state.action import action
+from fusetui.tui.state.gaps import at_gap, place_of_gap
+from fusetui.tui.state.moving import other_side
+from fusetui.tui.state.state import TIMELINE, State, told
+
+SECTION = "In the answer"
+MODULES, KERNELS = ModulesPage(), KernelsPage()
+
+
+def answer_of(state: State) -> Answer | None:
+    """The answer that stands below the lanes; None where something else does."""
+    if state.page != TIMELINE or state.overlay is not None or not state.sides:
+        return None
+    found, view = state.session.time_range, state.view
+    if view.selected >= 0 or view.gap or (found and found.ended and found.side == state.active):
+        return None
+    return state.side.insight.answer
+
+
+def is_outside(state: State) -> bool:
+    return answer_of(state) is not None and state.answer_at is None
+
+
+def is_inside(state: State) -> bool:
+    return answer_of(state) is not None and state.answer_at is not None
+
+
+def enter(state: State) -> State:
+    return replace(state, answer_at=AnswerAt(0, 0), hint="")
+
+
+def leave(state: State) -> State:
+    """Back to the lanes."""
+    return replace(state, answer_at=None, hint="")
+
+
+def takes_tab(state: State) -> bool:
+    """Of two traces Tab leads to the other one instead."""
+    return is_inside(state) or (is_outside(state) and len(state.sides) == 1)
+
+
+def next_pane(state: State) -> State:
+    """From the lanes into the answer, from the answer to the lanes, those of the other trace."""
+    return other_side(leave(state)) if state.answer_at else enter(state)
+
+
+def move(state: State, columns: int, rows: int) -> State:
+    """The cursor on another row."""
+    found, at = answer_of(state), state.answer_at
+    if found is None or at is None:
+        return state
+    lists = fitting(found.lists, state.size.width)
+    return replace(state, answer_at=moved(lists, at, columns, rows))
+
+
+def follow(state: State) -> State:
+    """To what the row under the cursor is about."""
+    found, at = answer_of(state), state.answer_at
+    return went(state, found, at) if found and at else state
+
+
+def went(state: State, found: Answer, at: AnswerAt) -> State:
+    """To what a row is about; the cursor is on that row when the person comes back."""
+    state = replace(state, answer_at=at)
+    match way_of(fitting(found.lists, state.size.width), at):
+        case ToModule(node):
+            return MODULES.shown_at(replace(state, page=MODULES.name, hint=""), node)
+        case ToKernel(rank):
+            return KERNELS.shown_at(replace(state, page=KERNELS.name, hint=""), rank)
+        case ToGap(gap):
+            place = place_of_gap(state.side, gap)
+            back = "Esc back to the answer   e the next longest"
+            return told(at_gap(state, place), back) if place else state
+        case ToWhy():
+            return replace(state, page=WhyPage.name, hint="")
+
+
+def answer_pane(state: State, height: int) -> Pane | None:
+    """The answer on so many lines; None where something else stands."""
+    found = answer_of(state)
+    if found is None:
+        return None
+    answer, width = found, state.size.width
+    picture = AnswerPicture(state.side, answer, glyphs_for(state.ascii_only), state.answer_at)
+
+    def pointed(state: State, x: int, y: int) -> State:
+        at = picture.place(x, y, width, height)
+        return went(state, answer, at) if at else state
+
+    def wheeled(state: State, lines: int) -> State:
+        return move(enter(state) if state.answer_at is None else state, 0, lines)
+
+    return Pane(height, picture, pointed, wheeled)
+
+
+_inside = partial(action, section=SECTION, where=is_inside)
+
+ACTIONS = (
+    action(
+        "into-answer",
+        "Into the answer",
+        "enter",
+        "its rows lead to modules, kernels, gaps",
+        enter,
+        SECTION,
+        is_outside,
+    ),
+    _inside("answer-down", "Row down", "j down", "of the list", partial(move, columns=0, rows=1)),
+    _inside(
+        "answer-up",
+        "Row up",
+        "k up",
+        "the first line is the verdict",
+        partial(move, columns=0, rows=-1),
+    ),
+    _inside(
+        "answer-right", "Next list", "l right", "to the right", partial(move, columns=1, rows=0)
+    ),
+    _inside(
+        "answer-left", "Previous list", "h left", "to the left", partial(move, columns=-1, rows=0)
+    ),
+    _inside("answer-show", "Go there", "enter", "module, kernel, gap or verdict", follow),
+    _inside("answer-leave", "Back to the lanes", "escape", "the keys act on them again", leave),
+    action(
+        "next-pane",
+        "Next pane",
+        "tab",
+        "the answer, the lanes; of two traces, the other one",
+        next_pane,
+        SECTION,
+        takes_tab,
+    ),
+)

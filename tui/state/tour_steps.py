@@ -1,0 +1,208 @@
+"""The steps of the guided tour, as data. docs/tour.md is generated from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
+
+from fusetui.trace.model.categories import Role
+from fusetui.tui.layout.wrapping import wrapped
+from fusetui.tui.state.copying import COPIED
+from fusetui.tui.state.overlays import SliceDetails
+from fusetui.tui.state.state import DIFF, TIMELINE, State
+
+LESSONS = ("mlp-eager", "mlp-compiled")
+"""The lesson that the tour opens, and the one that is opened beside it."""
+MARGIN = 2  # cells of a line beside the text
+CLOSE = 3  # a window of at most this part of the trace is zoomed in
+
+Done = Callable[[State, State], bool]
+"""(before a change, after it) -> whether a person has done what a step asks."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One instruction; keys stand between backticks in its text."""
+
+    title: str
+    text: str
+    keys: tuple[str, ...]  # one way to do it, as Textual names keys
+    is_done: Done
+    picture: bool = False  # docs/tour.md shows the screen once it is done
+
+
+def _has_zoomed(before: State, after: State) -> bool:
+    if not after.sides or after.page != TIMELINE:
+        return False
+    return after.view.span * CLOSE <= after.side.end - after.side.begin
+
+
+def _selected(*roles: Role) -> Done:
+    """A slice of one of these roles is selected in the timeline."""
+
+    def is_selected(before: State, after: State) -> bool:
+        return after.page == TIMELINE and _role(after) in roles
+
+    return is_selected
+
+
+def _role(state: State) -> int:
+    """That of the selected slice; -1: there is none."""
+    row = state.view.selected if state.sides else -1
+    return int(state.side.trace.role[row]) if row >= 0 else -1
+
+
+def _at_another_kernel(before: State, after: State) -> bool:
+    moved = bool(before.sides and after.sides) and before.view.selected != after.view.selected
+    return moved and _role(before) == _role(after) == Role.KERNEL
+
+
+def _has_closed_details(before: State, after: State) -> bool:
+    return isinstance(before.overlay, SliceDetails) and after.overlay is None
+
+
+def _on_page(name: str) -> Done:
+    return lambda before, after: after.page == name
+
+
+def _at_a_gap(before: State, after: State) -> bool:
+    return bool(after.sides) and after.view.gap is not None
+
+
+def _chosen_in_a_table(before: State, after: State) -> bool:
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and not hits.searched
+
+
+def _side_by_side(before: State, after: State) -> bool:
+    return after.has_diff
+
+
+def _shown_from_the_diff(before: State, after: State) -> bool:
+    return (before.page, after.page) == (DIFF, TIMELINE)
+
+
+def _has_searched(before: State, after: State) -> bool:
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and hits.searched
+
+
+def _has_copied(before: State, after: State) -> bool:
+    return after.hint != before.hint and after.hint.startswith(COPIED)
+
+
+def _never(before: State, after: State) -> bool:
+    return False
+
+
+STEPS = (
+    Step(
+        "Zoom",
+        "Time runs from left to right: above the threads of the CPU, below the GPU. Three steps "
+        "of a model were profiled. Press `w` until only one of them is in sight; `s` zooms out, "
+        "`a` and `d` move.",
+        ("w", "w"),
+        _has_zoomed,
+    ),
+    Step(
+        "Walk through the lanes",
+        "`0` shows the whole trace again. `J` selects a slice, and then one in the next lane; "
+        "`K` goes up. Press `J` until a kernel on stream 7 is selected: work of the GPU.",
+        ("0", "J", "J", "J", "J", "J"),
+        _selected(Role.KERNEL),
+    ),
+    Step(
+        "From kernel to kernel",
+        "`.` selects the next slice on the same line, `,` the one before; `j` and `k` change the "
+        "line. The lines below describe what is selected. Press `.` to get to another kernel.",
+        ("full_stop",),
+        _at_another_kernel,
+    ),
+    Step(
+        "Read a kernel name",
+        "Below the lanes, the parts of the name are numbered and explained: what it computes, its "
+        "tile, its data type. Press `i` for everything about this kernel, then `Esc` to close it.",
+        ("i", "escape"),
+        _has_closed_details,
+        picture=True,
+    ),
+    Step(
+        "Where a kernel comes from",
+        "A kernel was launched by a call on the CPU, and that call was made by an op. Press `[` to "
+        "go to the launch call, and `[` again to the op. `]` leads back to the kernel.",
+        ("left_square_bracket", "left_square_bracket"),
+        _selected(Role.OP),
+    ),
+    Step(
+        "The module",
+        "Which part of the model was that? Press `6` for the tree of modules, with the GPU time of "
+        "each. `j` and `k` move, `Space` opens a row.",
+        ("6",),
+        _on_page("modules"),
+    ),
+    Step(
+        "The longest gap",
+        "The GPU is not always busy. Press `e` to go to its longest gap. The lines below say why "
+        "it waited, and what the CPU did meanwhile; `e` again goes to the next gap.",
+        ("e",),
+        _at_a_gap,
+        picture=True,
+    ),
+    Step(
+        "The tree",
+        "Press `2` for the tree of all that was called, each with the time of the CPU and of the "
+        "GPU below it. `Space` opens a row, `Enter` shows it in the timeline.",
+        ("2",),
+        _on_page("tree"),
+    ),
+    Step(
+        "The kernels",
+        "Press `3` for a table of the kernels, those that took longest first. Choose one with `j` "
+        "and `k`; `Enter` shows it in the timeline, and `n` the next time that it ran.",
+        ("3", "j", "enter"),
+        _chosen_in_a_table,
+    ),
+    Step(
+        "Side by side",
+        "The same model was compiled with torch.compile. Press `o` for the list of traces, `j` to "
+        "get to mlp-compiled, and `b` to open it beside this one.",
+        ("o", "j", "b"),
+        _side_by_side,
+        picture=True,
+    ),
+    Step(
+        "Read the diff",
+        "What changed, the largest change first: gelu and mul became one Triton kernel. Press `j` "
+        "and `k` to read the rows; `Enter` shows what belongs to a row in both timelines.",
+        ("j", "enter"),
+        _shown_from_the_diff,
+    ),
+    Step(
+        "Search",
+        "`Tab` changes the side that the keys act on. Press `/`, type a part of a name, such as "
+        "`triton` or `gemm`, and press `Enter`; `n` and `N` go through what was found.",
+        ("slash", "g", "e", "m", "m", "enter"),
+        _has_searched,
+    ),
+    Step(
+        "Copy",
+        "Press `y` to copy the full name, start and duration of the selected slice to the "
+        "clipboard, over SSH too. On page 5 it copies the whole answer as Markdown.",
+        ("y",),
+        _has_copied,
+    ),
+    Step(
+        "That is all",
+        "`?` lists all keys, `:` takes commands, and `5` says where the time went. Press `q` to "
+        "quit. Your own trace is next: fusetui open trace.json.gz",
+        ("q",),
+        _never,
+    ),
+)
+
+
+@lru_cache(maxsize=4)
+def tour_height(width: int) -> int:
+    """The lines that the longest step takes with its title, so that nothing jumps between steps."""
+    return 1 + max(len(wrapped(step.text, width - MARGIN)) for step in STEPS)
