@@ -30,7 +30,7 @@ report:
 	@$(BIN)/fusetui diff $(RUN)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses auto --dist loadfile
+	@$(BIN)/python -P -m pytest --numprocesses auto --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -24,7 +24,7 @@ PAGES = (
     "../README.md",
 )
 WIDTH = 90
-PATIENCE = 60  # seconds that a block may take
+PATIENCE = 300  # seconds that a block may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

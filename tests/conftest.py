@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps tests, and processes they start, away from the user's cache and logs, and hides the
-    size of the terminal that they were started from."""
+    size of the terminal that they were started from. Each uses one core: others run beside it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("FUSETUI_KEYS", "off")
         for name in ("COLUMNS", "LINES"):
             patch.delenv(name, raising=False)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(1)
         yield
 
 

@@ -1,12 +1,12 @@
 """Starts the app: forks a process that has imported everything already, or starts one anew.
 
 Importing takes most of the time of a short run of the app. Each run has its own session, its own
-environment and its own copy of everything that was imported, as a process started anew.
+environment and its own copy of everything that was imported, as a process started anew. Whoever
+starts one calls `end` afterwards.
 """
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import json
 import os
@@ -123,27 +123,30 @@ def start_anew(
     )
 
 
+def end() -> None:
+    """Ends the process that forks; the next start starts another one."""
+    if _server.cache_info().currsize:
+        process, requests = _server()
+        requests.close()
+        process.wait()
+        _server.cache_clear()
+
+
 def _ask(request: Mapping[str, object], streams: Sequence[int] = ()) -> int | None:
-    server = _server()
-    socket.send_fds(server, [json.dumps(request).encode()], streams)
-    answer: int | None = json.loads(server.recv(1 << 10))
+    _, requests = _server()
+    socket.send_fds(requests, [json.dumps(request).encode()], streams)
+    answer: int | None = json.loads(requests.recv(1 << 10))
     return answer
 
 
 @cache
-def _server() -> socket.socket:
-    """One for all tests of this process; it ends with it."""
+def _server() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process that forks, and the way to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    server = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-P", "-c", SERVER, str(theirs.fileno())],
         pass_fds=[theirs.fileno()],
         start_new_session=True,
     )
     theirs.close()
-
-    def end() -> None:
-        ours.close()
-        server.wait()
-
-    atexit.register(end)
-    return ours
+    return process, ours

@@ -13,16 +13,16 @@ from tests.cli.conftest import GEMM, Result
 from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
 from tests.sources import nodes, python_files
 
-from fusetui.arguments import JSON, NO_CACHE
+from fusetui.arguments import JSON
 from fusetui.registry import COMMANDS
 
 Documents = Callable[[str], Iterator[Any]]
 
-COMMANDS_WITH_JSON = {
-    command.name: command.arguments
+COMMANDS_WITH_JSON = [
+    command.name
     for command in COMMANDS
     if not callable(command.arguments) and JSON in command.arguments
-}
+]
 SHIPPED = ("sample:mlp-eager", "sample:mlp-compiled", "lesson:mlp-eager", "lesson:mlp-liger")
 OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
     "decode": [(GEMM, "no_kernel_that_is_known")],
@@ -47,9 +47,8 @@ def documents(fusetui: Callable[..., Result], trace_file: Callable[..., Path]) -
     made = {"MADE": trace_file(), "SLOWER": trace_file("b.json", scale=2, steps=7)}
 
     def written(command: str) -> Iterator[Any]:
-        more = ("--no-cache",) * (NO_CACHE in COMMANDS_WITH_JSON[command])
         for words in OTHER_WORDS.get(command, [(name,) for name in (*SHIPPED, "MADE")]):
-            yield fusetui(command, *(made.get(w, w) for w in words), "--json", *more).json
+            yield fusetui(command, *(made.get(w, w) for w in words), "--json").json
 
     return written
 

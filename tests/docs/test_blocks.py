@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,23 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def python_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs blocks of Python in this process, which has imported torch already."""
+    in_a_process = BLOCKS._run
+
+    def run(block: Any, folder: Path) -> str:
+        if block.kind != "python":
+            return str(in_a_process(block, folder))
+        with monkeypatch.context() as patch, redirect_stdout(StringIO()) as printed:
+            patch.chdir(folder)
+            exec(block.text, {"__name__": "__main__"})
+        return printed.getvalue()
+
+    monkeypatch.setattr(BLOCKS, "_run", run)
+
+
+@pytest.mark.usefixtures("python_here")
 @pytest.mark.parametrize("name", [*RUN_HERE, NEEDS_TORCH])
 def test_blocks_print_what_the_page_says(name: str, tmp_path: Path) -> None:
     if name == "recording.md":

@@ -6,12 +6,13 @@ import inspect
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
+from tests.starting import end
 from tests.terminal import Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -107,6 +108,13 @@ def load(paths, post, cancelled, stopped):
     open({tidy!r}, "w").close()
 performing.load = load
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forking() -> Iterator[None]:
+    """Leaves no child process behind."""
+    yield
+    end()
 
 
 def visit(terminal: Terminal, visits: list[Visit]) -> None:

@@ -27,7 +27,7 @@ def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
     >>> clip("日本語の", 7, "...")
     '日本...'
     """
-    if len(text) <= most and (text.isascii() or width(text) <= most):
+    if len(_beginning(text, most)) == len(text):
         return text
     return _beginning(text, most - width(ellipsis)) + ellipsis[: max(0, most)]
 

@@ -37,7 +37,7 @@ def pieces(step: list[tuple[str, float, int]]) -> list[Any]:
     return [(op, OPS[op], us, stream) for op, us, stream in step]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEP, STEP)
 def test_every_piece_is_in_exactly_one_row(build: Build, one: Any, other: Any) -> None:
     a, b = build(pieces(one), factors=(1.0, 1.1)), build(pieces(other), factors=(1.0, 0.9))
@@ -48,7 +48,7 @@ def test_every_piece_is_in_exactly_one_row(build: Build, one: Any, other: Any) -
         assert set(found.values()) == {1}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEP, STEP)
 def test_the_sum_closes_exactly(build: Build, one: Any, other: Any) -> None:
     found = diff(build(pieces(one), factors=(1.0, 1.1)), build(pieces(other)))
@@ -58,7 +58,7 @@ def test_the_sum_closes_exactly(build: Build, one: Any, other: Any) -> None:
     assert sums.step_ns == whole(sums)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEP, STEP)
 def test_turned_round_every_change_changes_its_sign(build: Build, one: Any, other: Any) -> None:
     a, b = build(pieces(one)), build(pieces(other))

@@ -37,6 +37,10 @@ def test_a_mark_stays_on_its_letter() -> None:
     assert clip("e\u0301" * 4, 3) == "e\u0301" * 2 + "…"
 
 
+def test_marks_take_no_cells() -> None:
+    assert clip("abe\u0301", 3) == "abe\u0301"
+
+
 @given(Text, st.integers(0, 40))
 def test_what_was_clipped_fits_and_is_whole_where_it_fits(text: str, most: int) -> None:
     shown = clip(text, most)
