@@ -39,7 +39,7 @@ def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
         on_trace_ready=export,
     ) as profiler:
         for _ in range(WAIT + WARM_UP + options.profiled_steps):
-            run_labelled(step)
+            run_labeled(step)
             synchronize()
             profiler.step()
     compress(plain, path, options.scrub)
@@ -72,7 +72,7 @@ def compress(plain: Path, path: Path, scrub: bool) -> None:
     plain.unlink()
 
 
-def run_labelled(step: Step) -> None:
+def run_labeled(step: Step) -> None:
     """Runs a step, each of its parts inside of its label."""
     value = None
     for part in step:

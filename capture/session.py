@@ -187,9 +187,9 @@ def _record(
 
 
 def _step_time(session: Session) -> StepTime | None:
-    from .timing import summarise
+    from .timing import summarize
 
-    return summarise(session.durations_ns) if session.durations_ns else None
+    return summarize(session.durations_ns) if session.durations_ns else None
 
 
 def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:

@@ -14,7 +14,7 @@ from torch.profiler import profile, schedule
 
 from .guard import leave_if_forked
 from .options import Options
-from .recorder import WAIT, WARM_UP, compress, run_labelled, settings
+from .recorder import WAIT, WARM_UP, compress, run_labeled, settings
 from .step import Step
 from .timing import synchronizer
 
@@ -59,7 +59,7 @@ def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder
     ) as profiler:
         for names in [*before, *([name] for name in order)]:
             for name in names:
-                run_labelled(steps[name])
+                run_labeled(steps[name])
             synchronize()
             profiler.step()
     for name, document in divided(both.read_bytes(), rounds).items():

@@ -18,10 +18,10 @@ from fusetui.tui.state.effects import (
     Read,
     Refuse,
     StopReading,
-    Summarise,
+    Summarize,
     Suspend,
 )
-from fusetui.tui.summaries import summarise
+from fusetui.tui.summaries import summarize
 
 
 class Performing:
@@ -40,8 +40,8 @@ class Performing:
                 self._stop.set()
             case Compare(a, b):
                 self._compare(a, b)
-            case Summarise(paths):
-                self._summarise(paths)
+            case Summarize(wanted):
+                self._summarize(wanted)
             case CopyText(text):
                 app.copy_to_clipboard(text)
             case Refuse(sentence):
@@ -68,9 +68,9 @@ class Performing:
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
 
-    def _summarise(self, paths: tuple[str, ...]) -> None:
+    def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
         def work() -> None:
             worker = get_current_worker()
-            summarise(paths, self._app.post_message, lambda: worker.is_cancelled)
+            summarize(wanted, self._app.post_message, lambda: worker.is_cancelled)
 
         self._app.run_worker(work, group="choose", thread=True, exclusive=True)

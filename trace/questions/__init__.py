@@ -8,6 +8,7 @@ __all__ = [
     "effective",
     "kernel_groups",
     "launches",
+    "memory",
     "note",
     "op_groups",
     "queue",

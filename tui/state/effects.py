@@ -24,10 +24,10 @@ class Compare(msgspec.Struct, frozen=True, eq=False):
     b: Side
 
 
-class Summarise(msgspec.Struct, frozen=True):
+class Summarize(msgspec.Struct, frozen=True):
     """Summarize these traces in a thread, one after the other."""
 
-    paths: tuple[str, ...]
+    wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
 class CopyText(msgspec.Struct, frozen=True):
@@ -54,4 +54,4 @@ class Suspend(msgspec.Struct, frozen=True):
     """Suspend the app until `fg`."""
 
 
-Effect = Read | StopReading | Compare | Summarise | CopyText | Refuse | Quit | Interrupt | Suspend
+Effect = Read | StopReading | Compare | Summarize | CopyText | Refuse | Quit | Interrupt | Suspend

@@ -69,7 +69,7 @@ def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
     assert said in to_markdown(found).splitlines()[0]
 
 
-def test_marks_tell_the_direction_without_colour(build: Build) -> None:
+def test_marks_tell_the_direction_without_color(build: Build) -> None:
     text = to_text(changed(build))
     assert line(text, "aten::mm").startswith("  ~ ")
     assert line(text, "aten::gelu + aten::mul ->").startswith("  - ")

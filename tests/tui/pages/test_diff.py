@@ -1,4 +1,4 @@
-"""The first line of the diff page: coloured only where there is a verdict."""
+"""The first line of the diff page: colored only where there is a verdict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fusetui.tui.state.comparison import Comparison, told
         (Answer.CANNOT_TELL, "title"),
     ],
 )
-def test_the_colour_is_that_of_the_verdict(
+def test_the_color_is_that_of_the_verdict(
     trace_of: Callable[..., Trace],
     launched: Callable[..., list[dict[str, Any]]],
     answer: Answer,
