@@ -40,7 +40,8 @@ def noisy(chance: np.random.Generator, usual: float) -> Times:
     neighbor = np.repeat(chance.choice([1.0, 1.3], ROUNDS), 2).reshape(ROUNDS, 2, 1)
     work = usual * drift * neighbor * np.exp(0.03 * chance.standard_normal(shape))
     hit = chance.random(shape) < 0.08
-    return (work + hit * 1e6 * chance.pareto(1.5, shape)).astype(np.int64)
+    found: Times = (work + hit * 1e6 * chance.pareto(1.5, shape)).astype(np.int64)
+    return found
 
 
 def answers(more: int) -> list[int]:
@@ -73,13 +74,13 @@ def in_turns(folder: Path, a: list[list[float]], b: list[list[float]]) -> tuple[
     now = 1000.0
     for number, both in enumerate(zip(a, b, strict=True)):
         for side, times in enumerate(both):
-            place = {"ph": "X", "pid": 1, "tid": 1}
+            place, begin = {"ph": "X", "pid": 1, "tid": 1}, now
             step = {**place, "cat": "user_annotation", "name": f"ProfilerStep#{number}", "ts": now}
             for op, us in enumerate(times):
                 more = {"cat": "cpu_op", "name": f"aten::mm{op}", "ts": now, "dur": us}
                 events[side].append({**place, **more})
                 now += us
-            events[side].append({**step, "dur": now - step["ts"]})
+            events[side].append({**step, "dur": now - begin})
             now += 10
     found = []
     for name, listed in zip("ab", events, strict=True):
