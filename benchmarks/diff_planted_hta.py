@@ -23,12 +23,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.trace.diff.planting import PLACES, Event, Subject, judge
+from tests.trace.diff.planting import GPU, PLACES, Event, Subject, judge
 from tests.trace.diff.plants import PLANTS
 
 BEGIN, END = "<!-- table: planted hta -->", "<!-- end -->"
 PLACE = PLACES[1]
-GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 WORKER = """
 import json, logging, sys
@@ -120,7 +119,11 @@ def _judged(said: dict[str, Any], wanted: set[str], idle: bool) -> str:
 
 
 def _names(events: list[Event]) -> Counter[str]:
-    return Counter(str(e["name"]) for e in events if e.get("cat") in GPU and e.get("ph") == "X")
+    return Counter(str(e["name"]) for e in events if _on_gpu(e))
+
+
+def _on_gpu(event: Event) -> bool:
+    return event.get("ph") == "X" and event.get("cat") in GPU and "annot" not in str(event["cat"])
 
 
 def _changed(before: Counter[str], after: Counter[str]) -> set[str]:
@@ -133,7 +136,7 @@ def _slower(subject: Subject, events: list[Event]) -> str:
     return next(
         str(new["name"])
         for one, new in zip(old, events, strict=False)
-        if new.get("cat") in GPU and one.get("dur") != new.get("dur")
+        if _on_gpu(new) and one.get("dur") != new.get("dur")
     )
 
 

@@ -3,8 +3,8 @@
     python -P benchmarks/diff_sums.py a.json.gz b.json.gz [c.json.gz d.json.gz ...] [--into FILE]
 
 Not explained should be at most 1 % of the change plus 1 % of the step. "By op" is the share of all
-changes of rows that is in rows of one op or of one group of kernels (the same kernel on both sides,
-or products of one layout); the rest is in rows of a sort of work in one place.
+changes of rows that is in rows of one op or of the same kernel on both sides; "by group" has also
+rows of as many products of one layout. The rest is in rows of a sort of work in one place.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fusetui.trace import open_trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
 from fusetui.trace.kernel_names import decode
-from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.text.figures import duration, percent
 
 BEGIN, END = "<!-- table: sums -->", "<!-- end -->"
@@ -27,6 +27,7 @@ HEAD = (
     "change",
     "rows",
     "by op",
+    "by group",
     "idle",
     "overlap",
     "borders",
@@ -62,27 +63,29 @@ def _columns(found: Diff) -> list[str]:
         f"{found.a} -> {found.b}",
         f"{duration(step.a_ns or 0)} -> {duration(step.b_ns or 0)}",
         *map(_signed, parts),
-        _by_op(found),
+        _share(found, _is_op),
+        _share(found, lambda row: _is_op(row) or _is_layout(row)),
         *map(_signed, others),
         "yes" if _is_met(found) else "no",
     ]
 
 
-def _by_op(found: Diff) -> str:
+def _share(found: Diff, of: Callable[[Row], bool]) -> str:
     counted = [row for row in found.rows if row.counts]
     whole = sum(abs(row.change_ns) for row in counted)
-    return percent(sum(abs(row.change_ns) for row in counted if _is_one(row)), whole or 1)
+    return percent(sum(abs(row.change_ns) for row in counted if of(row)), whole or 1)
 
 
-def _is_one(row: Row) -> bool:
-    """Is it a row of one op, of one kernel, or of products of one layout."""
-    names = {decode(name) for name in (*row.a, *row.b)} if row.together else set()
-    alike = {(known.op, known.layout) if known else None for known in names}
-    return row.kind is not Kind.REPLACED or not names or (len(alike) == 1 and _has_layout(names))
+def _is_op(row: Row) -> bool:
+    """Is it a row of one op, or of the same kernel on both sides."""
+    return not row.together or row.kind is not Kind.REPLACED
 
 
-def _has_layout(names: set[KernelName | None]) -> bool:
-    return all(known is not None and known.layout for known in names)
+def _is_layout(row: Row) -> bool:
+    """Are all its kernels products of one layout."""
+    known = [decode(name) for name in {*row.a, *row.b}]
+    layouts = {(one.op, one.layout) if one else None for one in known}
+    return len(layouts) == 1 and all(one is not None and one.layout for one in known)
 
 
 def _is_met(found: Diff) -> bool:

@@ -194,10 +194,10 @@ async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -
 
 
 async def test_keys(path: str, matches_screen: Matches) -> None:
-    async with opened([path], (100, 92)) as (app, pilot):
+    async with opened([path], (100, 93)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
-        matches_screen("keys-100x92", screen(app))
+        matches_screen("keys-100x93", screen(app))
 
 
 async def test_all_details(path: str, matches_screen: Matches) -> None:
@@ -252,7 +252,7 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
             await app.workers.wait_for_complete()
             await pilot.pause()
         assert screen(app).splitlines()[1].startswith(" A other")
-        assert "A other" in screen(app).splitlines()[5]
+        assert any(line.startswith("A other") for line in screen(app).splitlines()[3:6])
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def toured(state: State) -> State:
     return replace(state, tour=1)
 
 
+def with_region(state: State) -> State:
+    """The lines of the diff inside its first one, as those of a compiled part of the program."""
+    shown = state.comparison
+    assert shown is not None
+    assert shown.found is not None
+    found = replace(shown.found, inner={0: shown.found.lines[1:]})
+    return replace(state, comparison=replace(shown, found=found))
+
+
 LINEAR = at("aten::linear")
 CASES = {
     "close": Case(*do("help")),
@@ -100,6 +109,7 @@ CASES = {
     "turn": Case(*do("tree")),
     "unfold": Case(*do("tree", "row-down")),
     "fold-node": Case(*do("tree")),
+    "diff-open": Case(with_region, sides=2),
     "diff-zoom-in": Case(sides=2),
     "diff-zoom-out": Case(*do("diff-zoom-in"), sides=2),
     "diff-left": Case(*do("diff-zoom-in"), sides=2),

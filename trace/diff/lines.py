@@ -12,11 +12,13 @@ from fusetui.trace.diff.model import CPU, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change
+from fusetui.trace.text.figures import change, count, plural
 from fusetui.trace.text.printable import printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64
+MANY_LINES = 12
+"""A compiled part of the program with so many lines is one line that can be opened."""
 ARROW = " -> "
 
 MARKS = {
@@ -28,6 +30,7 @@ MARKS = {
 }
 
 SAME = "the same kernel"
+REGION = "region"
 NOISE = "within noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
@@ -58,10 +61,60 @@ def by_effect(found: Iterable[Line]) -> list[Line]:
     return sorted(found, key=lambda line: (not line.counts, -_effect(line)))
 
 
+class Region(msgspec.Struct, frozen=True):
+    """A part of the program that torch.compile made anew on a side: its sums, and its lines."""
+
+    line: Line
+    inner: tuple[Line, ...]
+
+
 def lines(diff: Diff) -> list[Line]:
-    """All rows in program order, then what the CPU does more or less of."""
-    work = [row for row in diff.rows if not row.on_cpu]
-    cpu = [row for row in diff.rows if row.on_cpu]
+    """All rows in program order, then the changes in dispatch on the CPU."""
+    return _lines(diff.rows)
+
+
+def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
+    """The compiled parts of the program that have many lines, and the lines of all else."""
+    places: dict[tuple[str, str], list[Row]] = {}
+    for row in diff.rows:
+        if row.counts and not row.on_cpu:
+            places.setdefault((row.phase, row.where), []).append(row)
+    found: list[Region] = []
+    folded: set[int] = set()
+    for (phase, where), rows in places.items():
+        inner = tuple(_lines(rows))
+        if any(row.compiled for row in rows) and len(inner) >= MANY_LINES:
+            found.append(Region(_region(f"{phase} {where}".strip(), rows), inner))
+            folded.update(map(id, rows))
+    return found, _lines(row for row in diff.rows if id(row) not in folded)
+
+
+def _region(name: str, rows: Sequence[Row]) -> Line:
+    """`forward ## over_arch ##: 372 kernels -> 511 kernels, 498 compiled`."""
+    a_ns, b_ns = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
+    sides = [_side(rows, side) for side in "ab"]
+    return Line(
+        mark=_sign(a_ns, b_ns),
+        kind=REGION,
+        a_ns=a_ns,
+        b_ns=b_ns,
+        change_ns=b_ns - a_ns,
+        what=f"{printable(name) or 'the program'}: {ARROW.join(sides)}",
+        rows=tuple(rows),
+    )
+
+
+def _side(rows: Sequence[Row], side: str) -> str:
+    found = [(row.a_count if side == "a" else row.b_count, side in row.compiled) for row in rows]
+    made = sum(times for times, compiled in found if compiled)
+    said = plural(sum(times for times, _ in found), "kernel")
+    return f"{said}, {count(made)} compiled" if made else said
+
+
+def _lines(rows: Iterable[Row]) -> list[Line]:
+    listed = list(rows)
+    work = [row for row in listed if not row.on_cpu]
+    cpu = [row for row in listed if row.on_cpu]
     return [_work(group) for group in _alike(work)] + [_dispatch(g) for g in _dispatch_groups(cpu)]
 
 

@@ -38,7 +38,7 @@ _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _BY_WORD: Final = (
     (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
     (re.compile(r"rope_|rotary", re.IGNORECASE), "rope"),
-    (re.compile(r"attention|attn|fmha", re.IGNORECASE), "attention"),
+    (re.compile(r"attention|attn|fmha|flash_(?:fwd|bwd)", re.IGNORECASE), "attention"),
     (re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE), "act_and_mul"),
 )
 """Words in names of hand-written kernels that no decoder knows."""

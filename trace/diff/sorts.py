@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final
 
 from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.names import work_class
 from fusetui.trace.kernel_names.kinds import kinds_of
 from fusetui.trace.model.categories import Role
 
@@ -51,9 +52,11 @@ def of_all(found: Iterable[str]) -> str:
 
 @cache
 def _sort(role: int, kernel: str, op: str) -> str:
-    """By the kernel, else by the op that launched it; a copy launched by a copying op is one."""
+    """By the kernel, else by the op that launched it, else by the words in the kernel's name."""
     found = _named(role, kernel)
-    return _named(int(Role.OP), op) if found == OTHER and op.startswith("aten::") else found
+    if found == OTHER and op.startswith("aten::"):
+        found = _named(int(Role.OP), op)
+    return SORTS.get(work_class("", kernel), OTHER) if found == OTHER else found
 
 
 def _named(role: int, name: str) -> str:

@@ -12,6 +12,7 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 
 Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
 
 LEAST = 8
 """A piece was interrupted that lies farther above the median of that piece in all steps than the
@@ -31,7 +32,7 @@ class Cut(msgspec.Struct, frozen=True, eq=False):
     column what comes before all work; rows add up to steps. `column` is that of each item."""
 
     ns: Int64s
-    column: NDArray[np.intp]
+    column: Rows
 
     @property
     def limits(self) -> Int64s:
@@ -53,8 +54,7 @@ def undisturbed(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Times, Tim
     """
     cuts = _cut(a), _cut(b)
     limits = [cut.limits for cut in cuts]
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    same = np.array([(0, 0), *_columns(a, b, cuts, pairs)], dtype=np.intp).T
+    same = _columns(a, b, cuts, groups)
     if all(len(cut.ns) for cut in cuts):
         common = np.maximum(limits[0][same[0]], limits[1][same[1]])
         for side, columns in zip(limits, same, strict=True):
@@ -63,14 +63,16 @@ def undisturbed(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Times, Tim
 
 
 def _columns(
-    a: Items, b: Items, cuts: tuple[Cut, Cut], pairs: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Of the pairs that are the same kernel under the same op."""
-    return [
-        (int(cuts[0].column[i]), int(cuts[1].column[j]))
-        for i, j in pairs
-        if a.exact[i] == b.exact[j]
-    ]
+    a: Items, b: Items, cuts: tuple[Cut, Cut], groups: Sequence[Group]
+) -> tuple[Rows, Rows]:
+    """Of what comes before all work, and of the pairs that are the same kernel under the same
+    op."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    same = a.exact[one] == b.exact[other]
+    first = np.zeros(1, dtype=np.intp)
+    of_a, of_b = cuts[0].column[one[same]], cuts[1].column[other[same]]
+    return np.concatenate([first, of_a]), np.concatenate([first, of_b])
 
 
 def _less(items: Items, cut: Cut, limits: Int64s) -> Times:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
 
 from msgspec.structs import replace
 from rich.style import Style
 
-from fusetui.trace.diff.lines import NOISE, Line
+from fusetui.trace.diff.lines import NOISE, REGION, Line
 from fusetui.trace.diff.marks import differing
 from fusetui.trace.diff.model import Answer, Diff, Kind
 from fusetui.trace.diff.text import judgment, side_lines
@@ -57,6 +57,7 @@ class DiffPage(ListPage):
         "help keys",
         "row-down/row-up move",
         "show show in the timelines",
+        "diff-open open a region",
         "swap swap",
         "copy copy",
     )
@@ -75,10 +76,10 @@ class DiffPage(ListPage):
 
     def rows(self, state: State) -> Rows:
         found = state.comparison.found if state.comparison else None
-        lines = found.lines if found else ()
+        lines = state.comparison.lines if state.comparison else ()
         columns = columns_of(found)
         shown = partial(formatted, columns, lines)
-        return Rows(found, len(lines), lambda w: titles(columns, w), shown)
+        return Rows(_identity(state), len(lines), lambda w: titles(columns, w), shown)
 
     def chosen(self, state: State, index: int) -> State:
         """Marks the work of both sides in both timelines."""
@@ -128,15 +129,22 @@ class DiffPage(ListPage):
 
         def said(width: int, height: int) -> list[Said]:
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
+            why = "Space opens and closes it" if line.kind == REGION else why
             texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]
             return [*(Said(text) for text in texts), *both_names(line)]
 
         return ruled(
-            (state.comparison and state.comparison.found, cursor),
+            (_identity(state), cursor),
             "",
             glyphs_for(state.ascii_only).rule,
             said,
         )
+
+
+def _identity(state: State) -> Hashable:
+    """Equal where the lines are."""
+    shown = state.comparison
+    return (shown.found, shown.opened) if shown else None
 
 
 def _timeline(state: State, shown: Comparison, index: int, width: int, height: int) -> Pane:
@@ -181,7 +189,8 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
 @lru_cache(maxsize=4)
 def columns_of(found: Found | None) -> tuple[Column, ...]:
     """As wide as the widest number: none is cut."""
-    texts = [_texts(line) for line in (*found.lines, *found.pinned)] if found else []
+    inner = [line for lines in found.inner.values() for line in lines] if found else []
+    texts = [_texts(line) for line in (*found.lines, *inner, *found.pinned)] if found else []
     widths = [max([LEAST, *(len(text[n]) for text in texts)]) for n in (1, 2, 3)]
     numbers = zip(("change us", "A us", "B us"), widths, strict=True)
     return (
@@ -228,7 +237,8 @@ def _pinned(found: Found | None) -> TextPicture:
 def both_names(line: Line) -> list[Said]:
     """The kernels of a line whose kernel was replaced, with the differences marked below."""
     first = line.rows[0] if line.rows else None
-    if first is None or first.kind is not Kind.REPLACED or not (first.a and first.b):
+    pair = first is not None and first.a and first.b and line.kind != REGION
+    if first is None or not pair or first.kind is not Kind.REPLACED:
         return []
     a, b = narrow(first.a[0]), narrow(first.b[0])
     marks_a, marks_b = differing(a, b)
@@ -255,10 +265,21 @@ def _verdict(found: Found | None) -> TextPicture:
     return TextPicture(found, lambda width, height: verdict(found.diff, width))
 
 
+def turned(state: State) -> State:
+    """Opens or closes the compiled part of the program under the cursor."""
+    if state.comparison is None:
+        return state
+    now = state.list_of(NAME)
+    comparison, cursor = state.comparison.turned(now.cursor)
+    state = replace(state, comparison=comparison)
+    return state.with_list(NAME, replace(now, cursor=cursor))
+
+
 _action = partial(action, section=SECTION, where=on(NAME))
 
 
 DiffPage.actions = (
+    _action("diff-open", "Open or close", "space", "a compiled part of the program", turned),
     _action(
         "diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _window(moves.zoom, 1, 2)
     ),

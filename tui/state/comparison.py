@@ -3,12 +3,13 @@ windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, lines
+from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, regions
 from fusetui.trace.diff.model import Diff
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
@@ -25,27 +26,62 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     diff: Diff
     lines: tuple[Line, ...]
     pinned: tuple[Line, ...]
+    inner: Mapping[int, tuple[Line, ...]]  # of lines that can be opened, by their place in `lines`
 
 
 def told(diff: Diff) -> Found:
-    """The rows, the largest change first, then what else the sum has; the end of it pinned."""
+    """The rows, the largest change first, then what else the sum has; the end of it pinned.
+
+    A compiled part of the program with many rows is one line, which can be opened.
+    """
+    compiled, rest = regions(diff)
     last = closing(diff)
     others = (line for line in last if line.kind not in PINNED)
     pinned = tuple(line for line in last if line.kind in PINNED)
-    return Found(diff, (*by_effect(lines(diff)), *others), pinned)
+    listed = (*by_effect([*rest, *(region.line for region in compiled)]), *others)
+    inner = {listed.index(r.line): tuple(map(_indented, by_effect(r.inner))) for r in compiled}
+    return Found(diff, listed, pinned, inner)
 
 
-class Comparison(msgspec.Struct, frozen=True, eq=False):
+def _indented(line: Line) -> Line:
+    return replace(line, what=f"  {line.what}")
+
+
+class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
     """`sides` have the lanes that a comparison needs, and `views` the windows of the page."""
 
     sides: tuple[Side, ...]
     views: tuple[View, ...]
     marked: tuple[frozenset[int], ...]
     found: Found | None = None  # None: still being computed
+    opened: frozenset[int] = frozenset()  # lines of `found` whose inner lines are shown
 
-    @property
+    @cached_property
     def lines(self) -> tuple[Line, ...]:
-        return self.found.lines if self.found else ()
+        """Those that are shown."""
+        return tuple(line for line, _ in self._shown)
+
+    @cached_property
+    def _shown(self) -> list[tuple[Line, int]]:
+        """Lines, and the place in `found` of each, or of the line that it is inside of."""
+        found = self.found
+        if found is None:
+            return []
+        return [
+            (line, n)
+            for n, outer in enumerate(found.lines)
+            for line in (outer, *(found.inner[n] if n in self.opened else ()))
+        ]
+
+    def turned(self, index: int) -> tuple[Comparison, int]:
+        """The line here opened, or closed, and where it is; an inner line closes the outer one."""
+        if self.found is None or index >= len(self._shown):
+            return self, index
+        place = self._shown[index][1]
+        if place not in self.found.inner:
+            return self, index
+        now = replace(self, opened=self.opened ^ {place})
+        return now, [n for _, n in now._shown].index(place)
 
     def windowed(self, views: Sequence[View]) -> Comparison:
         """The windows of the session; the selections are kept."""

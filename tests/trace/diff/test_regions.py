@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Diff, Kind, Row, diff, to_text
+from fusetui.trace.diff.lines import MANY_LINES, lines, regions
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]
@@ -74,3 +75,20 @@ def test_what_a_region_launches_through_an_op_is_compiled_too(build: Build) -> N
     a = build([("aten::mul", ADD, 5.0)])
     b = build([("aten::mul", ADD, 5.0), ("CompiledFunction / aten::copy_", DTOD, 90.0)])
     assert "+90 us copies in the compiled regions (mostly memcpy DtoD" in diff(a, b).story
+
+
+def test_a_compiled_part_of_many_lines_is_one_line_that_can_be_opened(build: Build) -> None:
+    kernels = [(f"{TF32.format('tn')}_{n}", 10.0 + n) for n in range(MANY_LINES)]
+    found = diff(build(eager(*kernels)), build(compiled(*kernels)))
+    (region,), rest = regions(found)
+    assert region.line.what == f"the program: {MANY_LINES} kernels -> {MANY_LINES} kernels, " + (
+        f"{MANY_LINES} compiled"
+    )
+    assert region.line.change_ns == sum(line.change_ns for line in region.inner)
+    assert all(line.what.startswith("CPU: ") for line in rest)
+    assert len(lines(found)) == len(region.inner) + len(rest)
+
+
+def test_one_of_few_lines_is_not_folded(build: Build) -> None:
+    found = diff(build(eager((ADD, 20.0))), build(compiled((ADD, 20.0))))
+    assert regions(found)[0] == []

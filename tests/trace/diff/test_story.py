@@ -114,3 +114,8 @@ def test_what_was_fused_is_told(build: Build) -> None:
 def test_a_term_that_may_be_noise_says_so(build: Build) -> None:
     a, b = build([MM, ADD], (1.0, 1.9, 1.0, 1.9, 1.5)), build([MM, ADD], (2.0, 1.2, 1.8, 2.0, 1.9))
     assert "GEMMs (within noise)" in diff(a, b).story
+
+
+def test_a_hand_written_kernel_is_told_by_the_words_in_its_name(build: Build) -> None:
+    a, b = (build([("", "my_flash_fwd_hdim64", us)]) for us in (20.0, 50.0))
+    assert "+30 us attention" in diff(a, b).story

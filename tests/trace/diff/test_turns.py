@@ -40,8 +40,8 @@ def noisy(chance: np.random.Generator, usual: float) -> Times:
     neighbor = np.repeat(chance.choice([1.0, 1.3], ROUNDS), 2).reshape(ROUNDS, 2, 1)
     work = usual * drift * neighbor * np.exp(0.03 * chance.standard_normal(shape))
     hit = chance.random(shape) < 0.08
-    times: Times = (work + hit * 1e6 * chance.pareto(1.5, shape)).astype(np.int64)
-    return times
+    found: Times = (work + hit * 1e6 * chance.pareto(1.5, shape)).astype(np.int64)
+    return found
 
 
 def answers(more: int) -> list[int]:

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Verdict, diff
 from fusetui.tui.pages.diff import columns_of, formatted, verdict
-from fusetui.tui.state.comparison import told
+from fusetui.tui.state.comparison import Comparison, told
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,19 @@ def test_no_number_is_cut(
     texts = [text.strip() for text, _ in formatted(columns, found.lines, 0, 80)]
     assert texts[1] == "+454,700,122.4"
     assert texts[3] == "454,700,123.4"
+
+
+def test_a_region_opens_and_closes_where_the_cursor_is(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = told(diff(trace, trace))
+    inner = (replace(found.lines[0], what="  one"), replace(found.lines[0], what="  two"))
+    closed = Comparison((), (), (), replace(found, inner={0: inner}))
+    opened, cursor = closed.turned(0)
+    assert [line.what for line in opened.lines[1:3]] == ["  one", "  two"]
+    assert (cursor, len(opened.lines)) == (0, len(closed.lines) + 2)
+    again, cursor = opened.turned(2)
+    assert (cursor, again.lines) == (0, closed.lines)
+    last = len(found.lines) - 1
+    assert closed.turned(last) == (closed, last) or last == 0

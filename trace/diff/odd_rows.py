@@ -1,0 +1,113 @@
+"""Work that only one step does, or that only one step lacks, as rows that name the step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from fusetui.trace.diff.items import OP_SHIFT, Items
+from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.text.figures import plural
+
+KINDS = 8
+"""A step that differs in more kinds of work than this is one row."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of work that a step has, but usual steps lack; or, if `missing`, the reverse."""
+
+    step: int
+    missing: bool
+    row: int  # of the trace; of what is missing: in the representative step
+    ns: int
+    word: int
+
+
+def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
+    """One row for each kind of work in each step, or one for all of a step that differs in many.
+
+    Where an op has other kernels in a step than usual, these are one row.
+    """
+    found, pieces = _replaced(items, pieces, side)
+    steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        steps[piece.step, piece.missing].append(piece)
+    for (step, _), members in steps.items():
+        kinds: defaultdict[int, list[Piece]] = defaultdict(list)
+        for piece in members:
+            kinds[piece.word].append(piece)
+        name = f"step {items.work.windows.number_of(step)} of {side}"
+        groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
+        found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
+    return found
+
+
+def _replaced(
+    items: Items, pieces: Sequence[Piece], side: str
+) -> tuple[list[Row], Sequence[Piece]]:
+    """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
+    ops: defaultdict[tuple[int, int], tuple[list[Piece], list[Piece]]]
+    ops = defaultdict(lambda: ([], []))
+    for piece in pieces:
+        ops[piece.step, piece.word >> OP_SHIFT][piece.missing].append(piece)
+    found, left = [], []
+    for (step, op), (more, lacking) in ops.items():
+        if op and more and lacking and len(more) + len(lacking) <= KINDS:
+            name = f"step {items.work.windows.number_of(step)} of {side}"
+            found.append(_other_kernels(items, more, lacking, name, side))
+        else:
+            left += [*more, *lacking]
+    return found, left
+
+
+def _other_kernels(
+    items: Items, more: Sequence[Piece], lacking: Sequence[Piece], step: str, side: str
+) -> Row:
+    trace, rows = items.trace, tuple(piece.row for piece in more)
+    a, b = (more, lacking) if side == "A" else (lacking, more)
+    kinds = {True: Kind.FUSED, False: Kind.SPLIT}
+    before, after = (sum(piece.ns for piece in found) for found in (a, b))
+    return Row(
+        kind=Kind.REPLACED if len(a) == len(b) else kinds[len(a) > len(b)],
+        op=trace.name_of(int(trace.op[more[0].row])),
+        a=tuple(trace.name_of(piece.row) for piece in a),
+        b=tuple(trace.name_of(piece.row) for piece in b),
+        a_ns=before,
+        b_ns=after,
+        a_count=len(a),
+        b_count=len(b),
+        why=f"only in {step}",
+        a_rows=rows if side == "A" else (),
+        b_rows=rows if side == "B" else (),
+        counts=False,
+        a_median_ns=before,
+        b_median_ns=after,
+    )
+
+
+def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:
+    trace, missing = items.trace, pieces[0].missing
+    op = int(trace.op[pieces[0].row])
+    more = missing == (side == "A")
+    names = tuple(trace.name_of(piece.row) for piece in pieces)
+    ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
+    here, nothing = (names, ns, count), ((), 0, 0)
+    a, b = (nothing, here) if more else (here, nothing)
+    return Row(
+        kind=Kind.ADDED if more else Kind.REMOVED,
+        op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
+        a=a[0],
+        b=b[0],
+        a_ns=a[1],
+        b_ns=b[1],
+        a_count=a[2],
+        b_count=b[2],
+        why=f"missing only in {step}" if missing else f"only in {step}",
+        a_rows=members if side == "A" else (),  # of what is missing: in the representative step
+        b_rows=members if side == "B" else (),
+        counts=False,
+        a_median_ns=a[1],
+        b_median_ns=b[1],
+    )
