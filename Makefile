@@ -2,6 +2,7 @@
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
 # make pictures   redraw the pictures of the documentation
+# make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make reference  regenerate docs/reference.md from the code
 
 VENV := .venv
@@ -12,7 +13,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check pictures reference clean
+.PHONY: demo test check pictures questions reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -39,6 +40,9 @@ check: $(VENV)/.dev
 
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py
+
+questions: $(VENV)/.dev
+	@$(BIN)/python -P docs/questions.py
 
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py

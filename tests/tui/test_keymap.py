@@ -17,6 +17,7 @@ from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.keymap import KeymapError, parsed, user_keymap
 from fusetui.tui.keys import key_name, key_text
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, hint_text
+from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.state import Size, State
 
 
@@ -103,7 +104,7 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
     assert "pan" not in hints
     assert state.sides
     help_page = after(state, *do("help"))
-    assert help_page.overlay is not None
+    assert isinstance(help_page.overlay, Help)
     assert any("  X    " in line for _, lines in help_page.overlay.sections for line in lines)
 
 
