@@ -18,6 +18,7 @@ from fusetui.tui import explaining, loading, registry, searching, summaries, who
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
+from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.keys import key_text
 from fusetui.tui.pages.page import Drag, Turn
@@ -212,7 +213,10 @@ class FusetuiApp(Ending):
         if message.paths is not state.wanted or state.reading is None:
             return  # another trace is being read by now
         if message.is_whole or (message.sides and not state.sides):
+            if message.paths != state.paths:
+                keep(state)  # of the trace that makes room for this one
             self.do(partial(registry.arrived, sides=message.sides))
+            self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
 
@@ -266,4 +270,5 @@ def run(
     app = FusetuiApp(Options(tuple(paths), opened, ascii_only, user_keymap(registry.ACTIONS), tour))
     with ended_by_signals(app):
         app.run(mouse=mouse)
+    keep(app.state)
     return app.outcome()
