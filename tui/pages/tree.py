@@ -260,7 +260,7 @@ def _row(
     *figures, last = fit(columns, texts, width)
     places = shown(columns, width)
     styled = [
-        (text, palette.BUSY if columns[n].width == BAR else palette.PLAIN)
+        (text, palette.PLAIN if columns[n].title else palette.BUSY)
         for n, text in zip(places, figures, strict=False)
     ]
     return [*styled, (last, palette.swatch(kind_of(role, name)))]
