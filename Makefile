@@ -1,6 +1,7 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
+# make dist       build sdist and wheel, check both, and install the wheel alone
 # make pictures   redraw the pictures of the documentation
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make reference  regenerate docs/reference.md from the code
@@ -13,7 +14,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check pictures questions reference clean
+.PHONY: demo test check dist pictures questions reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -38,6 +39,14 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/mypy --explicit-package-bases tests benchmarks docs
 
+dist: $(VENV)/.dev
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . >dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm dist.log
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@$(BIN)/python -P -m pytest -m dist tests/packaging
+
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py
 
@@ -57,13 +66,14 @@ $(VENV)/.dev: $(VENV)/.capture
 	@touch $@
 
 # An installed torch is used, because a GPU machine needs its own build. pip compiles what it installs,
-# but not an editable install, which would otherwise be compiled at every start.
+# but not an editable install, which would otherwise be compiled at every start. compileall does not
+# follow the links in src.
 $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \
 	else $(PIP) install --editable '.[capture]' --constraint constraints.txt; fi
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q src capture kernels sample_traces trace tui
 	@touch $@
 
 # A working .venv is kept. Inside another virtual environment, --system-site-packages does not include

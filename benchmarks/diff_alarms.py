@@ -1,26 +1,25 @@
 """How often a diff calls equal captures different, and how often it finds a change of 10 %.
 
-    python -P benchmarks/diff_alarms.py [--pairs 200] [--steps 7] [--into docs/diff.md]
+    python -P benchmarks/diff_alarms.py [--pairs 200] [--steps 30] [--into docs/diff.md]
 
-Every pair comes from one process whose steps alternate: A, B, A, B, ... One profile holds all of
-them; the steps of each side are taken out of it as a trace of their own. For a change, the steps of
+Every pair is recorded in turns, as `fusetui capture --compare` does it. For a change, the steps of
 B do a tenth more of the same work.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
 
+from fusetui.capture import turns
+from fusetui.capture.options import ROUNDS, Options
+from fusetui.capture.step import Step, forward_step
 from fusetui.trace import open_trace
 from fusetui.trace.diff import Answer, diff
 
@@ -52,42 +51,24 @@ def main() -> int:
 def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
     weight, rows = torch.randn(WIDTH, WIDTH), torch.randn(ROWS, WIDTH)
 
-    def step(layers: int) -> None:
-        out = rows
-        for _ in range(layers):
-            out = torch.nn.functional.gelu(out @ weight)
+    def step(layers: int) -> Step:
+        def call() -> torch.Tensor:
+            out = rows
+            for _ in range(layers):
+                out = torch.nn.functional.gelu(out @ weight)
+            return out
 
+        return forward_step(call, "layers", ((),))
+
+    sides = {"a": step(LAYERS), "b": step(layers_of_b)}
     found: Counter[Answer] = Counter()
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for _ in range(3):
-            step(layers_of_b)
+    with torch.no_grad():
         for _ in range(pairs):
-            with profile(activities=[ProfilerActivity.CPU]) as profiler:
-                for number in range(2 * steps + 2):
-                    with record_function(f"ProfilerStep#{number}"):
-                        step(layers_of_b if number % 2 else LAYERS)
-            path = Path(folder, "both.json")
-            profiler.export_chrome_trace(str(path))
-            sides = _sides(json.loads(path.read_text()), Path(folder))
-            found[diff(*(open_trace(str(side)) for side in sides)).verdict.answer] += 1
+            with tempfile.TemporaryDirectory() as folder:
+                turns.record(sides, Options(steps=steps), "cpu", Path(folder))
+                paths = [str(Path(folder, f"{side}.json.gz")) for side in sides]
+                found[diff(*(open_trace(p, cached=False) for p in paths)).verdict.answer] += 1
     return found
-
-
-def _sides(document: dict[str, Any], folder: Path) -> list[Path]:
-    """The even and the odd steps, each as a trace; the first of each is left out as a warm-up."""
-    events = [e for e in document["traceEvents"] if e.get("ph") == "X"]
-    steps = {
-        int(e["name"].partition("#")[2]): (float(e["ts"]), float(e["ts"]) + float(e["dur"]))
-        for e in events
-        if e["name"].startswith("ProfilerStep#")
-    }
-    paths = []
-    for side in (0, 1):
-        spans = [span for number, span in sorted(steps.items()) if number % 2 == side][1:]
-        kept = [e for e in events if any(a <= float(e["ts"]) < b for a, b in spans)]
-        paths.append(folder / f"side{side}.json")
-        paths[-1].write_text(json.dumps({**document, "traceEvents": kept}))
-    return paths
 
 
 def _table(found: dict[str, Counter[Answer]], options: argparse.Namespace) -> str:
@@ -101,7 +82,7 @@ def _table(found: dict[str, Counter[Answer]], options: argparse.Namespace) -> st
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=ROUNDS)
     parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
     return parser.parse_args()
 

@@ -3,7 +3,8 @@
     python -P benchmarks/diff_sums.py a.json.gz b.json.gz [c.json.gz d.json.gz ...] [--into FILE]
 
 Not explained should be at most 1 % of the change plus 1 % of the step. "By op" is the share of all
-changes of rows that is in rows of one op; the rest is in rows of a sort of work in one place.
+changes of rows that is in rows of one op or of one group of kernels (the same kernel on both sides,
+or products of one layout); the rest is in rows of a sort of work in one place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import sys
 from pathlib import Path
 
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Diff, diff
+from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.text.figures import duration, percent
 
 BEGIN, END = "<!-- table: sums -->", "<!-- end -->"
@@ -68,7 +71,18 @@ def _columns(found: Diff) -> list[str]:
 def _by_op(found: Diff) -> str:
     counted = [row for row in found.rows if row.counts]
     whole = sum(abs(row.change_ns) for row in counted)
-    return percent(sum(abs(row.change_ns) for row in counted if not row.together), whole or 1)
+    return percent(sum(abs(row.change_ns) for row in counted if _is_one(row)), whole or 1)
+
+
+def _is_one(row: Row) -> bool:
+    """Is it a row of one op, of one kernel, or of products of one layout."""
+    names = {decode(name) for name in (*row.a, *row.b)} if row.together else set()
+    alike = {(known.op, known.layout) if known else None for known in names}
+    return row.kind is not Kind.REPLACED or not names or (len(alike) == 1 and _has_layout(names))
+
+
+def _has_layout(names: set[KernelName | None]) -> bool:
+    return all(known is not None and known.layout for known in names)
 
 
 def _is_met(found: Diff) -> bool:

@@ -27,6 +27,7 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
         return run_sweep(workload, options, out)
     record, folder = measure(workload, options, out=out, progress=Progress())
     opened = printable(shlex.quote(str(folder)))
-    open_it = f"\nOpen it with: fusetui open {opened}"
-    show("\n".join([closing_table(record), *guesses(record), open_it]))
+    open_it = [f"\nOpen it with: fusetui open {opened}"]
+    compare = [f"Compare them with: fusetui diff {opened}"] if options.compare else []
+    show("\n".join([closing_table(record), *guesses(record), *open_it, *compare]))
     return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))

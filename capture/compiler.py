@@ -15,11 +15,16 @@ def show_cpu_kernels() -> None:
 def forget_compiled() -> None:
     """Makes each variant compile anew, whatever was compiled before in this process."""
     torch._dynamo.reset()
+    forget_counts()
+
+
+def forget_counts() -> None:
+    """Makes the counters start anew; what was compiled stays."""
     torch._dynamo.utils.counters.clear()
 
 
 def graph_count() -> int:
-    """How many graphs were compiled since `forget_compiled`."""
+    """How many graphs were compiled since `forget_compiled` or `forget_counts`."""
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 

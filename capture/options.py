@@ -26,6 +26,8 @@ SHORT_NAMES = {
 }
 STEPS = 7
 """A verdict of the diff needs five; two more leave room for outliers."""
+ROUNDS = 30
+"""Steps of each variant where they take turns: enough for a tenth to show on a busy machine."""
 SECONDS = 1.0
 SECONDS_OF_A_POINT = 0.3
 """Less than for a single capture, because a sweep has many points."""
@@ -85,15 +87,24 @@ class Options:
         Asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.", among=MODES),
     ] = None
     steps: Annotated[
-        int,
+        int | None,
         Asked(
             "--steps",
             "N",
-            f"Number of profiled steps, {STEPS} by default; a verdict of diff needs five.",
+            f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
+            "diff needs five, with --compare six.",
             least=1,
             in_loop=True,
         ),
-    ] = STEPS
+    ] = None
+    compare: Annotated[
+        bool,
+        Asked(
+            "--compare",
+            "",
+            "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
+        ),
+    ] = False
     stack: Annotated[bool, Asked("--stack", "", "Record Python frames.", in_loop=True)] = False
     record_shapes: Annotated[
         bool, Asked("--shapes", "", "Record the shapes of inputs; on by default.", in_loop=True)
@@ -130,6 +141,11 @@ class Options:
             in_loop=True,
         ),
     ] = False
+
+    @property
+    def profiled_steps(self) -> int:
+        """How many steps of each variant to profile."""
+        return self.steps or (ROUNDS if self.compare else STEPS)
 
     @property
     def timing_seconds(self) -> float:

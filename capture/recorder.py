@@ -31,15 +31,15 @@ def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
         leave_if_forked(parent)
         profiler.export_chrome_trace(str(plain))
 
-    plan = schedule(wait=WAIT, warmup=WARM_UP, active=options.steps, repeat=1)
+    plan = schedule(wait=WAIT, warmup=WARM_UP, active=options.profiled_steps, repeat=1)
     synchronize = synchronizer(device_kind)
     with profile(
         **settings(options, device_kind),
         schedule=plan,
         on_trace_ready=export,
     ) as profiler:
-        for _ in range(WAIT + WARM_UP + options.steps):
-            _run_labelled(step)
+        for _ in range(WAIT + WARM_UP + options.profiled_steps):
+            run_labeled(step)
             synchronize()
             profiler.step()
     compress(plain, path, options.scrub)
@@ -72,7 +72,8 @@ def compress(plain: Path, path: Path, scrub: bool) -> None:
     plain.unlink()
 
 
-def _run_labelled(step: Step) -> None:
+def run_labeled(step: Step) -> None:
+    """Runs a step, each of its parts inside of its label."""
     value = None
     for part in step:
         with record_function(part.label):

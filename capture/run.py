@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from fusetui.trace import open_trace
 from fusetui.trace.questions.tally import Tallies, tallies
 
-from . import check, compiler, expect, failure, recorder, step, timing
+from . import check, compiler, expect, failure, recorder, step, timing, turns
 from .device import Device, versions
+from .errors import CaptureError
 from .guard import parent_only
 from .job import Job, Trial
 from .options import Options, public
@@ -31,6 +34,20 @@ NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say 
 
 class EmptyTraceError(Exception):
     """The profiler ran but saw no kernels, for instance for lack of permission to read counters."""
+
+
+Outcome = Measured | Failed
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A trial that was checked and timed, and has still to be profiled: `measured` lacks what the
+    trace tells."""
+
+    name: str
+    parts: Step
+    measured: Measured
 
 
 class Runner:
@@ -54,8 +71,32 @@ class Runner:
         """
         compiler.show_cpu_kernels()
         with self._autograd():
-            outcomes = tuple(self._attempt(trial, folder) for trial in self._job.trials)
+            outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
         return self._record(outcomes, where)
+
+    def _one_by_one(self, folder: Path) -> tuple[Outcome, ...]:
+        def whole(trial: Trial) -> Measured:
+            compiler.forget_compiled()
+            return self._profiled(self._ready(trial), folder)
+
+        return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
+
+    def _in_turns(self, folder: Path) -> tuple[Outcome, ...]:
+        """All are made ready first; what was compiled for one is kept for its turns.
+
+        Raises CaptureError if fewer than two can take turns.
+        """
+        compiler.forget_compiled()
+        made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
+        ready = [one for one in made if isinstance(one, Ready)]
+        if len(ready) < 2:
+            raise CaptureError(_too_few(made))
+        names = " and ".join(one.name for one in ready)
+        with self._progress.phase(f"profiling {names} in turns"), parent_only():
+            compiler.forget_counts()
+            steps = {one.name: one.parts for one in ready}
+            turns.record(steps, self._options, self._device.kind, folder)
+        return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
 
     def _autograd(self) -> AbstractContextManager[Any]:
         if self._job.keeps_gradients:
@@ -63,11 +104,11 @@ class Runner:
         context: AbstractContextManager[Any] = torch.set_grad_enabled(self._job.backward)
         return context
 
-    def _attempt(self, trial: Trial, folder: Path) -> Measured | Failed:
+    def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
         if trial.unable:
             return Failed(trial.name, trial.unable, trial.name not in self._options.variants)
         try:
-            return self._measure(trial, folder / f"{trial.name}.json.gz")
+            return act()
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
@@ -76,9 +117,10 @@ class Runner:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
 
-    def _measure(self, trial: Trial, path: Path) -> Measured:
+    def _ready(self, trial: Trial) -> Ready:
+        """Builds, checks and times a trial."""
         kind, name = self._device.kind, trial.name
-        compiler.forget_compiled()
+        compiler.forget_counts()
         with self._progress.phase(_first_phase(trial)), parent_only():
             call = trial.build()
             parts = self._step(call, trial)
@@ -88,25 +130,40 @@ class Runner:
         del result
         with self._progress.phase(f"timing {name}"), parent_only():
             timed, peak_bytes = self._timed(parts)
-        with self._progress.phase(f"profiling {name}"), parent_only():
-            recorder.record(parts, self._options, kind, path)
-            counted = _counted(path, kind)
         compiled = trial.compiles or graphs > 0
-        return Measured(
+        measured = Measured(
             name=name,
             step_ns=timed.step_ns,
             compile_ns=first_ns if compiled else None,
             compile_cached=compiler.was_cached(),
             peak_memory_bytes=peak_bytes,
             max_error=errors.result,
-            kernels_per_step=counted.per_step("kernels"),
-            files=(path.name,),
+            kernels_per_step=0,
+            files=(f"{name}.json.gz",),
             max_gradient_error=errors.gradients,
             recompilations=compiler.graph_count() - graphs if compiled else None,
             weight_bytes=step.weight_bytes(call),
             warm_up_steps=timed.warm_up_steps,
             settled=timed.settled,
-            guesses=expect.compare(self._guesses[name], counted),
+        )
+        return Ready(name, parts, measured)
+
+    def _profiled(self, ready: Ready, folder: Path) -> Measured:
+        kind, path = self._device.kind, folder / f"{ready.name}.json.gz"
+        with self._progress.phase(f"profiling {ready.name}"), parent_only():
+            compiler.forget_counts()
+            recorder.record(ready.parts, self._options, kind, path)
+            return self._read(ready, folder)
+
+    def _read(self, ready: Ready, folder: Path) -> Measured:
+        """With what its trace tells, and the graphs that were compiled meanwhile."""
+        counted = _counted(folder / f"{ready.name}.json.gz", self._device.kind)
+        before = ready.measured.recompilations
+        return replace(
+            ready.measured,
+            kernels_per_step=counted.per_step("kernels"),
+            recompilations=None if before is None else before + compiler.graph_count(),
+            guesses=expect.compare(self._guesses[ready.name], counted),
         )
 
     def _step(self, call: Callable[..., Any], trial: Trial) -> Step:
@@ -137,7 +194,7 @@ class Runner:
         """The text, scrubbed if the run must not contain private data."""
         return self._texts.scrub(text) if self._texts else text
 
-    def _record(self, outcomes: tuple[Measured | Failed, ...], where: Path) -> RunRecord:
+    def _record(self, outcomes: tuple[Outcome, ...], where: Path) -> RunRecord:
         job, options, device = self._job, self._options, self._device
         return RunRecord(
             format=FORMAT,
@@ -151,13 +208,18 @@ class Runner:
             device_kind=device.kind,
             versions=versions(),
             seed=SEED,
-            profiled_steps=options.steps,
+            profiled_steps=options.profiled_steps,
             options=public(options, self._public),
             variants=outcomes,
             backward=job.backward,
             mode=options.mode,
             provenance=provenance(device.kind, where, options.scrub),
         )
+
+
+def _too_few(made: Sequence[Ready | Failed]) -> str:
+    failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
+    return " ".join(["--compare needs two variants that run.", *failed])
 
 
 def _first_phase(trial: Trial) -> str:

@@ -91,13 +91,15 @@ def profile(
     with new_folder(Path(out)) as folder:
         plain = folder / f"{name}.json"
         with _profiler(asked, found.kind, skip, plain) as (profiler, synchronize):
-            session = Session(profiler, synchronize, first=skip + 2, last=skip + 1 + asked.steps)
+            session = Session(
+                profiler, synchronize, first=skip + 2, last=skip + 1 + asked.profiled_steps
+            )
             yield session
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
         record = _record(session, asked, found, plain, name, where)
         write_record(folder, record)
-    _tell(session, record, Path(out), asked.steps)
+    _tell(session, record, Path(out), asked.profiled_steps)
 
 
 @contextmanager
@@ -116,7 +118,7 @@ def _profiler(
         if os.getpid() == parent:
             done.export_chrome_trace(str(plain))
 
-    plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.steps, repeat=1)
+    plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.profiled_steps, repeat=1)
     with quiet_torch():
         profiler = torch.profiler.profile(
             **recorder.settings(options, kind),
@@ -185,9 +187,9 @@ def _record(
 
 
 def _step_time(session: Session) -> StepTime | None:
-    from .timing import summarise
+    from .timing import summarize
 
-    return summarise(session.durations_ns) if session.durations_ns else None
+    return summarize(session.durations_ns) if session.durations_ns else None
 
 
 def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:

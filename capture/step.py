@@ -1,4 +1,4 @@
-"""One step of a variant as labelled pieces: the forward pass, and the backward pass if
+"""One step of a variant as labeled pieces: the forward pass, and the backward pass if
 requested."""
 
 from __future__ import annotations

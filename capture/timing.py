@@ -35,7 +35,7 @@ def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
     durations = _warm_up(call, synchronizer(device_kind))
     n = sample_count(durations[-1], round(seconds * 1e9))
     samples = _time_on_gpu(call, n) if device_kind == "cuda" else _time_on_cpu(call, n)
-    return Timing(summarise(samples), len(durations), settled(durations))
+    return Timing(summarize(samples), len(durations), settled(durations))
 
 
 def synchronizer(device_kind: str) -> Callable[[], None]:
@@ -48,7 +48,7 @@ def sample_count(step_ns: int, budget_ns: int) -> int:
     return min(max(budget_ns // max(step_ns, 1), MIN_SAMPLES), MAX_SAMPLES)
 
 
-def summarise(samples_ns: Sequence[int]) -> StepTime:
+def summarize(samples_ns: Sequence[int]) -> StepTime:
     """Median and 10th and 90th percentile; each is one of the samples (nearest rank)."""
     ordered = sorted(samples_ns)
 

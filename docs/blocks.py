@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parent
-PAGES = ("reading-a-gpu-trace.md", "recording.md", "ssh.md", "ci.md")
+PAGES = ("reading-a-gpu-trace.md", "recording.md", "ssh.md", "ci.md", "tour.md", "../README.md")
 WIDTH = 90
 PATIENCE = 60  # seconds that a block may take
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

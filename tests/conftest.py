@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.places import ROOT
 
 from fusetui.trace import Trace, open_trace
 
@@ -17,7 +19,23 @@ EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # per property
 settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # slow machines
 settings.load_profile("fusetui")
 
+
+def pytest_configure() -> None:
+    if os.environ.get("FUSETUI_LAPTOP"):
+        from tests.laptops import simulate
+
+        simulate()
+
+
 Events = Sequence[dict[str, Any]]
+PACKAGES = ("src", "capture", "kernels", "sample_traces", "trace", "tui")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compiles the package once, for the hundreds of processes that tests start."""
+    if not hasattr(session.config, "workerinput"):  # set in the workers of pytest-xdist
+        for package in PACKAGES:
+            compileall.compile_dir(ROOT / package, quiet=2)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,14 +9,13 @@ import re
 import select
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, Self
 
-PYTHON = (sys.executable, "-P")
-START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
+from tests.starting import Started, start, start_anew
+
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
 PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
@@ -34,11 +33,12 @@ class Terminal:
         controlling: bool = True,
         change: str = "",
         errors: IO[str] | None = None,
+        anew: bool = False,
     ) -> None:
         """Starts fusetui; `controlling`: Ctrl+C and hanging up send signals, as in a shell.
 
         `change` is Python code that runs first, for instance to plant a bug; `errors` is another
-        file for standard error.
+        file for standard error; `anew`: in a new process, which is slow.
         """
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
@@ -47,14 +47,13 @@ class Terminal:
         self.output = b""
         self._seen = 0
         plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        self.process = subprocess.Popen(
-            [*PYTHON, "-c", f"{change}\n{START}", *map(str, arguments)],
-            stdin=self.slave,
-            stdout=self.slave,
-            stderr=errors or self.slave,
-            env={**plain, "TERM": "xterm-256color", **(environment or {})},
-            start_new_session=True,
-            preexec_fn=_take if controlling else None,
+        words = [str(word) for word in arguments]
+        streams = (self.slave, self.slave, errors.fileno() if errors else self.slave)
+        own = {**plain, "TERM": "xterm-256color", **(environment or {})}
+        self.process: Started | subprocess.Popen[bytes] = (
+            start_anew(words, streams, own)
+            if anew
+            else start(words, streams, own, change, controlling)
         )
 
     def __enter__(self) -> Self:
@@ -103,7 +102,7 @@ class Terminal:
             self._read()
         while self._read():
             pass
-        return self.process.returncode
+        return self.process.wait()
 
     def hang_up(self) -> None:
         """Closes the terminal while the program is running."""
@@ -121,8 +120,3 @@ class Terminal:
 def plain(output: bytes) -> str:
     """Without the control sequences."""
     return CONTROL.sub("", output.decode("utf-8", "surrogateescape"))
-
-
-def _take() -> None:
-    """Makes the terminal on standard input that of the new session."""
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

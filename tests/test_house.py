@@ -14,8 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.places import ROOT
+from tests.sources import nodes, tree
 
-ROOT = Path(__file__).parents[1]
 FOLDERS = ("kernels", "capture", "trace", "tui", "sample_traces")
 DOOR = "cli"
 ARROWS = {
@@ -42,12 +43,6 @@ ROOMS = (
 LONGEST = 400
 
 
-@cache
-def tree(path: Path) -> ast.Module:
-    """The parsed file, cached for all tests."""
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def files_of(folder: str) -> list[Path]:
     if folder != DOOR:
         return sorted((ROOT / folder).rglob("*.py"))
@@ -72,12 +67,17 @@ def imports(path: Path) -> Iterator[str]:
         yield from (name, name.rpartition(".")[0])
 
 
-def named(path: Path) -> Iterator[str]:
+@cache
+def named(path: Path) -> tuple[str, ...]:
     """The full name of each module, or of what is in one, that a file imports anywhere in it."""
+    return tuple(_named(path))
+
+
+def _named(path: Path) -> Iterator[str]:
     package = module_of(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -152,7 +152,7 @@ def test_a_circle_is_found() -> None:
 
 def rooms_reached(path: Path) -> Iterator[tuple[str, str]]:
     """(room, module or name) of everything that a file imports from a room of trace/."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fusetui.trace."):
             _, _, room, *inside = (node.module or "").split(".")
             if room in ROOMS:
@@ -166,8 +166,8 @@ def room_of(path: Path) -> str | None:
 
 def door(room: str) -> set[str]:
     """What others may use of a room: the names and modules in its `__all__`."""
-    tree = ast.parse((ROOT / "trace" / room / "__init__.py").read_text(encoding="utf-8"))
-    named = (node for node in tree.body if isinstance(node, ast.Assign))
+    body = tree(ROOT / "trace" / room / "__init__.py").body
+    named = (node for node in body if isinstance(node, ast.Assign))
     return {str(name) for node in named if is_door(node) for name in ast.literal_eval(node.value)}
 
 
@@ -212,7 +212,7 @@ def test_length(folder: str) -> None:
 
 def shares(path: Path) -> Iterator[str]:
     """What a file itself formats as a percentage."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         for part, behind in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
             text = behind.value if isinstance(behind, ast.Constant) else ""
             if isinstance(part, ast.FormattedValue) and re.match(r"\s?%", str(text)):
@@ -265,11 +265,10 @@ DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}
 """What Textual and Rich draw: whatever makes one lets text through to the terminal."""
 
 
-def calls(path: Path) -> Iterator[str]:
+@cache
+def calls(path: Path) -> frozenset[str]:
     """`name` of each `name(...)` and `name.method(...)` in a file, with its method."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+    return frozenset(ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call))
 
 
 def test_one_file_draws() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.places import ROOT
+from tests.sources import python_files, tree
 
 FOLDERS = (
     "trace",
@@ -55,20 +56,21 @@ def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 @pytest.fixture(scope="module")
 def trees() -> dict[str, ast.Module]:
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    ours = [path for path in paths if not any(parent.is_symlink() for parent in path.parents)]
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in ours}
+    paths = [path for folder in FOLDERS for path in python_files(folder)]
+    return {str(path.relative_to(ROOT)): tree(path) for path in paths}
 
 
 def unused(trees: dict[str, ast.Module]) -> list[str]:
     """What no module uses except its own definition."""
-    everywhere = Counter(name for tree in trees.values() for name in used_in(tree))
+    inside = {path: Counter(used_in(tree)) for path, tree in trees.items()}
+    everywhere = sum(inside.values(), Counter[str]())
     return [
         f"{path}: {name}"
         for path, tree in trees.items()
         if path.startswith(LOOKED_AT)
         for name, node in definitions(tree)
         if not re.fullmatch("__.*__", name) and name not in FOR_OTHERS
+        if everywhere[name] == inside[path][name]  # else another file uses it
         if everywhere[name] <= Counter(used_in(node))[name]
     ]
 

@@ -27,6 +27,7 @@ from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
+from fusetui.tui.state.offers import Offer, offers_of
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
@@ -42,6 +43,7 @@ class Options(msgspec.Struct, frozen=True):
     ascii_only: bool = False
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
+    offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
 
 
 class FusetuiApp(Ending):
@@ -55,7 +57,7 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         self.state = State(
-            named=options.paths,
+            offers=options.offers or offers_of(options.paths),
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
@@ -240,8 +242,8 @@ class FusetuiApp(Ending):
         a, b = message.a.trace, message.b.trace
         self.do(partial(reading.compared, a=a, b=b, diff=message.result))
 
-    def on_summarised(self, message: summaries.Summarised) -> None:
-        self.do(partial(reading.summarised, index=message.index, text=message.text))
+    def on_summarized(self, message: summaries.Summarized) -> None:
+        self.do(partial(reading.summarized, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
         """After Ctrl+z nothing that was drawn before is left on the terminal."""
@@ -261,13 +263,24 @@ def run(
     ascii_only: bool = False,
     mouse: bool = True,
     tour: bool = False,
+    offers: Sequence[Offer] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
+
+    The person chooses from `offers`, or else from the paths.
 
     Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
     exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, user_keymap(registry.ACTIONS), tour))
+    options = Options(
+        paths=tuple(paths),
+        opened=opened,
+        ascii_only=ascii_only,
+        keymap=user_keymap(registry.ACTIONS),
+        tour=tour,
+        offers=tuple(offers),
+    )
+    app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)
     keep(app.state)

@@ -14,6 +14,7 @@ from textual.worker import WorkerFailed
 from fusetui.trace.model.errors import CannotRead
 
 ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
+HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
 LOOK = 1.0  # seconds between two checks whether the terminal is still there
 
 
@@ -58,7 +59,7 @@ class Ending(App[int]):
     def _look(self) -> None:
         """A terminal may go away without notice; its end of file would then be read forever."""
         if self._is_alone:
-            self._end_as_by(signal.SIGHUP)
+            self._end_as_by(HUNG_UP)
 
     @property
     def _is_alone(self) -> bool:
@@ -80,7 +81,7 @@ class Ending(App[int]):
     def panic(self, *renderables: RenderableType) -> None:
         """Called by the terminal driver when it has failed."""
         if self._is_alone:
-            self._end_as_by(signal.SIGHUP)
+            self._end_as_by(HUNG_UP)
             return
         text = io.StringIO()
         Console(file=text, width=100, color_system=None).print(*renderables)

@@ -20,10 +20,10 @@ from fusetui.tui.state.effects import (
     Refuse,
     Search,
     StopReading,
-    Summarise,
+    Summarize,
     Suspend,
 )
-from fusetui.tui.summaries import summarise
+from fusetui.tui.summaries import summarize
 
 
 class Performing:
@@ -41,8 +41,8 @@ class Performing:
                 self._stop.set()
             case Compare(a, b):
                 self._compare(a, b)
-            case Summarise(paths):
-                self._summarise(paths)
+            case Summarize(wanted):
+                self._summarize(wanted)
             case Search(side, text):
                 self._search(side, text)
             case _:
@@ -84,9 +84,9 @@ class Performing:
 
         self._app.run_worker(work, group="search", thread=True, exclusive=True)
 
-    def _summarise(self, paths: tuple[str, ...]) -> None:
+    def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
         def work() -> None:
             worker = get_current_worker()
-            summarise(paths, self._app.post_message, lambda: worker.is_cancelled)
+            summarize(wanted, self._app.post_message, lambda: worker.is_cancelled)
 
         self._app.run_worker(work, group="choose", thread=True, exclusive=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -33,26 +34,26 @@ def ended_by_signals(app: Ending) -> Iterator[None]:
         return
     named = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
-    heard, told = os.pipe()
-    os.set_blocking(told, False)
+    heard, told = socket.socketpair()  # unlike a pipe, also for the wakeups of Windows
+    told.setblocking(False)
     hearing = threading.Thread(target=_hear, args=(heard, numbers, app), daemon=True)
     hearing.start()
     before = {number: signal.signal(number, lambda *_: None) for number in numbers}
-    wakeup = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+    wakeup = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)
-        os.close(told)
+        told.close()
         hearing.join()
-        os.close(heard)
+        heard.close()
 
 
-def _hear(heard: int, numbers: Collection[int], app: Ending) -> None:
-    """Runs until the pipe that delivers the numbers of signals is closed."""
-    while number := os.read(heard, 1):
+def _hear(heard: socket.socket, numbers: Collection[int], app: Ending) -> None:
+    """Runs until the socket that delivers the numbers of signals is closed."""
+    while number := heard.recv(1):
         if number[0] in numbers:
             break
     else:
@@ -61,7 +62,7 @@ def _hear(heard: int, numbers: Collection[int], app: Ending) -> None:
         app.end(number[0])
     until = time.monotonic() + GRACE
     while (left := until - time.monotonic()) > 0:
-        if select.select([heard], [], [], left)[0] and not os.read(heard, 1):
+        if select.select([heard], [], [], left)[0] and not heard.recv(1):
             return
     leave(app, ENDED + number[0])
 
@@ -77,8 +78,10 @@ def leave(app: Ending, code: int) -> None:
 
 def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
     """Restores the terminal; never waits, because it may be gone."""
-    import termios
-
+    try:
+        import termios
+    except ImportError:  # Windows restores its console by itself
+        return
     with suppress(OSError, termios.error):
         if attributes is not None:
             termios.tcsetattr(keys, termios.TCSANOW, attributes)

@@ -13,7 +13,7 @@ from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.head import summary_line
 
 
-class Summarised(Message):
+class Summarized(Message):
     """The line about one of the traces to choose from."""
 
     def __init__(self, index: int, text: str) -> None:
@@ -21,12 +21,14 @@ class Summarised(Message):
         self.index, self.text = index, text
 
 
-def summarise(paths: Sequence[str], post: Callable[[Message], object], cancelled: Stop) -> None:
-    """Posts Summarised for every path, in order."""
-    for index, path in enumerate(paths):
+def summarize(
+    wanted: Sequence[tuple[int, str]], post: Callable[[Message], object], cancelled: Stop
+) -> None:
+    """Posts Summarized for every place in the list and its path, in order."""
+    for index, path in wanted:
         if cancelled():
             return
-        post(Summarised(index, _summary(path)))
+        post(Summarized(index, _summary(path)))
 
 
 def _summary(path: str) -> str:

@@ -23,7 +23,7 @@ def names() -> list[str]:
 def describe(name: str) -> str:
     """What a lesson shows, and that nobody recorded it, in one line. Raises KeyError."""
     shows, shapes, device, *_ = _SHELF.rows()[name]
-    return f"{shows}; {shapes}; {device}; reconstructed, not recorded"
+    return f"reconstructed, not recorded: {shows}; {shapes}; {device}"
 
 
 def path(name: str) -> Path:

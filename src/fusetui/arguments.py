@@ -68,6 +68,7 @@ def option(one: Declared) -> Argument:
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
+SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
 TRACE = argument(
     "trace",

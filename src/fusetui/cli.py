@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fusetui.commands.errors import DONE, guarded
-from fusetui.parser import command_parsers, parse
+from fusetui.commands.errors import guarded
+from fusetui.parser import parse
 from fusetui.registry import command
 
 
@@ -14,8 +14,9 @@ def run(arguments: list[str]) -> int:
     """Carries out one command line and returns its exit code."""
     args = parse(arguments)
     if args.command is None:
-        command_parsers()[""].print_help()
-        return DONE
+        from fusetui.commands.start import start  # only when nothing is named
+
+        return start()
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)

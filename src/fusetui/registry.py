@@ -18,6 +18,7 @@ from fusetui.arguments import (
     NO_CACHE,
     OPS_BY,
     PART,
+    SHELLS,
     TOP,
     TRACE,
     Argument,
@@ -90,16 +91,21 @@ COMMANDS = (
     ),
     Command(
         "open",
-        "Browse a trace, or two side by side.",
+        "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
+                "traces",
+                metavar="TRACE",
+                nargs="*",
+                help="A trace, a run folder, sample:NAME or lesson:NAME; two are shown side by "
+                "side, of more you choose.",
             ),
-            argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
             ASCII,
             MOUSE,
             NO_CACHE,
         ),
+        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
+        "and the samples.",
     ),
     Command(
         "summary",
@@ -252,6 +258,14 @@ COMMANDS = (
         ),
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command(
+        "completion",
+        "Print a script that completes fusetui in your shell.",
+        (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
+        "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
+        "file named _fusetui in a folder of $fpath; for fish, to "
+        "~/.config/fish/completions/fusetui.fish.",
+    ),
 )
 
 

@@ -53,6 +53,6 @@ def test_results_that_cannot_be_compared_have_no_error() -> None:
     assert check.compare_answer(one, two) == check.Errors(None, None)
 
 
-def test_results_are_compared_without_a_judgement() -> None:
+def test_results_are_compared_without_a_judgment() -> None:
     one, two = {"result": torch.ones(2)}, {"result": torch.zeros(2)}
     assert check.compare_answer(one, two) == check.Errors(1.0, None)

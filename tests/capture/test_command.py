@@ -83,7 +83,7 @@ def test_the_record_tells_what_was_asked_for(run: Run) -> None:
 
 def test_a_capture_has_the_steps_that_a_verdict_needs() -> None:
     """And one more that is cold, and one that is odd."""
-    assert Options().steps == STEPS >= FEW_STEPS + 2
+    assert Options().profiled_steps == STEPS >= FEW_STEPS + 2
 
 
 def test_step_times_are_ordered_integers(run: Run) -> None:

@@ -148,6 +148,12 @@ def test_two_sweeps_in_one_second_get_folders_of_their_own(
     assert folders == [Path("runs/a"), Path("runs/a-2")]
 
 
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Path:
+    """A sweep of two points."""
+    return run(tmp_path_factory.mktemp("sweep") / "a", "n=1,2")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -160,9 +166,9 @@ def test_two_sweeps_in_one_second_get_folders_of_their_own(
     ],
 )
 def test_a_sweep_that_was_damaged_is_told_before_it_goes_on(
-    tmp_path: Path, name: str, content: str | None, message: str
+    swept: Path, tmp_path: Path, name: str, content: str | None, message: str
 ) -> None:
-    folder = run(tmp_path / "a", "n=1,2")
+    folder = Path(shutil.copytree(swept, tmp_path / "a"))
     shutil.rmtree(folder / "n=2")
     (folder / name).unlink()
     if content is not None:

@@ -10,11 +10,11 @@ pytestmark = pytest.mark.torch
 
 def test_percentiles_are_samples() -> None:
     samples = [10 * n for n in range(10, 0, -1)]
-    assert timing.summarise(samples) == StepTime(median=50, p10=10, p90=90, n=10)
+    assert timing.summarize(samples) == StepTime(median=50, p10=10, p90=90, n=10)
 
 
 def test_one_sample_is_every_percentile() -> None:
-    assert timing.summarise([7]) == StepTime(7, 7, 7, 1)
+    assert timing.summarize([7]) == StepTime(7, 7, 7, 1)
 
 
 @pytest.mark.parametrize(("step_ns", "samples"), [(0, 500), (20_000_000, 50), (10**12, 10)])

@@ -110,7 +110,7 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["capture"], "required: WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),
         (["kernels", "x", "--top", "-1"], "--top"),
-        (["kernels", "x", "--by", "colour"], "--by"),
+        (["kernels", "x", "--by", "color"], "--by"),
         (["kernels", "x", "--peak", "bf17=1e15"], "bf17=1e15: the kind must be one of fp64, "),
         (["kernels", "x", "--peak", "bf16"], "--peak bf16: the figure must be"),
         (["kernels", "x", "--peak", "bf16=989"], "FLOP per second, as in bf16=989e12"),

@@ -55,7 +55,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
         return 0
 
     monkeypatch.setattr(app, "run", run)
-    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
+    for module in ("open", "terminal"):
+        monkeypatch.setattr(f"fusetui.commands.{module}.has_terminal", lambda: True)
     return calls
 
 

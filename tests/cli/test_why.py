@@ -211,3 +211,13 @@ def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
     found = fusetui("why", TRACES / "mi300_vllm_decode_graph.json.gz").out
     assert "The GPU's span is 10.74 ms. The GPU works 99.8 % of it." in " ".join(found.split())
     assert "Python" not in found
+
+
+def test_a_file_that_ends_early_may_hold_the_rest(fusetui: Run, trace_file: File) -> None:
+    """Cut within its second event."""
+    path = trace_file()
+    text = path.read_text()
+    path.write_text(text[: text.index("}", text.index("}, {") + 4)])
+    found = fusetui("why", path)
+    assert "The file ends before any GPU event: this is what 1 CPU thread did." in found.out
+    assert "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out

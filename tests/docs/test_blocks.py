@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.docs.test_reference import DOCS, script
@@ -14,9 +15,12 @@ from fusetui.commands.sources import traces
 from fusetui.parser import parse
 
 BLOCKS = script("blocks")
+RUN_HERE = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")
 COMMAND = re.compile(r"(?:^|\||\$)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")
+PROSE = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+INDENTED = re.compile(r"^    fusetui (\S.*)$", re.MULTILINE)
 RUN = re.compile(r"^( +)- (?:name: .*\n +)?run: \|\n((?:\1 .*\n|\n)+)", re.MULTILINE)
 
 
@@ -24,12 +28,19 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["reading-a-gpu-trace.md", "ssh.md", "ci.md", NEEDS_TORCH])
+@pytest.mark.parametrize("name", [*RUN_HERE, NEEDS_TORCH])
 def test_blocks_print_what_the_page_says(name: str, tmp_path: Path) -> None:
     if name == "recording.md":
         pytest.importorskip("torch", reason="the page records a trace")
     for block, printed in BLOCKS.outputs(page(name), tmp_path):
         assert block.text == printed, "run python -P docs/blocks.py"
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_every_indented_command_is_one(path: Path) -> None:
+    """What stands behind several blanks is an explanation."""
+    for line in INDENTED.findall(path.read_text(encoding="utf-8")):
+        parse(shlex.split(re.split(r" {2,}", line)[0]))
 
 
 @pytest.mark.parametrize("name", BLOCKS.PAGES)
@@ -54,6 +65,30 @@ def test_scripts_of_the_workflow_are_valid_shell(number: int) -> None:
     found = list(RUN.finditer(workflow))[number]
     checked = subprocess.run(["bash", "-n"], input=found[2], text=True, timeout=20, check=False)
     assert checked.returncode == 0
+
+
+def examples_of_capture() -> list[str]:
+    return [block.text for block in BLOCKS.blocks(page("capture.md")) if block.kind == "python"]
+
+
+@pytest.mark.torch
+def test_a_file_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions that it builds run; capturing them is tested in tests/capture."""
+    torch = pytest.importorskip("torch", reason="the example needs it")
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    names: dict[str, Any] = {}
+    exec(examples_of_capture()[0], names)
+    variants = names["build"](batch=4, dim=8)
+    function, inputs = variants["compiled"]
+    assert function(*inputs).shape == variants["eager"]().shape == (4, 8)
+
+
+@pytest.mark.torch
+def test_a_training_loop_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the example needs it")
+    monkeypatch.chdir(tmp_path)
+    exec(examples_of_capture()[1], {})
+    assert traces(str(tmp_path / "runs" / "x"))
 
 
 def test_a_block_that_fails_is_told(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
-"""Identifiers and JSON keys use the words of docs/glossary.md, each in its one meaning."""
+"""Identifiers use the words of docs/glossary.md, each in its one meaning."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from tests.places import ROOT
+from tests.sources import nodes, python_files
 
 FOLDERS = ("trace", "tui", "capture", "kernels", "sample_traces", "src/fusetui", "benchmarks")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
@@ -22,7 +24,7 @@ def tables() -> Iterator[list[list[str]]]:
         yield rows[2:]
 
 
-WORDS, UNUSED = tables()
+WORDS, KEYS, UNUSED = tables()
 AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
 
@@ -36,14 +38,16 @@ def named(node: ast.AST) -> str | None:
     return None
 
 
-def identifiers(classes_only: bool = False) -> Iterator[tuple[str, str]]:
+@cache
+def identifiers(classes_only: bool = False) -> tuple[tuple[str, str], ...]:
     """(file, identifier) of everything that the code defines."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                name = named(node)
-                if name and (not classes_only or isinstance(node, ast.ClassDef)):
-                    yield path.relative_to(ROOT).as_posix(), name
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), name)
+        for folder in FOLDERS
+        for path in python_files(folder)
+        for node in nodes(path)
+        if (name := named(node)) and (not classes_only or isinstance(node, ast.ClassDef))
+    )
 
 
 def words_of(name: str) -> set[str]:
@@ -51,13 +55,10 @@ def words_of(name: str) -> set[str]:
     return found | {word.removesuffix("s") for word in found}
 
 
-IDENTIFIERS = tuple(identifiers())
-
-
 @pytest.mark.parametrize("word", AT_HOME)
 def test_a_word_with_a_home_is_not_used_elsewhere(word: str) -> None:
     text = next(row[3] for row in WORDS if row[0] == word)
-    names = identifiers(classes_only=True) if text.startswith("class names") else IDENTIFIERS
+    names = identifiers(classes_only=text.startswith("class names"))
     homes = tuple(AT_HOME[word])
     away = {f"{file}: {name}" for file, name in names if word in words_of(name)}
     assert not {place for place in away if not place.startswith(homes)}
@@ -65,7 +66,7 @@ def test_a_word_with_a_home_is_not_used_elsewhere(word: str) -> None:
 
 @pytest.mark.parametrize("word", [row[0] for row in UNUSED])
 def test_words_that_are_not_used(word: str) -> None:
-    assert not {f"{file}: {name}" for file, name in IDENTIFIERS if word in words_of(name)}
+    assert not {f"{file}: {name}" for file, name in identifiers() if word in words_of(name)}
 
 
 def test_a_word_stands_once() -> None:

@@ -32,7 +32,7 @@ async def settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
 
 
 def screen(app: FusetuiApp) -> str:
-    """What a person sees, without colours."""
+    """What a person sees, without colors."""
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text for strip in strips)
 
@@ -44,5 +44,5 @@ def selected(app: FusetuiApp) -> str:
 
 
 def strips(app: FusetuiApp) -> list[Strip]:
-    """What a person sees, with colours."""
+    """What a person sees, with colors."""
     return app.screen._compositor.render_strips()

@@ -17,6 +17,7 @@ from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform
+from fusetui.tui.state.offers import offers_of
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.state import Outcome, Size, State
 
@@ -40,7 +41,7 @@ def do(*names: str) -> list[Run]:
 def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> State:
     """The app with these traces read, and compared where there are two."""
     sides = make_sides(traces, ["first", "second"][: len(traces)])
-    state = State(size=size, named=paths, wanted=paths, paths=paths[: len(traces)])
+    state = State(size=size, offers=offers_of(paths), wanted=paths, paths=paths[: len(traces)])
     state = after(state, partial(arrived, sides=sides))
     if len(traces) == 2:
         a, b = traces
@@ -69,7 +70,7 @@ def at(name: str) -> Run:
 
 
 def drawn(state: State) -> str:
-    """The lines of the screen, without colours."""
+    """The lines of the screen, without colors."""
     picture = whole.stack(whole.panes(state))
     size = state.size
     lines = (picture.line(y, size.width, size.height).text for y in range(size.height))

@@ -17,6 +17,7 @@ from fusetui.trace import CannotRead
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.loading import Compared, compare
 from fusetui.tui.state.effects import Compare
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, TIMELINE, State
 
@@ -251,7 +252,7 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
             await app.workers.wait_for_complete()
             await pilot.pause()
         assert screen(app).splitlines()[1].startswith(" A other")
-        assert "A other" in screen(app).splitlines()[3]
+        assert screen(app).splitlines()[2].startswith(" B mlp")
 
 
 @pytest.mark.parametrize(
@@ -277,3 +278,24 @@ async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, ob
         await pilot.press("1", "slash", *"1", "enter", "n", "N", "escape")
         assert app.is_running
         assert "\x1b" not in screen(app)
+
+
+async def test_a_run_that_is_chosen_opens_two_of_its_variants(path: str) -> None:
+    run = Offer("runs/demo/", (path, path, path), "run: a, b, c")
+    app = FusetuiApp(Options((), opened=0, offers=(run,)))
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(app, pilot)
+        assert "runs/demo/" in screen(app)
+        assert "run: a, b, c" in screen(app)
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert app.state.paths == (path, path)
+
+
+async def test_the_tutor_that_is_chosen_starts_the_tour(path: str) -> None:
+    app = FusetuiApp(Options((), opened=0, offers=(Offer("tutor", (path,), "a tour", True),)))
+    async with app.run_test(size=SMALL) as pilot:
+        await settled(app, pilot)
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert app.state.tour == 0

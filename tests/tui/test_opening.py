@@ -51,7 +51,7 @@ class Gate:
             return self._whole
         if self._part and preview:
             preview(self._part)
-        while not self.opens.wait(0.01):
+        while not self.opens.wait(0.05):
             progress(350 * MB, 1000 * MB)
             if stop() and self._part is None:
                 raise NothingRead
@@ -109,7 +109,7 @@ async def lanes(app: FusetuiApp, pilot: Pilot[int]) -> None:
     """Until the first lanes are there."""
     async with timeout(PATIENCE):
         while not app.state.sides:
-            await pilot.pause(0.01)
+            await pilot.pause(0.03)
     await pilot.pause()
 
 
@@ -117,7 +117,7 @@ async def done(app: FusetuiApp, pilot: Pilot[int]) -> None:
     """Until nothing is read any more, and the head says so."""
     async with timeout(PATIENCE):
         while app.state.reading or screen(app).lstrip().startswith(("reading", "stopping")):
-            await pilot.pause(0.01)
+            await pilot.pause(0.03)
     await pilot.pause()
 
 
@@ -235,7 +235,7 @@ async def test_escape_before_anything_was_read_leaves(shut: Gate) -> None:
         await pilot.press("escape")
         async with timeout(PATIENCE):
             while app.return_value is None:
-                await pilot.pause(0.01)
+                await pilot.pause(0.03)
     assert app.return_value == 0
 
 

@@ -83,7 +83,7 @@ CASES = {
     "to-kernel": Case(LINEAR),
     "to-launch": Case(LINEAR, *do("to-kernel")),
     "zoom-to": Case(LINEAR),
-    "centre": Case(LINEAR, *CLOSE),
+    "center": Case(LINEAR, *CLOSE),
     "whole": Case(*CLOSE),
     "start": Case(*CLOSE),
     "end": Case(*CLOSE),

@@ -195,7 +195,7 @@ def test_a_key_that_changes_no_cell_sends_nothing(shown: Shown) -> None:
         assert len(alone) < 4000
 
 
-def test_without_colours(shown: Shown) -> None:
+def test_without_colors(shown: Shown) -> None:
     with shown(environment={"NO_COLOR": "1"}) as terminal:
         terminal.wait_for(READY)
         visit(
@@ -208,7 +208,7 @@ def test_without_colours(shown: Shown) -> None:
 
 
 def test_control_c_quits(shown: Shown) -> None:
-    with shown() as terminal:
+    with shown(anew=True) as terminal:
         terminal.wait_for(READY)
         visit(terminal, [("/", "A word is looked for in names")])
         terminal.press(INTERRUPT)

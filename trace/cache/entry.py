@@ -41,8 +41,8 @@ class Entry(msgspec.Struct, frozen=True):
                 state = (self.origin.size, self.origin.mtime_ns)
                 text = Filed(self.path, OpenFile(original.fileno()), state)
                 trace = pack.read(file, self.origin, self.path, text)
-                with suppress(OSError):
-                    os.utime(file.fileno())  # the least recently used is removed first
+                with suppress(OSError):  # the least recently used is removed first
+                    os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
         except Exception:  # whatever is wrong with an entry, the file itself can be read
             return None
         return trace

@@ -16,18 +16,24 @@ from typing import IO
 
 import msgspec
 
+from fusetui.trace.read.document import read_at
+
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
-BESIDE = ("autograd", "inputs", "sizes", "transfers")
+BESIDE = ("autograd", "inputs", "memory", "sizes", "transfers")
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = re.compile(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
 _UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 _UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 """Names of unfinished files in earlier versions; other programs may use such names too."""
 
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+Folder = int | Path
+"""A folder as a descriptor, or by its path where the system has none for folders (Windows)."""
 
 
 class Own(msgspec.Struct, frozen=True):
@@ -71,34 +77,38 @@ def is_users(state: os.stat_result) -> bool:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[int]:
+def opened(folder: Path) -> Iterator[Folder]:
     """A descriptor of a folder, so that all further calls are about this very folder."""
-    number = os.open(folder, _READ | getattr(os, "O_DIRECTORY", 0))
+    if not hasattr(os, "O_DIRECTORY"):
+        yield folder
+        return
+    number = os.open(folder, _READ | os.O_DIRECTORY)
     try:
         yield number
     finally:
         os.close(number)
 
 
-def own_files(folder: int) -> Iterator[Own]:
+def own_files(folder: Folder) -> Iterator[Own]:
     """All files of ours in an open folder. Raises OSError if it cannot be listed."""
     with os.scandir(folder) as found:
         for item in found:
             finished = _ENTRY.fullmatch(item.name) is not None
             if finished or item.name.endswith(SUFFIX):
                 with suppress(OSError):  # it is gone, or we may not read it
-                    state = item.stat(follow_symlinks=False)
+                    state = _stat(folder, item.name)
                     if _is_own(folder, item.name, state):
                         yield Own(item.name, state, finished)
 
 
-def remove(folder: int, own: Own) -> bool:
+def remove(folder: Folder, own: Own) -> bool:
     """Removes a file, unless another file has its name by now. Returns whether it is gone."""
     try:
-        now = os.stat(own.name, dir_fd=folder, follow_symlinks=False)
+        now = _stat(folder, own.name)
         if not os.path.samestat(now, own.state):
             return False
-        os.unlink(own.name, dir_fd=folder)
+        path, number = _place(folder, own.name)
+        os.unlink(path, dir_fd=number)
     except FileNotFoundError:  # another process removed it
         return True
     except OSError:
@@ -106,19 +116,33 @@ def remove(folder: int, own: Own) -> bool:
     return True
 
 
-def _is_own(folder: int, name: str, state: os.stat_result) -> bool:
+def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
     """Whether a file is ours. Raises OSError."""
     _regular(state)
-    file = os.open(name, _CAREFULLY, dir_fd=folder)
+    path, number = _place(folder, name)
+    file = os.open(path, _CAREFULLY, dir_fd=number)
     try:
         if not os.path.samestat(os.fstat(file), state):
             return False
-        head = os.pread(file, len(MAGIC), 0)
+        head = read_at(file, 0, len(MAGIC))
     finally:
         os.close(file)
     if _UNFINISHED.fullmatch(name):  # a process may end before it has written anything
         return MAGIC.startswith(head)
     return head == MAGIC and bool(_ENTRY.fullmatch(name) or _UNFINISHED_EARLIER.fullmatch(name))
+
+
+def _stat(folder: Folder, name: str) -> os.stat_result:
+    """The state of a file itself, not of what it may link to. Raises OSError."""
+    path, number = _place(folder, name)
+    return os.stat(path, dir_fd=number, follow_symlinks=False)
+
+
+def _place(folder: Folder, name: str) -> tuple[str, int | None]:
+    """The path and dir_fd of a file, as the calls of the system take them."""
+    if isinstance(folder, int):
+        return name, folder
+    return str(folder / name), None
 
 
 def _regular(state: os.stat_result) -> None:

@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.dispatch import dispatched
-from fusetui.trace.diff.interval import ratio_interval
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.pieces import Work
-from fusetui.trace.diff.statistics import median
 from fusetui.trace.diff.usual import mean, middle
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.categories import Layer
@@ -20,19 +18,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import any_busy_ns
 
 Int64s = NDArray[np.int64]
-
-
-def step_change(a: Work, b: Work) -> StepChange:
-    """The medians over the steps used, the interval of their ratio, and the drift of each run."""
-    of_a, of_b = a.windows.dur, b.windows.dur
-    a_ns = int(median(of_a)) if len(of_a) else None
-    b_ns = int(median(of_b)) if len(of_b) else None
-    ratio = b_ns / a_ns if a_ns and b_ns is not None else None
-    found = ratio_interval(of_a, of_b)
-    if found is None or ratio is None:
-        return StepChange(a_ns, b_ns, ratio, None, None)
-    low, high = min(found.low, ratio), max(found.high, ratio)
-    return StepChange(a_ns, b_ns, ratio, low, high, found.drift_a, found.drift_b)
 
 
 def side(items: Items, on_cpu: bool) -> Side:

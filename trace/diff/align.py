@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -14,6 +14,11 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 
 Int64s = NDArray[np.int64]
+
+Places = Sequence[object]
+
+SPREAD = 0x1E3779B97F4A7C15
+"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
 
 NONE = 0
 """The key of items that cannot be paired by this key."""
@@ -43,13 +48,31 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
             yield range(first_a, last_a), range(first_b, last_b)
 
 
-def align(a: Items, b: Items) -> list[Lanes]:
-    """Every lane of both sides once, in the order of A's lanes."""
-    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b)) for of_a, of_b in _partners(a, b)]
+def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> list[Lanes]:
+    """Every lane of both sides once, in the order of A's lanes.
+
+    `places`: per item where in the program it is. What is at the same place is aligned first, so
+    that no chance hit elsewhere tears a place apart.
+    """
+    at = _numbers(*places) if places else None
+    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b, at)) for of_a, of_b in _partners(a, b)]
 
 
-def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
-    """The pairs found by one key after another, each within the gaps that the keys before it left.
+def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
+    """Large numbers, the same for one place on both sides, far apart for two."""
+    known: dict[object, int] = {}
+    found = [
+        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64)
+        for side in (a, b)
+    ]
+    return found[0] * SPREAD, found[1] * SPREAD
+
+
+def _pairs(
+    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
+) -> list[Pair]:
+    """The pairs found by one key after another, each within the gaps that the keys before it left:
+    first within places, then anywhere.
 
     The same kernel under the same op comes first if that covers most of what could be aligned by
     op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
@@ -60,12 +83,21 @@ def _pairs(a: Items, b: Items, of_a: range, of_b: range) -> list[Pair]:
     by_exact, by_op = (_in_common(x[_slice(of_a)], y[_slice(of_b)]) for x, y in keys)
     if 2 * by_exact < by_op:
         keys.reverse()
+    keys += [(a.alone, b.alone), (a.by_class, b.by_class)]
+    if at is not None:
+        within = [(_within(x, at[0]), _within(y, at[1])) for x, y in keys]
+        keys = [*within, *keys]
     pairs: list[Pair] = []
-    for key_a, key_b in [*keys, (a.alone, b.alone), (a.by_class, b.by_class)]:
+    for key_a, key_b in keys:
         for gap in list(gaps(pairs, stretch)):
             pairs += _match(key_a, key_b, gap)
         pairs.sort()
     return pairs
+
+
+def _within(key: Int64s, at: Int64s) -> Int64s:
+    """A key that differs from place to place."""
+    return np.where(key == NONE, NONE, key + at)
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:

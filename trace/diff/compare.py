@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import msgspec
 
 from fusetui.trace.diff import dispatch, explain, odd
-from fusetui.trace.diff.account import accounting, side, step_change
+from fusetui.trace.diff.account import accounting, side
 from fusetui.trace.diff.align import align
+from fusetui.trace.diff.change import step_change
 from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
@@ -50,11 +51,12 @@ def diff(a: Trace, b: Trace) -> Diff:
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
     of_a, of_b = settled(of_a, of_b)
-    groups = [found for lanes in align(of_a, of_b) for found in group(of_a, of_b, lanes)]
-    groups = moved(of_a, of_b, groups)
     programs = Program(of_a), Program(of_b)
+    aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
+    groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
+    groups = moved(of_a, of_b, groups)
     groups = by_region(*programs, groups)
-    step = step_change(work_a, work_b)
+    step = step_change(of_a, of_b, groups)
     once = odd.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (

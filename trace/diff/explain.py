@@ -17,7 +17,7 @@ from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.names import identity
 from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
-from fusetui.trace.diff.sorts import of_all
+from fusetui.trace.diff.sorts import OTHER, of_all
 from fusetui.trace.diff.statistics import beyond_noise, resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.model.op_names import stem
@@ -57,13 +57,16 @@ def _context(group: Group, a: Program, b: Program) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
     program, first = (a, group.a[0]) if group.a else (b, group.b[0])
     if len(group.a) + len(group.b) <= 2:
-        work = a.sorts[group.a[0]] if group.a else b.sorts[group.b[0]]
+        work = next((s for s in _sorts(group, a, b) if s != OTHER), OTHER)
     else:
-        found = {*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)}
-        work = of_all(found)
+        work = of_all(set(_sorts(group, a, b)))
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
     return Context(program.places[first], program.phases[first], work, sides)
+
+
+def _sorts(group: Group, a: Program, b: Program) -> list[str]:
+    return [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
@@ -144,13 +147,13 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
 def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
     timed = dict(zip(pairs, _timed(a, b, [groups[n] for n in pairs]), strict=True))
-    return [timed[n] if n in timed else _shape(group) for n, group in enumerate(groups)]
+    return [timed[n] if n in timed else _shape(a, b, group) for n, group in enumerate(groups)]
 
 
-def _shape(group: Group) -> Kind:
+def _shape(a: Items, b: Items, group: Group) -> Kind:
     """The kind of a group that is no pair."""
     if group.together:
-        return Kind.REPLACED
+        return _as_a_whole(a, b, group) if _one_kernel(a, b, group) else Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
@@ -158,6 +161,23 @@ def _shape(group: Group) -> Kind:
     if len(group.a) == len(group.b):
         return Kind.REPLACED
     return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
+
+
+def _one_kernel(a: Items, b: Items, group: Group) -> bool:
+    found = {*(a.exact[[*group.a]] & KERNEL_MASK).tolist()}
+    return len(found | {*(b.exact[[*group.b]] & KERNEL_MASK).tolist()}) == 1
+
+
+def _as_a_whole(a: Items, b: Items, group: Group) -> Kind:
+    """Of one kernel several times on both sides: by the time of all of them."""
+    before, after = (
+        items.samples[:, [*members]].sum(axis=1, keepdims=True)
+        for items, members in ((a, group.a), (b, group.b))
+    )
+    tick = max(resolution(a.samples), resolution(b.samples))
+    if not beyond_noise(before, after, tick)[0]:
+        return Kind.SAME
+    return Kind.FASTER if np.median(after) < np.median(before) else Kind.SLOWER
 
 
 def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
@@ -181,8 +201,8 @@ def _op(a: Items, b: Items, group: Group) -> str:
         items, members = (b, group.b) if items is a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
-    names = Counter(items.op_names[item] for item in members)
-    named = [f"{op} x{n}" if n > 1 else op for op, n in names.items() if op]
+    ops = {int(items.op[m]) if items.op_word(m) else -m - 1: items.op_names[m] for m in members}
+    named = [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops.values()).items() if op]
     return " + ".join(named)
 
 

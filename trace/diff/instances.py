@@ -3,13 +3,18 @@ them."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 
 from fusetui.trace.diff.groups import Board
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.lcs import Pair, exact
+from fusetui.trace.diff.names import decoded, work_class
 from fusetui.trace.model.op_names import is_compiler
+
+_REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
 
 LONG_RUN = 200
 """In longer runs of one kernel, which repetitions are the additional ones is not looked into."""
@@ -57,6 +62,32 @@ def rest_of_ops(board: Board, side: int) -> None:
         if pair is not None and number is not None and _replaced(board, pair):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
+
+
+def with_reduction(board: Board, side: int) -> None:
+    """Where no op tells: the kernel that adds up the parts of a product or of attention, right
+    after it, joins the pair that the main kernel is in, unless that has not changed."""
+    items = board.items[side]
+    for number, pair in enumerate(board.pairs):
+        following = board.gaps[number + 1][side]
+        if pair is None or not following or following[0] != pair[side] + 1:
+            continue
+        main, after = items.names[pair[side]], items.names[following[0]]
+        if _replaced(board, pair) and not items.op_word(following[0]) and _adds_up(main, after):
+            board.pairs[number] = None
+            of_a, of_b = [pair[0]], [pair[1]]
+            (of_b if side else of_a).append(following[0])
+            board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+
+
+@cache
+def _adds_up(main: str, after: str) -> bool:
+    """The reduction of split-K after a product, or one that calls itself so after attention."""
+    kind = work_class("", main)
+    if kind == "gemm":
+        known = decoded(after)
+        return known is not None and known.role == "splitk_reduce"
+    return kind == "attention" and _REDUCES.search(after) is not None
 
 
 def _runs(board: Board) -> Iterator[tuple[int, int]]:

@@ -48,8 +48,8 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
         return None
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     low, high = float(ratios[count - 1]), float(ratios[len(ratios) - count])
-    center, wider = float(np.median(ratios)), max(_wider(before), _wider(after))
-    low, high = center * (low / center) ** wider, center * (high / center) ** wider
+    center, by = float(np.median(ratios)), max(wider(before), wider(after))
+    low, high = center * (low / center) ** by, center * (high / center) ** by
     drift_a, drift_b = drift(before), drift(after)
     apart = max(abs(drift_a), abs(drift_b))
     return Interval(low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart), drift_a, drift_b)
@@ -68,14 +68,14 @@ def drift(durations: Int64s) -> float:
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
 
 
-def _wider(durations: Int64s) -> float:
+def wider(samples: NDArray[np.int64] | NDArray[np.float64]) -> float:
     """The factor by which an interval is too narrow where slow steps follow slow ones: n steps are
     worth n (1 - r) / (1 + r) independent ones, where r is the correlation of successive ranks. 1 if
     r is not significant."""
-    size = len(durations)
+    size = len(samples)
     if size < ENOUGH:
         return 1.0
-    ranks = np.argsort(np.argsort(durations, kind="stable")) - (size - 1) / 2
+    ranks = np.argsort(np.argsort(samples, kind="stable")) - (size - 1) / 2
     found = float((ranks[1:] * ranks[:-1]).sum() / (ranks * ranks).sum())
     if found * math.sqrt(size) < Z:
         return 1.0

@@ -28,12 +28,14 @@ MARKS = {
 }
 
 SAME = "the same kernel"
-NOISE = "noise"
+NOISE = "within noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
 OVERLAP = "work that ran at the same time as other work"
 ODD = "the effect on the median of steps with other work"
 OPTIONAL = ("earlier", "later", "overlap", "odd")
+PINNED = ("idle", "", "step")
+"""The lines that are always in sight: idle time, what is not explained, the sum."""
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
 
@@ -94,7 +96,8 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     for row in rows:
         timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
-        groups.setdefault((row.kind, row.op, *names, "" if timed else row.why), []).append(row)
+        why = "" if timed else row.why
+        groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
     return list(groups.values())
 
 
@@ -123,7 +126,7 @@ def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """The reason, without repeating what the kind says already."""
     if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
-        return f"within noise, {change(a_ns, b_ns)} time"
+        return f"the same, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
@@ -136,31 +139,46 @@ def _sign(a_ns: int, b_ns: int) -> str:
 
 
 def _place(rows: Sequence[Row]) -> str:
-    """The module or annotation of all of them; with a star when only their beginnings agree."""
+    """The module or annotation of all of them; with a star when only their beginnings agree. Where
+    there is none: the phase."""
     places = sorted({row.where for row in rows})
+    if places == [""]:
+        return rows[0].phase
     if len(places) == 1:
         return places[0]
     common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
-    return f"{common}*" if len(common) > 2 else ""
+    return f"{common}*" if len(common) > 2 else rows[0].phase
 
 
 def _what(row: Row, place: str) -> str:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
-    op = printable(row.op)
+    op, where = printable(row.op), clip(printable(place), MAX_NAME)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
-        ones = row.b if row.kind is Kind.FUSED else row.a
-        one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
-        return (
-            f"{op or _names(row.a)}{ARROW}{one}" if row.kind is Kind.FUSED else f"{one}{ARROW}{op}"
-        )
-    if row.together:
-        sides = " -> ".join(_counted(names) for names in (row.a, row.b))
-        return "  ".join(
-            part for part in (clip(printable(place), MAX_NAME), row.work, sides) if part
-        )
-    kernel = _short((row.b or row.a)[0])
-    parts = [clip(printable(place), MAX_NAME), op, kernel if kernel != op else ""]
+        parts = [where, _several(row, op)]
+    elif row.together:
+        parts = [where, row.work, _as_a_whole(row)]
+    else:
+        kernel = _short((row.b or row.a)[0])
+        parts = [where, op, kernel if kernel != op else ""]
     return "  ".join(part for part in parts if part)
+
+
+def _several(row: Row, op: str) -> str:
+    """Several kernels of an op, or of several ops, for one or for others."""
+    fused = row.kind is Kind.FUSED
+    ones = row.b if fused else row.a
+    one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
+    many = max(row.a_count, row.b_count)
+    if op and " x" not in op and " + " not in op and many > 1:
+        op = f"{op} ({many} kernels)"
+    others = op or _names(row.a if fused else row.b)
+    return f"{others}{ARROW}{one}" if fused else f"{one}{ARROW}{others}"
+
+
+def _as_a_whole(row: Row) -> str:
+    if row.kind is Kind.REPLACED:
+        return ARROW.join(_counted(names) for names in (row.a, row.b))
+    return f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
 
 
 def _counted(names: Sequence[str]) -> str:

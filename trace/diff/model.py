@@ -25,9 +25,11 @@ class Kind(StrEnum):
 class StepChange(msgspec.Struct, frozen=True):
     """Median time of a step on each side (ns); None for a side that holds no work at all.
 
-    `ratio` is b / a: below 1 means that B is faster. [low, high] is its interval of 95 % within
-    these two runs; None with fewer than four steps on a side. `drift_*`: how much longer the last
-    step of a run took than its first, as a share; 0 where that may be chance.
+    `ratio` is b / a: below 1 means that B is faster. It is that of the medians less interruptions,
+    or, where the steps took turns, the middle of the ratios of neighbors. [low, high] is its
+    interval of 95 % within these two runs; None with too few steps. `drift_*`: how much longer the
+    last step of a run took than its first, as a share; 0 where that may be chance. `interrupted_*`:
+    the share of time in which pieces of work took far longer than is usual for them.
     """
 
     a_ns: int | None
@@ -37,6 +39,9 @@ class StepChange(msgspec.Struct, frozen=True):
     high: float | None
     drift_a: float = 0.0
     drift_b: float = 0.0
+    turns: bool = False  # the steps of both took turns, so that each has a neighbor
+    interrupted_a: float = 0.0
+    interrupted_b: float = 0.0
 
     @property
     def change_ns(self) -> int:
@@ -197,6 +202,8 @@ class Diff(msgspec.Struct, frozen=True):
                 "high": step.high,
             },
             "drift": {"a": step.drift_a, "b": step.drift_b},
+            "turns": step.turns,
+            "interrupted": {"a": step.interrupted_a, "b": step.interrupted_b},
             "verdict": str(self.verdict.answer),
             "reason": self.verdict.reason,
             "steps": {"a": self.side_a.steps, "b": self.side_b.steps},

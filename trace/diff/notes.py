@@ -34,10 +34,12 @@ def notes(
     sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
-    found = _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
+    found = [_ranks(a.trace, b.trace)]
+    found += _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
     found += [_incomplete(items) for items in (a, b)]
-    found += [_ranks(a.trace, b.trace), _few_steps(a, b), _rest(step, sums)]
-    found += [_drift(a, step.drift_a), _drift(b, step.drift_b)]
+    found += [_few_steps(a, b), _rest(step, sums)]
+    found += [_turns(step)] if step.turns else _drifts(a, b, step)
+    found += [_interrupted(a, step.interrupted_a), _interrupted(b, step.interrupted_b)]
     for items in (a, b):
         found += items.work.windows.notes
     return [note for note in found if note]
@@ -149,15 +151,35 @@ def _few_steps(a: Items, b: Items) -> str:
     )
 
 
-def _drift(items: Items, drift: float) -> str:
+def _drifts(a: Items, b: Items, step: StepChange) -> list[str]:
     """A run that becomes slower or faster shows how much another run may differ."""
-    if not drift:
-        return ""
-    became = "slower" if drift > 0 else "faster"
-    share = percent(abs(drift), 1, fine=True)
-    return (
-        f"{items.work.label} became {share} {became} from its first step to its last: the interval"
+    drifts = (a, step.drift_a), (b, step.drift_b)
+    return [
+        f"{items.work.label} became {_became(drift)} from its first step to its last: the interval"
         " is widened by as much"
+        for items, drift in drifts
+        if drift
+    ]
+
+
+def _became(drift: float) -> str:
+    return f"{percent(abs(drift), 1, fine=True)} {'slower' if drift > 0 else 'faster'}"
+
+
+def _turns(step: StepChange) -> str:
+    """What happened to both alike."""
+    drifts = [drift for drift in (step.drift_a, step.drift_b) if drift]
+    both = f"; both became {_became(max(drifts, key=abs))} meanwhile" if len(drifts) == 2 else ""
+    return f"the steps took turns, so each is compared with the one next to it{both}"
+
+
+def _interrupted(items: Items, share: float) -> str:
+    """Something else had the core."""
+    if share <= VARIES:
+        return ""
+    return (
+        f"{items.work.label}: something interrupted its steps for {percent(share, 1)} of the time,"
+        " which the interval leaves out"
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.instances import LONG_RUN, closest
-from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.items import OP_SHIFT, Items
 from fusetui.trace.diff.lcs import match
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
@@ -146,11 +146,14 @@ def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
 
 
 def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
-    """One row for each kind of work in each step, or one for all of a step that differs in many."""
+    """One row for each kind of work in each step, or one for all of a step that differs in many.
+
+    Where an op has other kernels in a step than usual, these are one row.
+    """
+    found, pieces = _replaced(items, pieces, side)
     steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
     for piece in pieces:
         steps[piece.step, piece.missing].append(piece)
-    found = []
     for (step, _), members in steps.items():
         kinds: defaultdict[int, list[Piece]] = defaultdict(list)
         for piece in members:
@@ -159,6 +162,49 @@ def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
         groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
         found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
     return found
+
+
+def _replaced(
+    items: Items, pieces: Sequence[Piece], side: str
+) -> tuple[list[Row], Sequence[Piece]]:
+    """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
+    ops: defaultdict[tuple[int, int], tuple[list[Piece], list[Piece]]]
+    ops = defaultdict(lambda: ([], []))
+    for piece in pieces:
+        ops[piece.step, piece.word >> OP_SHIFT][piece.missing].append(piece)
+    found, left = [], []
+    for (step, op), (more, lacking) in ops.items():
+        if op and more and lacking and len(more) + len(lacking) <= KINDS:
+            name = f"step {items.work.windows.number_of(step)} of {side}"
+            found.append(_other_kernels(items, more, lacking, name, side))
+        else:
+            left += [*more, *lacking]
+    return found, left
+
+
+def _other_kernels(
+    items: Items, more: Sequence[Piece], lacking: Sequence[Piece], step: str, side: str
+) -> Row:
+    trace, rows = items.trace, tuple(piece.row for piece in more)
+    a, b = (more, lacking) if side == "A" else (lacking, more)
+    kinds = {True: Kind.FUSED, False: Kind.SPLIT}
+    before, after = (sum(piece.ns for piece in found) for found in (a, b))
+    return Row(
+        kind=Kind.REPLACED if len(a) == len(b) else kinds[len(a) > len(b)],
+        op=trace.name_of(int(trace.op[more[0].row])),
+        a=tuple(trace.name_of(piece.row) for piece in a),
+        b=tuple(trace.name_of(piece.row) for piece in b),
+        a_ns=before,
+        b_ns=after,
+        a_count=len(a),
+        b_count=len(b),
+        why=f"only in {step}",
+        a_rows=rows if side == "A" else (),
+        b_rows=rows if side == "B" else (),
+        counts=False,
+        a_median_ns=before,
+        b_median_ns=after,
+    )
 
 
 def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:

@@ -10,7 +10,7 @@ from typing import Final
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
 from fusetui.trace.diff.groups import Board, Group
-from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops
+from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, part, work_class
 from fusetui.trace.diff.ops import numel
@@ -97,6 +97,7 @@ RULES: Final[Sequence[Rule]] = (
     by_name,
     by_count,
     rest_of_ops,
+    with_reduction,
     by_outer_op,
     by_position,
 )

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from fusetui.trace.diff.model import CPU, Diff, Row, Subtotal
+from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
@@ -94,8 +94,13 @@ def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
     """What to say about the row, or the op, that makes up most of a term."""
+    if all(row.kind is Kind.SAME for row in rows):
+        return "within noise"
     whole = _change(rows)
     largest = max(rows, key=lambda row: abs(row.change_ns))
+    if largest.kind in (Kind.FUSED, Kind.SPLIT) and _change([largest]) / (whole or 1) >= MOSTLY:
+        kernels = "one kernel" if largest.b_count == 1 else f"{largest.b_count} kernels"
+        return f"{largest.op} in {kernels}" if largest.op else ""
     if work == "GEMM":
         said = _math(largest)
         if said:
@@ -112,8 +117,8 @@ def _label(row: Row) -> str:
     known = decoded((row.b or row.a or ("",))[0])
     if known is not None and known.collective:
         return known.collective
-    if row.together:
-        names = Counter(row.b if row.change_ns > 0 else row.a)
+    if row.together or (known is not None and known.short.startswith("memcpy")):
+        names = Counter(row.b if row.change_ns > 0 or not row.a else row.a)
         known = decoded(names.most_common(1)[0][0])
         return known.short if known is not None else ""
     return _TIMES.sub("", row.op.removeprefix(CPU).partition(" + ")[0])

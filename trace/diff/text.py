@@ -21,7 +21,7 @@ MAX_FOLDS = 3
 PARTS = 5  # of each kind of sum
 PLACE = 40  # cells of a module's name
 _NUMBER = 10
-_KIND = 9
+_KIND = 12
 
 
 def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
@@ -52,7 +52,7 @@ def to_markdown(diff: Diff) -> str:
     """The verdict, the largest changes as a table, and the notes; short enough to be read."""
     found = by_effect(line for line in lines(diff) if line.mark != "~")
     shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
-    body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(_verdict(diff))}**", ""]
+    body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**", ""]
     body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
     body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
@@ -71,11 +71,11 @@ def answer(diff: Diff) -> str:
     times = [
         f"step {duration(ns)}" if ns is not None else "no work" for ns in (step.a_ns, step.b_ns)
     ]
-    return f"A {a}   {times[0]}     B {b}   {times[1]}     {_verdict(diff)}"
+    return f"A {a}   {times[0]}     B {b}   {times[1]}     {judgment(diff)}"
 
 
-def _verdict(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these runs, 20 steps)`, by time a step.
+def judgment(diff: Diff) -> str:
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by step time.
 
     Without a verdict: why there is none, and what was measured.
     """
@@ -90,21 +90,21 @@ def _verdict(diff: Diff) -> str:
 
 def _by(step: StepChange) -> str:
     """`16.5 % faster`."""
-    a_ns, b_ns = step.a_ns or 0, step.b_ns or 0
-    if a_ns == b_ns:
+    ratio = step.ratio if step.ratio is not None else 1.0
+    if ratio == 1:
         return "as fast as A"
-    share = percent(abs(b_ns - a_ns), a_ns, fine=True)
-    return f"{share} {'faster' if b_ns < a_ns else 'slower'}"
+    share = percent(abs(ratio - 1), 1, fine=True)
+    return f"{share} {'faster' if ratio < 1 else 'slower'}"
 
 
 def _interval(step: StepChange) -> str:
-    """`95 % CI 15.2 to 18.1 % within these runs`, in the terms of `_by`; with signs if it includes
-    no change."""
-    sign = 1 if (step.b_ns or 0) <= (step.a_ns or 0) else -1
+    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it
+    includes no change."""
+    sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     plus = "+" if low < 0 < high else ""
     shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
-    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these runs"
+    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these two runs"
 
 
 def _steps(diff: Diff) -> str:
@@ -123,6 +123,31 @@ def totals(diff: Diff) -> str:
         f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
     ]
     return "   ".join(part for part in parts if part)
+
+
+def side_lines(diff: Diff) -> list[str]:
+    """One line for each side, with the same fields below each other."""
+    rows = [
+        _fields("A", diff, diff.side_a, diff.step.a_ns),
+        _fields("B", diff, diff.side_b, diff.step.b_ns),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _fields(name: str, diff: Diff, side: Side, step_ns: int | None) -> list[str]:
+    return [
+        f"{name} {clip(printable(side.label), PLACE)}",
+        f"step {duration(step_ns)}" if step_ns is not None else "no work",
+        plural(side.items, _thing(side, side)),
+        f"busy {duration(side.busy_ns)}",
+        f"idle {duration(side.idle_ns)}",
+        f"CPU {duration(side.cpu_ns)}" if diff.side_a.gpu or diff.side_b.gpu else "",
+        plural(side.steps, "step"),
+    ]
 
 
 def sums(diff: Diff) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fusetui.trace.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.trace.diff.statistics import FEW_STEPS
+from fusetui.trace.diff.turns import FEW_ROUNDS
 
 
 def verdict(step: StepChange, a: Side, b: Side) -> Verdict:
@@ -40,6 +41,8 @@ def _reason(step: StepChange, a: Side, b: Side) -> str:
         return f"there is no work in the steps of {' and '.join(empty)}"
     if devices := other_devices(a, b):
         return f"the devices differ ({devices})"
-    if min(a.steps, b.steps) < FEW_STEPS:
-        return f"it takes at least {FEW_STEPS} steps on each side (A has {a.steps}, B {b.steps})"
+    least = FEW_ROUNDS if step.turns else FEW_STEPS
+    if min(a.steps, b.steps) < least:
+        turns = " that take turns" if step.turns else ""
+        return f"it takes at least {least} steps{turns} on each side (A has {a.steps}, B {b.steps})"
     return "" if step.low is not None else "the steps of a side take no time"

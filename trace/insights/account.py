@@ -70,7 +70,7 @@ class Accounts:
 
 
 class Device:
-    """One device. What is asked for is worked out once, for all steps and windows together."""
+    """One device. Whatever is needed is computed once, for all steps and windows together."""
 
     def __init__(
         self, accounts: Accounts, pid: Id, name: str, rows: Rows, comm: NDArray[np.bool_]
@@ -87,7 +87,7 @@ class Device:
 
     @cached_property
     def events(self) -> Rows:
-        """Rows in order of their start, the longest first of those that start together."""
+        """Rows by start; of those that start together, the longest first."""
         return events_in_order(self.trace, self._rows)
 
     @cached_property
@@ -131,7 +131,7 @@ class Device:
         return self._account(self._busy(begin, end), self.reasons.sum(axis=1, keepdims=True))[0]
 
     def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
-        """The account of each window [begin, end) (ns of the file); begin <= end."""
+        """The account of each window [begin, end) (ns of the file), where begin <= end."""
         idle = self._idle_until(end) - self._idle_until(begin)
         if len(begin) and begin.min() < self.begin_ns:
             idle += self._idle_before(begin, end)
@@ -139,7 +139,8 @@ class Device:
         return self._account(self._busy(begin, end), idle)
 
     def _account(self, busy: Int64s, idle: Int64s) -> list[DeviceAccount]:
-        """Of the figures of `_busy` and the reasons for being idle, both of shape [n, windows]."""
+        """From the figures of `_busy` and the reasons for being idle, both of shape [n,
+        windows]."""
         return [
             self._record(figures, {name: ns for name, ns in zip(IDLE, why, strict=True) if ns})
             for figures, why in zip(busy.T.tolist(), idle.T.tolist(), strict=True)
@@ -217,5 +218,5 @@ class Device:
 
 
 def accounts(trace: Trace) -> Accounts:
-    """What the devices of a trace did. Nothing is worked out before it is asked for."""
+    """What the devices of a trace did. Each part is computed when it is first needed."""
     return Accounts(trace)

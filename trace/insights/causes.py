@@ -1,4 +1,4 @@
-"""Which slices of CPU threads idle time of the devices is to be put down to."""
+"""Which slices of CPU threads the idle time of the devices is due to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fusetui.trace.insights.idle import Idle, Int64s, Rows, on_line, without
 from fusetui.trace.model.columns import Trace
 
 LAYERS = (CALLS, (Host.OP,), (Host.PYTHON,))
-"""What is innermost: a call before an op before a frame."""
+"""What counts as innermost: a call before an op, an op before a frame."""
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     """Rows of CPU threads, and how long (ns) a device waited for a launch while each of them was
-    the innermost slice of the launching thread: a row may come several times, and time in which
-    nothing but an annotation was recorded is left out. None where no launch call is known.
+    the innermost slice of the launching thread: a row may occur several times, and time in which
+    only an annotation was recorded is left out. None if no launch call is known.
     """
     facts = Facts(accounts(trace))
     if not facts.has_launches:
@@ -35,7 +35,7 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 
 
 def _waiting(trace: Trace, line: Threads, idle: Idle) -> Cover:
-    """The host parts of the gaps of a device, as time of the threads that launched then."""
+    """The host parts of the gaps of a device, as times of the threads that launched then."""
     places, begin, _ = on_line(trace, line, idle)
     until = line.on_line(idle.track(trace)[places], idle.called[places])
     late = until > begin
@@ -56,7 +56,7 @@ def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
 
 
 def _together(slices: list[Slices]) -> tuple[Rows, Int64s, Int64s]:
-    """By (start, -duration), and in order of the trace where both are equal."""
+    """By (start, -duration), and in the order of the trace where both are equal."""
     rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
     order = np.lexsort((rows, start - end, start))
     return rows[order], start[order], end[order]

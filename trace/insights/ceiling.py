@@ -1,8 +1,8 @@
 """The ceiling: how much less time the same kernels' work would need on this device.
 
 A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable bandwidth, and never
-below SHORTEST. What it has at stake is its effective duration less that. The sum is the most that
-better kernels could save; it says nothing of idle time.
+below SHORTEST. What is at stake is its effective duration minus that bound. The sum is the most
+that better kernels could save; it says nothing about idle time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusetui.trace.roofline.row import Job
 Int64s = NDArray[np.int64]
 
 SHORTEST = 2_000
-"""Nanoseconds that no kernel is expected to stay below."""
+"""No kernel is expected to take fewer nanoseconds than this."""
 
 
 class Bounds(msgspec.Struct, frozen=True, eq=False):
@@ -59,7 +59,7 @@ def ceiling(found: Bounds) -> Ceiling:
 def bounds(
     trace: Trace, known: Jobs | None = None, given: Mapping[str, float] = NO_PEAKS
 ) -> Bounds:
-    """The bound of every kernel. `known`: the jobs of all kernels, where they are at hand."""
+    """The bound of every kernel. `known`: the jobs of all kernels, if already computed."""
     found = known or jobs(trace, given=given)
     each = effective_ns(trace)[np.isin(trace.gpu_rows, found.rows)]
     known_ns = found.of_each(_bound_ns)

@@ -1,4 +1,4 @@
-"""Stretches of time that something covers, how much of them lies where, and what is innermost."""
+"""Unions of intervals of time, how much of them lies in others, and which interval is innermost."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 def cover_of(start: Int64s, end: Int64s) -> Cover:
-    """The time that these intervals cover; they come in any order."""
+    """The time that these intervals cover; they may be in any order."""
     return Cover(*union(start, end))
 
 
 def joined(*covers: Cover) -> Cover:
-    """What any of them covers."""
+    """The time that any of them covers."""
     return cover_of(
         np.concatenate([cover.start for cover in covers]),
         np.concatenate([cover.end for cover in covers]),

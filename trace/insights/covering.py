@@ -1,7 +1,7 @@
 """Which op, annotation, module and Python frame covered most of some stretches of a thread's time.
 
-It is the innermost slice that covers more than half of the stretch; where there is none, the
-first slice of the name that was innermost for the longest time, if that is a tenth of it.
+It is the innermost slice that covers more than half of the stretch. If there is none, it is the
+first slice of the name that was innermost for the longest time, if that is at least a tenth of it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LEAST = 10
 """A name that covers less than 1 / LEAST of a stretch says nothing about it."""
 
 DEEPEST = 2000
-"""Slices around one moment that are looked at; Python itself allows 1,000 frames."""
+"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
 class Covering(msgspec.Struct, frozen=True, eq=False):
-    """Rows of shape [stretches], -1 where there is none."""
+    """Rows of shape [stretches], -1 for none."""
 
     op: Rows
     annotation: Rows
@@ -118,7 +118,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
 
 
 def _parts(times: Int64s, begin: Int64s, end: Int64s) -> tuple[Rows, Rows]:
-    """All pairs of a stretch and of a part [times[n], times[n + 1]) that touch, as two lists."""
+    """All overlapping pairs of a stretch and a part [times[n], times[n + 1]), as two lists."""
     first = np.maximum(times.searchsorted(begin, side="right") - 1, 0)
     last = np.minimum(times.searchsorted(end, side="left"), len(times) - 1)
     sizes = np.maximum(last - first, 0)

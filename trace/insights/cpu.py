@@ -1,4 +1,4 @@
-"""The account of the CPU threads: what each did from its first slice to its last."""
+"""The account of the CPU threads: what each did between its first and last slice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WAITS = re.compile(
 def cpu_accounts(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
-    """Each thread in the order of the lanes; only its part of the window [begin, end), in ns of the
-    file, if there is one."""
+    """Each thread in the order of the lanes; if there is a window [begin, end), in ns of the file,
+    only its part."""
     found = [one for line in accounts.threads for one in _of_line(accounts, line, window)]
     order = sorted(found, key=lambda one: one[0])
     return tuple(account for _, account in order)
@@ -70,7 +70,7 @@ def _of_line(
 
 
 def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
-    """Of each thread its first track, first start and last end (ns)."""
+    """The first track, first start and last end (ns) of each thread."""
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)
     on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
@@ -85,7 +85,7 @@ def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int6
 
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
-    """The time in which the innermost frame is one that waits."""
+    """The time in which the innermost frame is that of a function that waits."""
     frames, start, end = line.slices(Host.PYTHON).columns
     by_name = named(trace, frames, lambda name: WAITS.search(name) is not None) > 0
     waits = by_name[trace.name[frames]]

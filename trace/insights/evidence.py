@@ -10,7 +10,7 @@ MOST = 5
 
 
 def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64]) -> tuple[int, ...]:
-    """The rows with the most time, each once; -1 stands for none."""
+    """The rows with the most time, each once; -1 means none."""
     found = rows[np.argsort(-ns, kind="stable")]
     found = found[found >= 0]
     first = np.sort(np.unique(found, return_index=True)[1])

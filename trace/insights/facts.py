@@ -1,4 +1,4 @@
-"""What the rules ask of a trace: worked out once, when the first rule asks for it."""
+"""What the rules need to know about a trace, computed once, on first use."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Facts:
         return tuple(self._idle(device) for device in self.devices)
 
     def idle_ns(self, *names: str) -> int:
-        """How long the devices were idle for these reasons, added up."""
+        """How long the devices were idle for these reasons, in total."""
         return sum(int(idle.ns(*names).sum()) for idle in self.idle)
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
@@ -115,8 +115,8 @@ class Facts:
         return found
 
     def idle_during(self, rows: Rows) -> tuple[Int64s, ...]:
-        """Of each gap of each device: how long any of these rows ran meanwhile on any thread that
-        launches (ns), whichever launched the event at its end."""
+        """For each gap of each device: how long any of these rows ran meanwhile on any thread that
+        launches (ns), whichever thread launched the event at its end."""
         cover = self.while_launching(rows)
         return tuple(cover.within(idle.begin, idle.end) for idle in self.idle)
 
@@ -135,8 +135,8 @@ class Facts:
         return cover_of(self.trace.start[rows], self.trace.end[rows])
 
     def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
-        """Of each device what the launching threads did in the host parts of its gaps while a
-        cover (times of the file) lasted: ns, each of shape [Host, gaps]."""
+        """For each device, what the launching threads did in the host parts of its gaps during a
+        cover (times of the file): ns, each of shape [Host, gaps]."""
         return tuple(self._host_under(idle, cover) for idle in self.idle)
 
     def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
@@ -155,13 +155,13 @@ class Facts:
 
     @cached_property
     def explained(self) -> tuple[Int64s, ...]:
-        """The host parts of gaps that data-loading and recompilation claim, see host_under."""
+        """The host parts of gaps that data-loading and recompilation claim; see host_under."""
         return self.host_under(joined(self.loading, self.compiling))
 
     @cached_property
     def late(self) -> tuple[Int64s, ...]:
-        """The host parts of gaps but synchronization and allocation, less what is explained, see
-        host_under."""
+        """The host parts of gaps except synchronization and allocation, minus what is explained;
+        see host_under."""
         return tuple(
             np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
             - explained * LATE[:, None]
@@ -170,18 +170,18 @@ class Facts:
 
     @cached_property
     def is_late(self) -> bool:
-        """Does the GPU wait for launches for a good part of the span."""
+        """Whether the GPU waits for launches for a considerable part of the span."""
         late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
         return late >= CPU_BOUND * self.span_ns > 0
 
     @cached_property
     def is_profiled(self) -> bool:
-        """Were stacks recorded while the GPU waited for launches: then the times of the CPU
-        include those of the profiler."""
+        """Whether stacks were recorded while the GPU waited for launches: then CPU times include
+        those of the profiler."""
         return self.has_stacks and self.is_late
 
     def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
-        """Of each gap the innermost slice of a kind in which the launching thread is when the gap
+        """For each gap, the innermost slice of a kind in which the launching thread is when the gap
         begins, -1 for none."""
         found = np.full(len(idle), -1, dtype=np.intp)
         for line in self.accounts.threads:
@@ -205,7 +205,7 @@ class Facts:
 
     @cached_property
     def has_launches(self) -> bool:
-        """Is the launch call of any GPU event known."""
+        """Whether the launch call of any GPU event is known."""
         return bool((self.trace.launch[self.gpu_rows] >= 0).any())
 
     @cached_property
@@ -213,7 +213,7 @@ class Facts:
         return bool((self.trace.role == Role.PYTHON).any())
 
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
-        """Those of the rows under which the devices waited longest, as evidence."""
+        """The rows under which the devices waited longest, as evidence."""
         waits = np.zeros(len(rows), dtype=np.int64)
         for line in self.accounts.threads:
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
@@ -221,13 +221,13 @@ class Facts:
         return the_most(rows[waits > 0], waits[waits > 0])
 
     def on_line(self, line: Threads, rows: Rows) -> Cover:
-        """What these rows cover of the threads of a line."""
+        """The time that these rows cover on the threads of a line."""
         own = rows[line.tracks[self.trace.track[rows]]]
         return cover_of(*bounds_on(self.trace, line, own))
 
     def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
-        """What the launching threads did below these rows while a device was idle: the number of
-        the name of the innermost slice of a kind -> ns, the longest first."""
+        """What the launching threads did under these rows while a device was idle: name id of the
+        innermost slice of a kind -> ns, the longest first."""
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
             waiting = common(self._idle_cover(line), self.on_line(line, rows))

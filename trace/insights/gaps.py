@@ -1,4 +1,4 @@
-"""The stretches of time in which a device runs nothing, and why each of them lasted so long."""
+"""The stretches of time in which a device runs nothing, and why each of them lasted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = NDArray[np.intp]
 Columns = TypeVar("Columns", "Gaps", "Cuts")
 
 IDLE = (
-    "unlinked",  # it is not known what launched the event that ends the gap
+    "unlinked",  # what launched the event that ends the gap is unknown
     "graph",  # its call launched earlier events too: between the nodes of a CUDA graph
     "host_sync",  # not launched yet: what the launching thread was doing, in the order of Host
     "host_alloc",
@@ -28,8 +28,8 @@ IDLE = (
     "host_nothing",
     "launch_call",  # the launch call was running
     "launch_latency",  # launched, for no longer than that usually takes
-    "queued",  # launched, and yet not started
-    "after",  # behind the last event of the device; in steps and windows alone
+    "queued",  # launched, but not started
+    "after",  # after the last event of the device; only in steps and windows
 )
 """Why a device is idle; every ns has one of these reasons."""
 
@@ -37,7 +37,7 @@ UNLINKED, GRAPH, HOST = 0, 1, 2
 LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
 
 FEWEST = 20
-"""Gaps from which the usual launch latency can be told."""
+"""The fewest gaps from which the usual launch latency is derived."""
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
@@ -61,7 +61,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
 
 def events_in_order(trace: Trace, rows: Rows) -> Rows:
-    """GPU events by start, the longest first of those that start together."""
+    """GPU events by start; of those that start together, the longest first."""
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     start = trace.start[rows]
     equal = start[1:] == start[:-1]
@@ -82,7 +82,7 @@ def gaps_between(trace: Trace, events: Rows) -> Gaps:
 
 
 def gap_before(trace: Trace, events: Rows, begin: int) -> Gaps:
-    """The time from `begin` on in which a device has not started yet; none if that is later."""
+    """The time from `begin` until the device starts; none if that is before `begin`."""
     first = events[:1] if begin < trace.start[events[0]] else events[:0]
     begins = np.full(len(first), begin, dtype=np.int64)
     return _linked(trace, events, begins, trace.start[first], first, np.full_like(first, -1))
@@ -91,7 +91,8 @@ def gap_before(trace: Trace, events: Rows, begin: int) -> Gaps:
 def _linked(
     trace: Trace, events: Rows, begin: Int64s, end: Int64s, event: Rows, before: Rows
 ) -> Gaps:
-    """Gaps with the calls that ended them. A call that starts after its event is none: clocks."""
+    """Gaps with the calls that ended them. A call that starts after its event does not count: the
+    clocks differ."""
     calls = trace.launch[events].astype(np.intp)
     calls[(calls >= 0) & (trace.start[calls] > trace.start[events])] = -1
     launch = trace.launch[event].astype(np.intp)
@@ -104,7 +105,7 @@ def _linked(
 
 def usual_latency_ns(trace: Trace, gaps: Gaps) -> int:
     """From the start of a launch call to that of its event, when the queue was empty: the lower
-    quartile over the gaps during which the launch call began; 0 where they are few."""
+    quartile over the gaps during which the launch call began; 0 if there are too few."""
     plain = gaps.plain
     called = trace.start[gaps.launch[plain]]
     delays = (gaps.end[plain] - called)[called > gaps.begin[plain]]
@@ -123,7 +124,7 @@ class Cuts(msgspec.Struct, frozen=True, eq=False):
 
 
 def cuts_of(trace: Trace, gaps: Gaps, latency_ns: int) -> Cuts:
-    """The cuts of gaps; those of gaps that are not plain mean nothing."""
+    """The cuts of gaps; those of gaps that are not plain are meaningless."""
     call = np.maximum(gaps.launch, 0)
     called = np.clip(trace.start[call], gaps.begin, gaps.end)
     returned = np.clip(trace.end[call], called, gaps.end)
@@ -140,7 +141,7 @@ def one_after_another(first: Columns, second: Columns) -> Columns:
 def reasons(
     trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, cuts: Cuts, which: Rows, until: Int64s
 ) -> Int64s:
-    """How long the device was idle for which reason, in some gaps up to some time each.
+    """How long the device was idle for which reason, in some gaps, each up to some time.
 
     `which`: places in `gaps`, `until`: ns, both of shape [stretches] -> [IDLE, stretches]; each
     column adds up to until - begin.
@@ -165,13 +166,13 @@ def reasons(
         here, on = waits[own], track[own]
         first, last = line.on_line(on, begin[here]), line.on_line(on, called[here])
         split = line.split(first, last)
-        split[Host.NOTHING] += called[here] - begin[here] - (last - first)  # outside of the trace
+        split[Host.NOTHING] += called[here] - begin[here] - (last - first)  # outside the trace
         found[HOST : HOST + len(Host), here] = split
     return found
 
 
 def _place_of_latest(latest: Int64s) -> Rows:
-    """Of each event, the place of the one among it and those before that ends last."""
+    """For each event, the index of the one that ends last among it and those before."""
     grows = np.concatenate(([True], latest[1:] > latest[:-1])) if len(latest) else latest > 0
     places: Rows = np.maximum.accumulate(np.where(grows, np.arange(len(latest)), 0))
     return places

@@ -25,8 +25,8 @@ Rows = NDArray[np.intp]
 
 
 class Host(IntEnum):
-    """What a thread does. Of several at a time the first counts; the first three are calls, of
-    which the innermost counts."""
+    """What a thread does. Of several at the same time, the first counts; the first three are calls,
+    of which the innermost counts."""
 
     SYNC = 0  # waits until the device is done
     ALLOC = 1
@@ -46,7 +46,7 @@ KINDS = {
 }
 
 SYNC = re.compile(r"Synchronize|\A[a-z]+Mem(?:cpy|set)(?!.*Async)")
-"""Calls that wait for the device, blocking copies and sets among them: CUDA runtime API, "API
+"""Calls that wait for the device, including blocking copies and sets: CUDA runtime API, "API
 synchronization behavior"."""
 
 ALLOC = re.compile(
@@ -61,8 +61,8 @@ FARTHEST = 1 << 62  # ns on one line of time
 
 
 def host_kinds(trace: Trace) -> NDArray[np.int8]:
-    """Of each row its Host by category and name, NOTHING of all that is no slice of a CPU thread;
-    shape [slices]."""
+    """The Host of each row by category and name, NOTHING for all that is not a slice of a CPU
+    thread; shape [slices]."""
     by_category = [KINDS.get(role(name), Host.NOTHING) for name in trace.categories]
     found = np.array(by_category or [Host.NOTHING], dtype=np.int8)[trace.cat]
     calls = np.flatnonzero(found == Host.CALL)
@@ -73,7 +73,8 @@ def host_kinds(trace: Trace) -> NDArray[np.int8]:
 
 
 def named(trace: Trace, rows: Rows, what: Callable[[str], int]) -> NDArray[np.int8]:
-    """What a function says of each name that occurs in the rows; shape [names], 0 elsewhere."""
+    """The result of a function for each name that occurs in the rows; shape [names], 0
+    elsewhere."""
     found = np.zeros(len(trace.names), dtype=np.int8)
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         found[number] = what(trace.names[number][:LONGEST_NAME])
@@ -87,7 +88,7 @@ def _kind_of_call(name: str) -> Host:
 
 
 def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
-    """Those of the calls that copy later, and launched a copy from or to pageable memory."""
+    """The asynchronous copy calls that launched a copy from or to pageable memory."""
     events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     pageable = named(trace, events, lambda name: PAGEABLE.search(name) is not None)
     launching = np.zeros(len(trace), dtype=np.bool_)
@@ -112,16 +113,16 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
         return Slices(self.rows[which], self.start[which], self.end[which])
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
-        """Those that lie at least partly in one of some stretches."""
+        """The slices that lie at least partly in one of some stretches."""
         ended = np.sort(end).searchsorted(self.start, side="right")
         begun = np.sort(begin).searchsorted(self.end, side="left")
         return self.only(ended < begun)
 
 
 class Threads:
-    """Some threads of a trace, one behind the other on one line of time.
+    """Some threads of a trace, laid end to end on one line of time.
 
-    So a question about many threads costs as few passes as one about a single thread.
+    So a question about many threads takes as few passes as one about a single thread.
     """
 
     def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
@@ -138,7 +139,7 @@ class Threads:
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of the threads of these tracks lie on the line.
 
-        A time outside of the trace lies at its border: nothing of another thread is there.
+        A time outside the trace lies at its border, where no other thread has anything.
         """
         inside = np.clip(times, self._trace.begin_ns, self._trace.end_ns)
         placed: Int64s = inside + self._offset[tracks]
@@ -163,8 +164,8 @@ class Threads:
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
-        """The three kinds of calls apart from each other; then ever more of the time: all calls and
-        ops, these and frames, these and annotations."""
+        """The three kinds of calls separately, then ever larger unions: all calls and ops, these
+        and frames, these and annotations."""
         calls = self._calls
         covers = [*calls]
         before = joined(*calls)
@@ -175,7 +176,7 @@ class Threads:
         return tuple(covers)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """How long of each [begin, end) on the line which kind counts; shape [Host, stretches].
+        """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
 
         The kinds of a stretch add up to its length, exactly.
         """
@@ -204,8 +205,8 @@ class Threads:
 def in_lines(
     trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
 ) -> tuple[Threads, ...]:
-    """The threads of these tracks (shape [tracks]) on as many lines of time as they need: on one,
-    but for times that no clock has."""
+    """The threads of these tracks (shape [tracks]) on as many lines of time as they need: one,
+    unless times are so far apart that no clock produces them."""
     length = trace.end_ns - trace.begin_ns + 1
     fitting = max(1, FARTHEST // length)
     thread = trace.thread_of_track
@@ -215,6 +216,6 @@ def in_lines(
 
 
 def _longer_later(start: Int64s, end: Int64s) -> NDArray[np.bool_]:
-    """Does an interval that starts together with the one before it end later."""
+    """Whether any interval ends later than the one before it that has the same start."""
     later: NDArray[np.bool_] = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
     return later

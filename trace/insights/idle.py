@@ -17,9 +17,9 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
-CPU_BOUND = 0.10  # of the span, from which on a GPU waits for launches
+CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
 LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
-"""What a thread does that launches too late: neither waiting nor allocating."""
+"""What a thread that launches too late is doing: neither waiting nor allocating."""
 
 
 class Idle(msgspec.Struct, frozen=True, eq=False):
@@ -38,7 +38,7 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
         return len(self.begin)
 
     def track(self, trace: Trace) -> Rows:
-        """Of each gap the track of its launch call; any track where that is not known."""
+        """For each gap, the track of its launch call; any track if that is not known."""
         found: Rows = trace.track[np.maximum(self.launch, 0)].astype(np.intp)
         return found
 
@@ -56,7 +56,8 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """What a cover leaves of some sorted, disjoint stretches, and the stretch of each piece."""
+    """The pieces of some sorted, disjoint stretches outside a cover, and the stretch of each
+    piece."""
     both = common(cover_of(*stretches), cover)
     edges = distinct(np.concatenate((*both, stretches.start)))
     begin, end = edges[:-1], edges[1:]
@@ -66,7 +67,7 @@ def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
 
 
 def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
-    """The ns of each place added up, exactly; shape [length]."""
+    """The exact sum of the ns of each place; shape [length]."""
     order = np.argsort(places, kind="stable")
     total = np.concatenate(([0], np.cumsum(ns[order])))
     ends = np.searchsorted(places[order], np.arange(length + 1))
@@ -75,19 +76,19 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
 
 
 def common(a: Cover, b: Cover) -> Cover:
-    """What both cover."""
+    """The intersection of two covers."""
     parts, inside = _divided(a, b)
     return Cover(parts.start[inside], parts.end[inside])
 
 
 def without(a: Cover, b: Cover) -> Cover:
-    """What the first one covers and the second one does not."""
+    """The difference of two covers."""
     parts, inside = _divided(a, b)
     return Cover(parts.start[~inside], parts.end[~inside])
 
 
 def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
-    """The first one, cut wherever the second one begins or ends; and which parts lie in that."""
+    """The first one, cut wherever the second begins or ends, and which parts lie in the second."""
     edges = distinct(np.concatenate((*a, *b)))
     begin, end = edges[:-1], edges[1:]
     own = a.within(begin, end) > 0

@@ -1,4 +1,5 @@
-"""What the rules ask of GPU events: what each is, where it comes from, and what ran beside it."""
+"""What the rules need to know about GPU events: what each is, its origin, and what ran beside
+it."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from fusetui.trace.insights.cover import Cover, cover_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.kernel_names import KernelName, decode
+from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
-from fusetui.trace.roofline.many import Jobs, jobs, peaks_of_devices
+from fusetui.trace.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices
 from fusetui.trace.roofline.model import Amount
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.roofline.row import Job
@@ -28,20 +30,22 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
+MANY_SMS = 1 << 20  # more is no number of multiprocessors
+
 
 class Kernels:
     """GPU events of a trace; columns are of shape [rows]."""
 
     def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
         """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
-        of them. What of an event lies outside of that time does not count."""
+        of them. The part of an event outside that time does not count."""
         self.trace = trace
         self.rows = rows
         self.start = np.maximum(trace.start[rows], begin_ns)
         self.end = np.minimum(trace.end[rows], end_ns)
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
-        """Which are kernels whose decoded name passes the test, which is made once per name."""
+        """Which are kernels whose decoded name passes the test; it runs once per name."""
         trace = self.trace
         found = np.zeros(len(trace.names), dtype=np.bool_)
         for name in np.flatnonzero(np.bincount(trace.name[self.rows])).tolist():
@@ -51,7 +55,7 @@ class Kernels:
         return flags
 
     def under(self, names: frozenset[str]) -> Flags:
-        """Which belong to an op of one of these names."""
+        """Which belong to an op with one of these names."""
         trace, op = self.trace, self.trace.op[self.rows]
         wanted = np.array([name in names for name in trace.names] or [False])
         found: Flags = (op >= 0) & wanted[trace.name[op]]
@@ -79,7 +83,7 @@ class Kernels:
 
     @cached_property
     def in_order(self) -> Rows:
-        """Places by stream and start: neighbors on a stream are neighbors."""
+        """Indices by stream and start, so that neighbors on a stream are adjacent."""
         order: Rows = np.lexsort((self.start, self.stream))
         return order
 
@@ -89,8 +93,14 @@ class Kernels:
 
     @cached_property
     def module(self) -> Rows:
-        """The row of the module or annotation that each belongs to, -1 for none."""
+        """The row of the module or annotation to which each belongs, -1 for none."""
         return module_of(self.origins, self.rows).astype(np.intp)
+
+    @cached_property
+    def is_kernel(self) -> Flags:
+        """Neither a copy nor a set."""
+        found: Flags = self.trace.role[self.rows] == Role.KERNEL
+        return found
 
     @cached_property
     def communicates(self) -> Flags:
@@ -98,7 +108,7 @@ class Kernels:
 
     @cached_property
     def bounded(self) -> Bounds:
-        """The bounds of these rows; none is known of what is no kernel."""
+        """The bounds of these rows; unknown for what is not a kernel."""
         found = bounds(self.trace, self.jobs)
         place = np.full(len(self.trace), -1, dtype=np.intp)
         place[found.rows] = np.arange(len(found.rows))
@@ -114,12 +124,12 @@ class Kernels:
 
     @cached_property
     def ceiling(self) -> Ceiling:
-        """What better kernels could give of the time of these."""
+        """How much of their time better kernels could save."""
         return ceiling(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
 
     @cached_property
     def job_numbers(self) -> Int64s:
-        """The number of the job of each, -1 where it has none."""
+        """The number of the job of each, -1 for none."""
         found = np.full(len(self.trace), -1, dtype=np.int64)
         found[self.jobs.rows] = self.jobs.number
         own: Int64s = found[self.rows]
@@ -137,14 +147,31 @@ class Kernels:
 
     @cached_property
     def inputs(self) -> Arguments:
-        """What the op of each row was given, for kernels alone (see many.INPUTS)."""
+        """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
         trace, found = self.trace, self.jobs.inputs
         number = np.full(len(trace), -1, dtype=np.int32)
         number[self.jobs.rows] = found.number
         return Arguments(number[self.rows], found.distinct)
 
+    @cached_property
+    def blocks(self) -> Int64s:
+        """How many blocks each was launched with, 0 where that is not known."""
+        found = np.zeros(len(self.trace), dtype=np.int64)
+        found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
+        own: Int64s = found[self.rows]
+        return own
+
+    @cached_property
+    def sms(self) -> Int64s:
+        """How many multiprocessors (compute units) the device of each has, 0 if unknown."""
+        known = device_properties(self.trace)
+        counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
+        table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
+        own: Int64s = table[self.trace.track[self.rows]]
+        return own
+
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
-        """A figure of each row by its job, nan where it has none."""
+        """A figure of each row by its job, nan for none."""
         found = np.full(len(self.trace), np.nan)
         found[self.jobs.rows] = self.jobs.of_each(value)
         own: NDArray[np.float64] = found[self.rows]
@@ -152,18 +179,18 @@ class Kernels:
 
     @cached_property
     def peak(self) -> Peak | None:
-        """Of the device, where all devices are alike and known."""
+        """The peak of the device, if all devices are the same and known."""
         peaks = [found.peak for found in peaks_of_devices(self.trace)]
         alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
         return peaks[0] if alike else None
 
     def cover(self, which: Flags, device: int) -> Cover:
-        """The time in which any of them runs on a device."""
+        """The time in which any of the rows runs on a device."""
         own = which & (self.device == device)
         return cover_of(self.start[own], self.end[own])
 
     def beside(self, others: Flags) -> Flags:
-        """During which any of the others runs on the same device."""
+        """For how long any of the other rows runs on the same device at the same time."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
@@ -174,7 +201,7 @@ class Kernels:
 
     @cached_property
     def alone(self) -> Flags:
-        """Nothing else runs on the device at any time of it."""
+        """Whether nothing else runs on the device at the same time."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         start, end = self.start, self.end
         for device in np.unique(self.device).tolist():
@@ -187,5 +214,5 @@ class Kernels:
         return found
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
-        """The rows of those that took longest, as evidence."""
+        """The rows that took longest, as evidence."""
         return the_most(self.rows[which], (self.end - self.start)[which])

@@ -1,4 +1,4 @@
-"""The longest gaps, and what a person wants to know of each."""
+"""The longest gaps, and what is reported about each."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fusetui.trace.program.regions import MODULE_PREFIX
 Rows = NDArray[np.intp]
 
 LONGEST = 100
-"""Gaps that are reported unless all are asked for."""
+"""The number of gaps that are reported, unless all are asked for."""
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The longest gaps first, and how many there are in all."""
+    """Gaps, the longest first, and how many there are in all."""
 
     gaps: tuple[Gap, ...]
     count: int
@@ -47,7 +47,7 @@ def longest_gaps(
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
-    """Some gaps of a device, by their places in `device.gaps`."""
+    """Some gaps of a device, by their indices in `device.gaps`."""
     trace, gaps = device.trace, device.gaps
     rows = explained(device, which)
     names = (rows.op, rows.annotation, rows.module, rows.frame, drained_by(device, which))
@@ -83,8 +83,8 @@ def gaps_of(device: Device, which: Rows) -> list[Gap]:
 
 
 def explained(device: Device, which: Rows) -> Covering:
-    """The rows that covered most of the host part of some gaps; where a gap has none, of the launch
-    call that was running."""
+    """The rows that covered most of the host part of some gaps; for a gap without one, of the
+    launch call that was running."""
     trace, gaps, cuts = device.trace, device.gaps, device.cuts
     begin, called, returned = gaps.begin[which], cuts.called[which], cuts.returned[which]
     waits = called > begin

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusetui.trace.insights.model import Finding, Gap, Why
-from fusetui.trace.insights.telling import answer, covered_by, device_text, named
+from fusetui.trace.insights.telling import answer, covered_by, device_text, named, not_recorded
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Versus, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
@@ -23,12 +23,7 @@ def why_markdown(found: Why) -> str:
     else:
         lines += [*_threads(found), ""]
     lines += [*_findings(found.findings), *_gaps(found.gaps[:GAPS], found.base_ns)]
-    lines += [
-        f"* Not recorded: {markdown(missing)}. To record: {markdown(record_with)}"
-        for missing, record_with in dict.fromkeys(
-            (one.missing, one.record_with) for one in found.cannot_tell
-        )
-    ]
+    lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,6 +1,6 @@
-"""What is found out about a trace, as records: text, Markdown and JSON are made of these.
+"""What is found out about a trace, as records: text, Markdown and JSON are made from these.
 
-Ids of devices, processes and threads are such as JSON can hold (see `exact_id`).
+Ids of devices, processes and threads are representable in JSON (see `exact_id`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Certainty = Literal["certain", "likely"]
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
-    """What one device did during its span, or during a step or a window; ns.
+    """What one device did during its span, or during a step or a window; in ns.
 
-    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, zeros left out,
+    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, without zeros,
     see gaps.IDLE) adds up to idle, exactly.
     """
 
     device: Id
-    name: str  # blank where the file does not tell
+    name: str  # empty if the file does not say
     span_ns: int
     compute_ns: int
     exposed_comm_ns: int
@@ -52,8 +52,8 @@ class Gap(msgspec.Struct, frozen=True):
     """A stretch of idle time of one device; times in ns of the file.
 
     `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
-    `drained_by` is the call inside which the launching thread was when the gap began, if that waits
-    for the device; each None where there is none.
+    `drained_by` is the call inside which the launching thread was when the gap began, if that call
+    waits for the device; each None if there is none.
     """
 
     device: Id
@@ -68,13 +68,13 @@ class Gap(msgspec.Struct, frozen=True):
     frame: str | None
     drained_by: str | None
     event_row: int  # of the GPU event that ends it
-    launch_row: int  # of the call that launched that, -1 for none
+    launch_row: int  # of the call that launched that event, -1 for none
 
 
 class ThreadAccount(msgspec.Struct, frozen=True):
-    """A CPU thread from its first start to its last end; ns.
+    """A CPU thread from its first start to its last end; in ns.
 
-    op + python + wait + nothing = that span. Time of which only an annotation was recorded is in
+    op + python + wait + nothing = that span. Time for which only an annotation was recorded is in
     `nothing_ns`, and again in `annotation_ns`.
     """
 
@@ -90,12 +90,13 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What better kernels could give at most. Effective times; known + unknown is their sum."""
+    """The most that better kernels could save. Times are effective; known + unknown is their
+    sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
     at_stake_ns: int  # of the known ones
-    assumed_ns: int  # of known_ns: kernels whose attainable rate nobody has measured
+    assumed_ns: int  # of known_ns: kernels with an attainable rate that nobody has measured
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """What cannot be told, because something was not recorded."""
+    """What is unknown, because something was not recorded."""
 
     rule: str
     missing: str
@@ -122,16 +123,17 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """All answers about one trace, or about the part of it that was asked for."""
+    """All answers about a trace, or about the part of it that was asked for."""
 
     file: str
     base_ns: int
-    about: str  # blank, or the step or window that the figures are about
+    about: str  # empty, or the step or window that the figures are about
     devices: tuple[DeviceAccount, ...]
     steps: tuple[StepAccount, ...]
     steps_by: str  # what the steps are, for people
     gaps: tuple[Gap, ...]
     gaps_count: int  # of all, of which `gaps` are the longest
+    ends_early: bool  # the file: what was not recorded may be in the rest of it
     cpu: tuple[ThreadAccount, ...]
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None

@@ -22,7 +22,7 @@ NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a rule says of a trace, before it is known whether that is worth telling."""
+    """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
     text: str
     at_stake_ns: int | None  # an upper bound by the formula of the rule; None: a note
@@ -38,10 +38,10 @@ class Rule(msgspec.Struct, frozen=True):
     id: str
     title: str
     question: str  # that it answers
-    needs: str  # what must have been recorded, GPU events at least; blank for nothing
+    needs: str  # what must have been recorded, at least GPU events; empty for nothing
     formula: str  # of the time at stake
     remedy: str  # what to try: one line with the torch call or option
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
-    silent: str = ""  # when it says nothing although one might expect it
+    silent: str = ""  # when it says nothing although one might expect it to

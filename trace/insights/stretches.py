@@ -1,5 +1,5 @@
-"""The idle time of one device as stretches of one reason each: what any window of time holds of
-which reason is then a few binary searches."""
+"""The idle time of one device as stretches of one reason each, so that how much of each reason any
+window of time holds takes a few binary searches."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ NEVER: Int64s = np.empty(0, dtype=np.int64)
 
 
 class Reason(msgspec.Struct, frozen=True, eq=False):
-    """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n].
-    `before`: how much lies before each, and in all; shape [n + 1]."""
+    """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
+    how much lies before each, then the total; shape [n + 1]."""
 
     name: str  # one of gaps.IDLE
     start: Int64s
@@ -55,10 +55,10 @@ class Reason(msgspec.Struct, frozen=True, eq=False):
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
-    """The idle time of one device, from the begin of the trace to its end.
+    """The idle time of one device, from the beginning of the trace to its end.
 
-    `begin` and `end` are its gaps in order of time; `longest` are places among them, the longest
-    first, and `told` is what is known of each of these.
+    `begin` and `end` are its gaps in order of time; `longest` are indices among them, the longest
+    first, and `told` is what is known about each of these.
     """
 
     device: Id
@@ -69,7 +69,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
     told: tuple[Gap, ...]
 
     def within(self, edges: Int64s) -> Int64s:
-        """How long it was idle for which of `reasons` between neighboring edges (ns of the file);
+        """How long it was idle for each of `reasons` between successive edges (ns of the file);
         shape [reasons, edges - 1]."""
         found = [np.diff(reason.until(edges)) for reason in self.reasons]
         return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
@@ -80,13 +80,13 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return {reason.name: ns for reason, ns in zip(self.reasons, amounts, strict=True) if ns}
 
     def gap_at(self, time: int) -> int:
-        """The place of the gap at a time (ns of the file), -1 for none."""
+        """The index of the gap at a time (ns of the file), -1 for none."""
         place = int(np.searchsorted(self.begin, time, side="right")) - 1
         return place if place >= 0 and time < int(self.end[place]) else -1
 
 
 def idle_time(device: Device, most: int = LONGEST) -> IdleTime:
-    """`most`: how many of the longest gaps are told."""
+    """`most`: how many of the longest gaps are described."""
     gaps = device.gaps
     longest = np.argsort(gaps.begin - gaps.end, kind="stable")[:most]
     told = tuple(gaps_of(device, longest))
@@ -94,7 +94,7 @@ def idle_time(device: Device, most: int = LONGEST) -> IdleTime:
 
 
 def _reasons(device: Device) -> tuple[Reason, ...]:
-    """Those that occur, in the order of IDLE."""
+    """The reasons that occur, in the order of IDLE."""
     trace = device.trace
     found: list[list[Pieces]] = [[(NEVER, NEVER)] for _ in IDLE]
     lead = gap_before(trace, device.events, trace.begin_ns)
@@ -146,7 +146,7 @@ def _of_host(trace: Trace, line: Threads, gaps: Gaps, cuts: Cuts, which: Rows) -
 
 
 def _inside(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
-    """Those of some times that lie in one of some sorted, disjoint stretches."""
+    """The times that lie in one of some sorted, disjoint stretches."""
     if not len(begin):
         return times[:0]
     place = np.searchsorted(begin, times, side="right") - 1
@@ -154,7 +154,7 @@ def _inside(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
 
 
 def _covered(start: Int64s, end: Int64s, times: Int64s) -> NDArray[np.bool_]:
-    """At which of the times a cover lies."""
+    """Whether each of the times lies in a cover."""
     if not len(start):
         return np.zeros(len(times), dtype=np.bool_)
     place = np.searchsorted(start, times, side="right") - 1
@@ -163,7 +163,7 @@ def _covered(start: Int64s, end: Int64s, times: Int64s) -> NDArray[np.bool_]:
 
 
 def _reason(name: str, pieces: Sequence[Pieces]) -> Reason:
-    """Pieces in any order; neighbors that touch become one."""
+    """Stretches from pieces in any order; adjacent pieces become one."""
     start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
     kept = np.flatnonzero(start < end)
     kept = kept[np.argsort(start[kept], kind="stable")]

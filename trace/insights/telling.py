@@ -1,4 +1,4 @@
-"""The answer to `why` in words, for all who show it: the command line and the app."""
+"""The answer to `why` in words, for both the command line and the app."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fusetui.trace.text.tables import Column, table
 
 REASON_ROWS = 4
 CUT_OFF = "waits-outside"
-"""With a likely finding of this rule work from before the window is missing."""
+"""With a likely finding of this rule, work from before the window is missing."""
 
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
@@ -24,16 +24,18 @@ Sums = Counter[str]
 
 
 def answer(found: Why) -> str:
-    """The first sentence: how long, how busy, and why idle most of all."""
+    """The first sentence: how long, how busy, and the main reason for being idle."""
     if not found.devices:
         threads = plural(len(found.cpu), "CPU thread")
+        if found.ends_early:
+            return f"The file ends before any GPU event: this is what {threads} did."
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
 
 
 def headline(found: Why) -> tuple[str, Sums]:
-    """What the figures of the answer are about, and its sums over all devices."""
+    """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
         of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
@@ -126,7 +128,7 @@ def _row(text: str, amounts: Sequence[int], columns: Sequence[tuple[str, Sums]])
 
 
 def ceiling_text(found: Why) -> str:
-    """What better kernels could give at most, of the kernels for which that is known; else ""."""
+    """The most that better kernels could save, for the kernels for which that is known; else ""."""
     known = found.ceiling
     if not known or not known.known_ns:
         return ""
@@ -137,8 +139,18 @@ def ceiling_text(found: Why) -> str:
     )
 
 
+def not_recorded(found: Why) -> str:
+    """What was not recorded, and the option that records it, in one line; else "".
+
+    `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
+    """
+    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    where = " in what was read" if found.ends_early else ""
+    return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
+
+
 def covered_by(gap: Gap) -> str:
-    """What covered most of it, the most telling first; else the event that it waited for."""
+    """What covered most of it, the most informative first; else the event that it waited for."""
     frame = PATH.sub("", gap.frame) if gap.frame else None
     layers = (frame, gap.op, gap.module, gap.annotation)
     found = [text for text in layers if text]

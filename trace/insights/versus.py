@@ -1,4 +1,4 @@
-"""What changed from one trace to another, in the classes of the account."""
+"""What changed from one trace to another, by the classes of the account."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Versus(msgspec.Struct, frozen=True):
 
 
 def versus(a: Why, b: Why) -> Versus:
-    """Compares the median steps where those of both sides tell, else the spans."""
+    """Compares the median steps if those of both sides hold the work, else the spans."""
     both = steps_tell(a) and steps_tell(b)
     sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
     before, after = sides
@@ -45,8 +45,8 @@ def versus(a: Why, b: Why) -> Versus:
 
 
 def steps_tell(found: Why) -> bool:
-    """Do steps, by time, hold at least half of what the devices did. Where a step only launches
-    work that runs behind it, it says nothing about the GPU."""
+    """Whether the steps, by time, hold at least half of the work of the devices. A step that only
+    launches work that runs after it says nothing about the GPU."""
     if found.about or not found.steps:
         return False
     whole = sum(one.busy_ns for one in found.devices)

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 class Selection(msgspec.Struct, frozen=True):
     """What part of a trace is asked about; times in ns after its first slice."""
 
-    step: int | None = None  # the number of a ProfilerStep, else the place, from 1
+    step: int | None = None  # the number of a ProfilerStep, else the position, from 1
     from_ns: int | None = None
     to_ns: int | None = None
     device: str | None = None
@@ -35,11 +35,11 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class NotThere(Exception):  # noqa: N818
-    """One plain sentence: what was asked for is not in the trace."""
+    """What was asked for is not in the trace; the message is one plain sentence."""
 
 
 class Asked(msgspec.Struct, frozen=True, eq=False):
-    """What a Selection comes to in one trace."""
+    """What a Selection means in one trace."""
 
     accounts: Accounts
     devices: tuple[Device, ...]
@@ -77,14 +77,14 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
 
 
 def explained(question: Asked) -> tuple[Why, Facts]:
-    """All answers, and what was worked out for them."""
+    """All answers, and what was computed for them."""
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
     found = _accounted(question)
     findings, unknown = findings_of(facts)
     answers = msgspec.structs.replace(
         found,
         findings=findings,
-        cannot_tell=(*found.cannot_tell, *unknown),
+        cannot_tell=(*found.cannot_tell, *_without_ceiling(facts), *unknown),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=module_times(facts.kernels.origins) if question.is_whole else None,
     )
@@ -103,6 +103,7 @@ def _accounted(question: Asked) -> Why:
         steps_by=question.spans.by,
         gaps=listed.gaps,
         gaps_count=listed.count,
+        ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=tuple(_unknown(trace)),
     )
@@ -128,7 +129,7 @@ def _window(
     begin = trace.begin_ns + (chosen.from_ns or 0)
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
     if begin >= end:
-        raise NotThere(f"The window of time in {trace.report.path} is empty: it ends at its begin.")
+        raise NotThere(f"The window of time in {trace.report.path} is empty.")
     about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
     inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
     return about, (begin, end), spans.only(inside)
@@ -174,6 +175,19 @@ def _steps(devices: Sequence[Device], spans: Spans) -> tuple[StepAccount, ...]:
         StepAccount(name, start, end - start, tuple(column[n] for column in columns))
         for n, (name, start, end) in enumerate(times)
     )
+
+
+def _without_ceiling(facts: Facts) -> list[Unknown]:
+    """What the ceiling lacks where the work of no kernel is known."""
+    trace, kernels = facts.trace, facts.kernels
+    if not kernels.is_kernel.any():
+        return []
+    if not (trace.role == Role.OP).any():
+        return [Unknown("ceiling", "CPU ops", "ProfilerActivity.CPU")]
+    of_ops = (trace.op[kernels.rows] >= 0).any()
+    if of_ops and (kernels.jobs.inputs.number < 0).all():
+        return [Unknown("ceiling", "input shapes", "record_shapes=True")]
+    return []
 
 
 def _unknown(trace: Trace) -> list[Unknown]:

@@ -19,7 +19,7 @@ LONGEST = 60
 
 
 def frame_text(name: str) -> str:
-    """A frame as a person would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
+    """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
     name = name[:1000]
     if found := BUILT_IN.match(name):
         return printable(clip(found[1].removesuffix(">"), LONGEST))
@@ -56,5 +56,5 @@ STACKS = "Python stacks were recorded: these times include the profiler's own wo
 
 
 def why_likely(facts: Facts) -> str | None:
-    """Why times of the CPU are no more than likely; None where they are certain."""
+    """Why CPU times are only likely; None if they are certain."""
     return STACKS if facts.is_profiled else None

@@ -10,4 +10,5 @@ __all__ = [
     "origin",
     "phases",
     "regions",
+    "spans",
 ]

@@ -9,6 +9,7 @@ __all__ = [
     "kernel_groups",
     "launches",
     "matching",
+    "memory",
     "note",
     "op_groups",
     "query",

@@ -92,7 +92,7 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
         if stretch.samples:
             for sample, time in trace.elements.samples(number):
                 if sample.is_memory:
-                    _add_memory(memory, sample, time)
+                    add_memory(memory, sample, time)
                 else:
                     _add_counter(plain, sample, time)
     return (*_of_memory(memory), *_of_counters(plain))
@@ -103,7 +103,7 @@ def _add_counter(series: Series, sample: Sample, time: int) -> None:
         series.add(Key(sample.pid, sample.name, sample.id, name), time, value)
 
 
-def _add_memory(series: Series, sample: Sample, time: int) -> None:
+def add_memory(series: Series, sample: Sample, time: int) -> None:
     """Both totals of the device, which traces from 2021 do not have."""
     kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
     if type(kind) is not int or type(device) is not int:

@@ -63,6 +63,11 @@ class Replay(msgspec.Struct, frozen=True):
     busy_ns: int  # the length of their union
 
 
+def is_replay(name: str) -> bool:
+    """Whether a call of this name launches a graph."""
+    return GRAPH.search(name, 0, LONGEST_NAME) is not None
+
+
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)

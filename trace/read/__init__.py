@@ -17,6 +17,7 @@ __all__ = [
     "join",
     "kept",
     "mend",
+    "peek",
     "read",
     "repair",
     "source",

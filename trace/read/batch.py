@@ -1,4 +1,4 @@
-"""Decodes neighbouring elements that do not decode as a plain list of events.
+"""Decodes neighboring elements that do not decode as a plain list of events.
 
 What is valid JSON is decoded in few calls, whatever the types of its fields. Where the syntax is
 damaged, the elements are halved until the damage is alone, and repaired where that is safe.

@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import IO
 
 from fusetui.trace.read.chunks import Chunk
+from fusetui.trace.read.document import read_at
 from fusetui.trace.read.source import file_in_memory
 
 HEAD = struct.Struct("<QQ")  # extent, number of pieces
@@ -62,7 +63,7 @@ class Buffer:
 
     def _at(self, offset: int, size: int) -> bytes:
         """Bytes at this offset from the read position."""
-        return os.pread(self.fileno(), size, self._read + offset)
+        return read_at(self.fileno(), self._read + offset, size)
 
 
 def put(buffer: int, extent: int, chunk: Chunk | None) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+from threading import Lock
 from typing import NamedTuple
 from weakref import finalize
 
 NEAR = 1 << 10  # bytes that are searched first, plus as many for a match to extend into
 WINDOW = 1 << 18  # bytes that are searched at once, at most
+_POSITION = Lock()  # held while a file is read in the way of systems without pread
 
 
 class Found(NamedTuple):
@@ -69,11 +71,24 @@ class Document:
 
 def read_at(file: int, start: int, size: int) -> bytes:
     """This many bytes from `start` on, fewer at the end of the file. Raises OSError."""
-    found = os.pread(file, max(size, 0), start)
+    found = _pread(file, max(size, 0), start)
     if len(found) == size or not found:
         return found
     pieces, got = [found], len(found)  # one read returns 2 GB at most
-    while got < size and (piece := os.pread(file, size - got, start + got)):
+    while got < size and (piece := _pread(file, size - got, start + got)):
         pieces.append(piece)
         got += len(piece)
     return b"".join(pieces)
+
+
+def _pread(file: int, size: int, start: int) -> bytes:
+    """One read at a place; the position of the file stays. Raises OSError."""
+    if hasattr(os, "pread"):
+        return os.pread(file, size, start)
+    with _POSITION:  # Windows
+        before = os.lseek(file, 0, os.SEEK_CUR)
+        try:
+            os.lseek(file, start, os.SEEK_SET)
+            return os.read(file, size)
+        finally:
+            os.lseek(file, before, os.SEEK_SET)

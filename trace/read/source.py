@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
@@ -164,8 +164,10 @@ def _extracted(file: IO[bytes], path: str) -> IO[bytes]:
     with closing(file):
         archive = Archive(file, path)
         small = archive.size < memory_left() // SHARE
-        room = file_in_memory() if small else file_on_disk()
-        archive.extract(room)
+        with ExitStack() as undo:
+            room = undo.enter_context(file_in_memory() if small else file_on_disk())
+            archive.extract(room)
+            undo.pop_all()
     return room
 
 

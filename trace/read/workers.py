@@ -6,7 +6,8 @@ and report finished extents through another pipe. An extent that no worker could
 from the result.
 
 Workers are forked if this is the only thread, which is cheap. Otherwise they are started as new
-processes, and the caller does not decode itself, so as not to disturb the other threads.
+processes, and the caller does not decode itself, so as not to disturb the other threads. On macOS
+and Windows there are no workers.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Workers:
         self._given = self._give = self._finished = self._finish = -1
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
-        self._forks = threading.active_count() == 1 and hasattr(os, "fork")
+        self._forks = threading.active_count() == 1 and _can_fork()
         with suppress(OSError):  # no more processes or files: continue with those that were started
             self._start(self._workers_for(size))
 
@@ -164,7 +165,8 @@ class Workers:
 
     def _workers_for(self, size: int) -> int:
         cores = min(_cores(), MOST)
-        if cores == 1 or size < (FEWEST_FORKED if self._forks else FEWEST_STARTED):
+        fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
+        if cores == 1 or size < fewest or not _can_share():
             return 0
         return cores - 1 if self._forks else cores
 
@@ -251,6 +253,17 @@ def _close(end: int) -> int:
     if end != -1:
         os.close(end)
     return -1
+
+
+def _can_share() -> bool:
+    """Whether the system has files in memory, and pipes that can be waited for: Linux. On others
+    the caller decodes alone."""
+    return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
+
+
+def _can_fork() -> bool:
+    """Not on macOS, where libraries of the system do not survive it."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def _cores() -> int:

@@ -6,6 +6,7 @@ that launched them have equal names and inputs, and launched kernels of the same
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -21,7 +22,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.roofline.peaks import NO_PEAKS, Peak, peak_of
-from fusetui.trace.roofline.row import Job, job_of
+from fusetui.trace.roofline.row import IN_THREADS, Job, job_of
+from fusetui.trace.roofline.tiles import blocks_of
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
@@ -38,6 +40,8 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
     distinct: tuple[Job, ...]
     inputs: Arguments
     """The recorded inputs of the op of each row: INPUTS."""
+    launches: Arguments
+    """The launch configuration of each row: LAUNCH."""
 
     def of_each(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row, by its job; nan if it is not known. Shape [rows]."""
@@ -50,28 +54,28 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     """The jobs of kernels (default: all), in their order.
 
     `given` are figures of the devices that override those of the table, see `peaks.peak_of`. Reads
-    the args of the ops that launched the kernels, and of the kernels of matrix products.
+    the args of the kernels and of the ops that launched them.
     """
     keep_as = "inputs" if rows is None else ""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs, own = _args_of(trace, rows, keep_as)
+    inputs, launches = _args_of(trace, rows, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
-    own = Arguments(own.number[places], own.distinct)
-    first, same = _alike(trace, rows[places], inputs.number[places], own.number)
+    tiled = np.where(_has_tiles(trace, rows), launches.number, -1)[places]
+    first, same = _alike(trace, rows[places], inputs.number[places], tiled)
     peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
     distinct: list[Job] = []
     known = np.full(len(first), -1, dtype=np.int32)
     for n, place in enumerate(first.tolist()):
         row = int(rows[places[place]])
         op_args = _args(INPUTS, inputs, int(inputs.number[places[place]]))
-        launch = _args(LAUNCH, own, int(own.number[place]))
+        launch = _args(LAUNCH, launches, int(tiled[place]))
         job = job_of(trace, row, op_args, partial(dict, launch), peaks[trace.track_of(row).pid])
         if job is not None:
             known[n] = len(distinct)
             distinct.append(job)
     number[places] = known[same] if len(first) else -1
-    return Jobs(rows, number, tuple(distinct), inputs)
+    return Jobs(rows, number, tuple(distinct), inputs, launches)
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
@@ -115,18 +119,15 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
 
 
 def _args_of(trace: Trace, rows: Rows, keep_as: str) -> tuple[Arguments, Arguments]:
-    """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration (LAUNCH)
-    where tiles can be counted."""
+    """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration
+    (LAUNCH)."""
     ops, place = np.unique(trace.op[rows], return_inverse=True)
     known = ops >= 0
-    tiled = np.flatnonzero(_has_tiles(trace, rows) & (trace.op[rows] >= 0))
-    asked = ((trace.order[ops[known]], INPUTS), (trace.order[rows[tiled]], LAUNCH))
+    asked = ((trace.order[ops[known]], INPUTS), (trace.order[rows], LAUNCH))
     inputs, launches = arguments_of(trace.elements, asked, keep_as)
     number = np.full(len(ops), -1, dtype=np.int32)
     number[known] = inputs.number
-    own = np.full(len(rows), -1, dtype=np.int32)
-    own[tiled] = launches.number
-    return Arguments(number[place], inputs.distinct), Arguments(own, launches.distinct)
+    return Arguments(number[place], inputs.distinct), launches
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
@@ -188,6 +189,20 @@ def _beside(trace: Trace, ops: NDArray[np.int32]) -> Int64s:
         used = int(number[which].max()) + 1
     found: Int64s = number[np.searchsorted(owners, ops)]
     return found
+
+
+def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
+    """How many blocks each kernel was launched with, 0 where that is not known; shape [rows]."""
+    args = [_args(LAUNCH, found.launches, n) for n in range(len(found.launches.distinct))]
+    tables = [
+        np.array([math.prod(blocks_of(own, in_threads) or (0,)) for own in [*args, {}]])
+        for in_threads in (False, True)
+    ]
+    by_thread = np.array([name in IN_THREADS for name in trace.names] or [False])
+    launch = trace.launch[found.rows]
+    in_threads = (launch >= 0) & by_thread[trace.name[launch]]
+    blocks: Int64s = np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
+    return blocks
 
 
 def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:

@@ -9,7 +9,8 @@ GCD of an MI250 is one device.
 The sheet of a device is named above its entry. Pages that have the figures of many of them:
 
 * https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
-  comparison table" and "Accelerator memory size and speed", with a link to the maker's page of each
+  comparison table", "Accelerator memory size and speed" and "Caches", with a link to the maker's
+  page of each
 * https://glennklockwood.com/garden/processors/h100 (H100 and H200; plain fp16 and bf16)
 * https://sysrqmts.com/gpus/compare/nvidia-a100-pcie-vs-nvidia-tesla-v100-pcie-16-gb and
   https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb (plain fp16
@@ -135,6 +136,8 @@ PEAKS: Final = (
     # NVIDIA H200 Tensor Core GPU data sheet
     Peak(r"\bH200 NVL\b", 132, 4800, 50, _H100_NVL),
     Peak(r"\bH200\b", 132, 4800, 50, _H100),
+    # NVIDIA GH200 Grace Hopper Superchip data sheet, with 96 GB of HBM3 (480 GB are the CPU's)
+    Peak(r"\bGH200 480GB$", 132, 4000, 60, _H100),
     # NVIDIA H100 Tensor Core GPU data sheet, Hopper architecture white paper
     Peak(r"\bH100 PCIe\b", 114, 2039, 50, _H100_PCIE),
     Peak(r"\bH100 NVL\b", 132, 3938, 50, _H100_NVL),

@@ -28,7 +28,8 @@ from fusetui.trace.roofline.tiles import Tiles, tiles
 
 Args = dict[str, Any]
 
-_IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
+IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
+"""Calls whose kernels record their grid in threads instead of blocks."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -135,7 +136,7 @@ def _tiles(
     if amount.kind != "matmul" or kernel is None or _splits_k(trace, row):
         return None
     launch = int(trace.launch[row])
-    in_threads = launch >= 0 and trace.name_of(launch) in _IN_THREADS
+    in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
     return tiles(amount, kernel, own_args(), properties_of(trace, row), in_threads)
 
 

@@ -19,6 +19,7 @@ from fusetui.trace.questions.chain import (
     launched_under,
     queue_delay_ns,
 )
+from fusetui.trace.questions.launches import is_replay
 from fusetui.trace.roofline import describe, remarks
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
@@ -164,7 +165,10 @@ def _launched(trace: Trace, row: int) -> str:
     rows = launched_under(trace, row)
     if not len(rows):
         return ""
-    return f"launched {plural(len(rows), 'GPU event')}, {duration(int(trace.dur[rows].sum()))}"
+    kernels = int((trace.role[rows] == Role.KERNEL).sum())
+    of_them = f" ({plural(kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
+    time = duration(int(trace.dur[rows].sum()))
+    return f"launched {plural(len(rows), 'GPU event')}{of_them}, {time}"
 
 
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:

@@ -85,13 +85,13 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, kind: Kind, after_block: bool, glyphs: Glyphs) -> str:
+def _bar(label: str, width: int, look: Look, kind: Kind, beside_fill: bool, glyphs: Glyphs) -> str:
     """A block; its first cell shows where it begins when another one ends there."""
     if look == "selected" or look == "marked":
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 2, glyphs)
+    edge, text = glyphs.edge if beside_fill else " ", _fitted(label, width - 2, glyphs)
     if not glyphs.letters:
         return (edge + text).ljust(width)
     begin = f"{edge}{text} " if text else edge.strip()

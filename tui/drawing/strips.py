@@ -15,7 +15,7 @@ from fusetui.tui.drawing.segments import line, segment
 from fusetui.tui.layout.view import Place, Side
 
 
-def labelled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
+def labeled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
     """A line with a label at its left."""
     text = segment(label[: gutter - 1].ljust(gutter), palette.DIM)
     return line([text, *segments], width)

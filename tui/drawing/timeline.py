@@ -20,7 +20,7 @@ from fusetui.tui.drawing.strips import (
     counter_segments,
     group_line,
     gutter_text,
-    labelled,
+    labeled,
     lane_segments,
     minimap_segments,
     plain,
@@ -67,11 +67,11 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if y == 0:
             busy = self.side.once(busy_of)
             text = minimap(self.side, busy, division.width, self.glyphs)
-            return _labelled(busy.label, minimap_segments(text, window), division)
+            return _labeled(busy.label, minimap_segments(text, window), division)
         if y == division.axis - 1:
             text, cells = ruler(self.view, division.width, self.chosen, self.glyphs)
-            return _labelled("", ruler_segments(text, cells), division)
-        return _labelled("", [plain(window_bar(window, division.width, self.glyphs))], division)
+            return _labeled("", ruler_segments(text, cells), division)
+        return _labeled("", [plain(window_bar(window, division.width, self.glyphs))], division)
 
     def _label(self, index: int, division: Division) -> str:
         """The text left of a line."""
@@ -91,24 +91,24 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if place.line is None:
             return group_line(place.label, division.whole)
         runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
-        return _labelled(self._label(index, division), lane_segments(runs), division)
+        return _labeled(self._label(index, division), lane_segments(runs), division)
 
     def _idle_strip(self, label: str, pid: Id, division: Division) -> Strip:
         """Blank until it is known why the device was idle."""
         insight = self.side.insight
         device = insight.device(pid)
         if insight.idle is None or device < 0:
-            return _labelled(label, [], division)
+            return _labeled(label, [], division)
         idle = insight.idle[device]
         segments = idle_segments(self.side, self.view, idle, division.width, self.glyphs)
-        return _labelled(label, segments, division)
+        return _labeled(label, segments, division)
 
     def _counter_strip(self, label: str, curve: Curve, division: Division) -> Strip:
         line = counter_line(
             self.side, self.view, label, curve, division.gutter, division.width, self.glyphs
         )
-        return _labelled(line.gutter, counter_segments(line.levels, line.end), division)
+        return _labeled(line.gutter, counter_segments(line.levels, line.end), division)
 
 
-def _labelled(label: str, segments: list[Segment], division: Division) -> Strip:
-    return labelled(label, segments, division.gutter, division.whole)
+def _labeled(label: str, segments: list[Segment], division: Division) -> Strip:
+    return labeled(label, segments, division.gutter, division.whole)

@@ -141,7 +141,7 @@ def keys_of(trace: Trace, known: Jobs | None, origins: Origins | None) -> Mappin
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
-    jobs = known or Jobs(rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS)
+    jobs = known or Jobs(rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS)
     quick = (by for by in GROUPINGS if by not in LATER)
     found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
     found["kind"] = _by_kind(trace, rows)

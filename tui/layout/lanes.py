@@ -110,7 +110,7 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
-    """Neighbouring lanes of one thread or device, as (group, indices into lanes)."""
+    """Neighboring lanes of one thread or device, as (group, indices into lanes)."""
     for index, lane in enumerate(lanes):
         if index and lanes[index - 1].group == lane.group:
             continue

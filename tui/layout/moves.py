@@ -97,7 +97,7 @@ def zoom_to(side: Side, view: View) -> View:
     return _within(side, view, (begin + end - span) // 2, span)
 
 
-def centre(side: Side, view: View) -> View:
+def center(side: Side, view: View) -> View:
     """The selection in the middle, at the same zoom."""
     found = held(side, view)
     return go(side, view, sum(found) // 2) if found else view

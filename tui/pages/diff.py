@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from textwrap import wrap
 
 from msgspec.structs import replace
 from rich.style import Style
 
-from fusetui.trace.diff.lines import Line
+from fusetui.trace.diff.lines import NOISE, Line
 from fusetui.trace.diff.marks import differing
 from fusetui.trace.diff.model import Answer, Diff, Kind
-from fusetui.trace.diff.text import answer, totals
-from fusetui.trace.text.figures import duration, microseconds
+from fusetui.trace.diff.text import judgment, side_lines
+from fusetui.trace.text.figures import microseconds
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -35,18 +35,12 @@ from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.state import DIFF, Size, State
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
-COLUMNS = (
-    Column("", 1),
-    Column("A", 9),
-    Column("B", 9),
-    Column("change", 10),
-    Column("what", 8, left=True),
-    Column("of", 0, left=True),
-)
-ROOMY = 26  # lines of a page; with more, the timelines and the verdict are larger
-WITH_NAMES = 30  # with more, both names of a replaced kernel are shown
+LEAST = 8  # cells of a column of numbers
+ROOMY = 25  # lines of a page: with more, there is room for a line about each side
+WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
+STORY_LINES = 3
 NAME_LINES = 4
 NAME = DIFF
 SECTION = "In the diff"
@@ -80,9 +74,11 @@ class DiffPage(ListPage):
         return replace(state, comparison=shown.windowed(state.session.views))
 
     def rows(self, state: State) -> Rows:
-        lines = state.comparison.lines if state.comparison else ()
         found = state.comparison.found if state.comparison else None
-        return Rows(found, len(lines), lambda w: titles(COLUMNS, w), partial(_format, lines))
+        lines = found.lines if found else ()
+        columns = columns_of(found)
+        shown = partial(formatted, columns, lines)
+        return Rows(found, len(lines), lambda w: titles(columns, w), shown)
 
     def chosen(self, state: State, index: int) -> State:
         """Marks the work of both sides in both timelines."""
@@ -101,18 +97,22 @@ class DiffPage(ListPage):
         shown = state.comparison
         if shown is None:
             return ()
-        roomy = size.height > ROOMY
-        panes = [Pane(5 if roomy else 3, _verdict(shown.found))]
+        roomy, wide = size.height > ROOMY, size.height > WIDE
+        panes = [Pane(9 if wide else 7 if roomy else 3, _verdict(shown.found))]
         for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
-            height = min(2 + len(places(side, view)), 6 if roomy else 4)
+            height = min(2 + len(places(side, view)), 6 if wide else 4)
             panes.append(_timeline(state, shown, n, size.width, height))
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The evidence for the line under the cursor."""
-        names = NAME_LINES if size.height > WITH_NAMES else 0
+        """The lines that close the sum, and why the line under the cursor is believed."""
+        names = NAME_LINES if size.height > WIDE else 0
         height = 1 + (WHY_LINES if size.height > ROOMY else 1) + names
-        return (Pane(height, self._why(state)),)
+        found = state.comparison.found if state.comparison else None
+        return (
+            Pane(len(found.pinned) if found else 0, _pinned(found)),
+            Pane(height, self._why(state)),
+        )
 
     def copied(self, state: State) -> str:
         """The full names of the line under the cursor, those of A first."""
@@ -178,19 +178,51 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     return run
 
 
-def _format(lines: Sequence[Line], index: int, width: int) -> list[Styled]:
-    line = lines[index]
-    change = f"{microseconds(line.change_ns, signed=True)} us"
-    texts = (
+@lru_cache(maxsize=4)
+def columns_of(found: Found | None) -> tuple[Column, ...]:
+    """As wide as the widest number: none is cut."""
+    texts = [_texts(line) for line in (*found.lines, *found.pinned)] if found else []
+    widths = [max([LEAST, *(len(text[n]) for text in texts)]) for n in (1, 2, 3)]
+    numbers = zip(("change us", "A us", "B us"), widths, strict=True)
+    return (
+        Column("", 1),
+        *(Column(title, max(len(title), width)) for title, width in numbers),
+        Column("what", len(NOISE), left=True),
+        Column("of", 0, left=True),
+    )
+
+
+def _texts(line: Line) -> tuple[str, ...]:
+    change = microseconds(line.change_ns, signed=True)
+    return (
         line.mark,
-        duration(line.a_ns) if line.a_ns is not None else "",
-        duration(line.b_ns) if line.b_ns is not None else "",
         change if line.counts else f"({change})",
+        microseconds(line.a_ns) if line.a_ns is not None else "",
+        microseconds(line.b_ns) if line.b_ns is not None else "",
         line.kind,
         narrow(line.what),
     )
-    style = STYLES.get(line.mark, palette.DIM)
-    return [(text, style) for text in fit(COLUMNS, texts, width)]
+
+
+def formatted(
+    columns: Sequence[Column], lines: Sequence[Line], index: int, width: int
+) -> list[Styled]:
+    """A line of the list."""
+    style = STYLES.get(lines[index].mark, palette.DIM)
+    return [(text, style) for text in fit(columns, _texts(lines[index]), width)]
+
+
+def _pinned(found: Found | None) -> TextPicture:
+    if found is None:
+        return text([])
+    columns = columns_of(found)
+    return TextPicture(
+        (found, "pinned"),
+        lambda width, height: [
+            Said(" " + "".join(fit(columns, _texts(line), width - 1)), "title")
+            for line in found.pinned
+        ],
+    )
 
 
 def both_names(line: Line) -> list[Said]:
@@ -209,11 +241,12 @@ def both_names(line: Line) -> list[Said]:
 
 
 def verdict(diff: Diff, width: int) -> list[Said]:
-    """The verdict first, then the totals, then the notes."""
+    """The answer, the story, a line for each side, then what else to know."""
     look = LOOKS.get(diff.verdict.answer, "title")
-    first = [Said(line, look) for line in wrap(narrow(answer(diff)), width)]
-    notes = [Said(narrow(line)) for line in flow(diff.notes, width)]
-    return [*first, Said(narrow(totals(diff))), *notes]
+    first = [Said(line, look) for line in wrap(narrow(judgment(diff)), width)]
+    story = [Said(line, "name") for line in wrap(narrow(diff.story), width)[:STORY_LINES]]
+    sides = [Said(narrow(line)) for line in side_lines(diff)]
+    return [*first, *story, *sides, *(Said(narrow(line)) for line in flow(diff.notes, width))]
 
 
 def _verdict(found: Found | None) -> TextPicture:

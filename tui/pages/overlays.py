@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, nothing
 from fusetui.tui.state.effects import Quit
+from fusetui.tui.state.offers import TOGETHER, Offer
 from fusetui.tui.state.overlays import (
     OVERLAY,
     Chooser,
@@ -62,7 +62,7 @@ class OverlayList(ListPage):
         if state.overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(state.overlay, Chooser):
-            return _choices(state.named, state.overlay.summaries)
+            return _choices(state.offers, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
             return _hits(state.overlay)
         width = overlay_size(state).width - EDGE
@@ -74,7 +74,9 @@ class OverlayList(ListPage):
             return search.shown(closed(state), replace(state.overlay.hits, at=index))
         if not isinstance(state.overlay, Chooser):
             return state
-        return read(closed(state), (state.named[index],))
+        offer = state.offers[index]
+        now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        return read(now, offer.paths[:TOGETHER])
 
     def pane(self, state: State) -> Pane:
         return list_pane(self, state, overlay_body(state).height)
@@ -95,8 +97,8 @@ def close(state: State) -> Outcome:
 
 def beside(state: State) -> Outcome:
     """Opens the trace under the cursor beside the first one that is open."""
-    path = state.named[state.list_of(OVERLAY).cursor]
-    return read(closed(state), (*state.paths[:1], path))
+    offer = state.offers[state.list_of(OVERLAY).cursor]
+    return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 
 def is_text(state: State) -> bool:
@@ -193,14 +195,14 @@ def _units(trace: Trace) -> tuple[Unit, Unit]:
     return unit_of([trace.end_ns - trace.begin_ns]), Unit(1000, "us", 1)
 
 
-def _choices(paths: Sequence[str], summaries: Sequence[str]) -> Rows:
-    names = [narrow(Path(path).name) for path in paths]
+def _choices(offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
+    names = [narrow(offer.label) for offer in offers]
     widest = max(map(len, names), default=0) + 2
 
     def row(index: int, width: int) -> list[Styled]:
         return [(names[index].ljust(widest), palette.BOLD), (summaries[index], palette.PLAIN)]
 
-    return Rows((paths, summaries), len(paths), lambda width: CHOOSING, row)
+    return Rows((offers, summaries), len(offers), lambda width: CHOOSING, row)
 
 
 ACTIONS = (

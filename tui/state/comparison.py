@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.trace.diff.lines import Line, by_effect, closing, lines
+from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, lines
 from fusetui.trace.diff.model import Diff
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
@@ -19,10 +19,20 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
-    """The result of comparing two traces, and its lines."""
+    """What the comparison of two traces found, and the lines that say it; those `pinned` close the
+    sum and are always in sight."""
 
     diff: Diff
     lines: tuple[Line, ...]
+    pinned: tuple[Line, ...]
+
+
+def told(diff: Diff) -> Found:
+    """The rows, the largest change first, then what else the sum has; the end of it pinned."""
+    last = closing(diff)
+    others = (line for line in last if line.kind not in PINNED)
+    pinned = tuple(line for line in last if line.kind in PINNED)
+    return Found(diff, (*by_effect(lines(diff)), *others), pinned)
 
 
 class Comparison(msgspec.Struct, frozen=True, eq=False):
@@ -46,9 +56,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=now)
 
     def filled(self, diff: Diff) -> Comparison:
-        """Adds the diff."""
-        found = Found(diff, (*by_effect(lines(diff)), *closing(diff)))
-        return replace(self, found=found).at(0)
+        """The diff is there."""
+        return replace(self, found=told(diff)).at(0)
 
     def at(self, index: int) -> Comparison:
         """Marks the work of one line; both windows move together to keep the first row in sight."""

@@ -24,10 +24,10 @@ class Compare(msgspec.Struct, frozen=True, eq=False):
     b: Side
 
 
-class Summarise(msgspec.Struct, frozen=True):
+class Summarize(msgspec.Struct, frozen=True):
     """Summarize these traces in a thread, one after the other."""
 
-    paths: tuple[str, ...]
+    wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
 class Search(msgspec.Struct, frozen=True, eq=False):
@@ -65,7 +65,7 @@ Effect = (
     Read
     | StopReading
     | Compare
-    | Summarise
+    | Summarize
     | Search
     | CopyText
     | Refuse

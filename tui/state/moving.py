@@ -120,7 +120,7 @@ ACTIONS = (
         move(moves.to_launch),
     ),
     _timeline("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
-    _timeline("centre", "Center the slice", "f", "without changing the zoom", move(moves.centre)),
+    _timeline("center", "Center the slice", "f", "without changing the zoom", move(moves.center)),
     _timeline("whole", "Whole trace", "0", "show everything", move(moves.fit)),
     _timeline("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
     _timeline("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),

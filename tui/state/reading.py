@@ -20,7 +20,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
-from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarise
+from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarize
 from fusetui.tui.state.overlays import OVERLAY, Chooser
 from fusetui.tui.state.session import start
 from fusetui.tui.state.state import DIFF, TIMELINE, ListState, Outcome, Reading, State, told
@@ -139,12 +139,13 @@ def choose(state: State) -> Outcome:
     """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
-    overlay = Chooser(("...",) * len(state.named))
+    overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-    return over, Summarise(state.named)
+    wanted = [(at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about]
+    return over, Summarize(tuple(wanted))
 
 
-def summarised(state: State, index: int, text: str) -> State:
+def summarized(state: State, index: int, text: str) -> State:
     """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state

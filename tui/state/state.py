@@ -16,6 +16,7 @@ from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.overlays import Overlay
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Session
@@ -68,7 +69,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    named: tuple[str, ...] = ()  # the paths to choose from
+    offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None

@@ -14,7 +14,8 @@ MOST_NAMED = 5  # variants listed in a message
 
 def run(args: Namespace) -> int:
     """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
-    from fusetui.commands.open import browse, has_terminal
+    from fusetui.commands.open import browse
+    from fusetui.commands.terminal import has_terminal
 
     if args.open and not has_terminal():
         raise CommandError("--open needs a terminal: leave it out, and open the run later.")

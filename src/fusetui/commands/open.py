@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.sources import is_run, traces
+from fusetui.commands.terminal import has_terminal
+
+SIDES = 2  # traces that are shown side by side
 
 
 def run(args: Namespace) -> int:
-    names = [args.trace] if args.other is None else [args.trace, args.other]
-    return browse(names, args.ascii, args.mouse is not False)
+    mouse = args.mouse is not False
+    if not args.traces:
+        from fusetui.commands.start import start  # only when nothing is named
+
+        return start(args.ascii, mouse)
+    return browse(args.traces, args.ascii, mouse)
 
 
 def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
-    """Runs the app and returns its exit code.
+    """Runs the app and returns its exit code; of more than two names the user chooses.
 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
     user's keys.toml is wrong.
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
-    paths = [path for name in names for path in _found(name, len(names) == 1)]
+    paths = [path for name in names for path in _found(name, len(names) != SIDES)]
     for path in paths:
         if path == "-" or not Path(path).is_file():
             raise CommandError(f"{path} cannot be opened: there is no such file.")
@@ -32,24 +38,17 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
     from fusetui.tui.keymap import KeymapError
 
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
+    opened = 0 if ranks or len(names) > SIDES else SIDES
     try:
-        return app.run(paths, opened=0 if ranks else 2, ascii_only=ascii_only, mouse=mouse)
+        return app.run(paths, opened=opened, ascii_only=ascii_only, mouse=mouse)
     except KeymapError as error:
         raise CommandError(str(error)) from None
 
 
-def has_terminal() -> bool:
-    """Whether all standard streams are terminals.
-
-    The app reads keys from standard input and draws on standard error.
-    """
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _found(name: str, alone: bool) -> list[str]:
-    """All traces of a folder if it is opened alone; next to another trace, only the first."""
+def _found(name: str, every: bool) -> list[str]:
+    """Every trace of a folder, or only the first, next to another trace."""
     found = traces(name)
-    if alone:
+    if every:
         return found
     if len(found) > 1:
         say(f"{name} contains {len(found)} traces; opening {found[0]}.")

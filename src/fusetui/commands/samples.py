@@ -20,8 +20,8 @@ def run(args: Namespace) -> int:
     if args.json:
         emit_json({"samples": _named(samples), "lessons": _named(taught)})
     else:
-        lines = [line for name, shows in samples for line in _lines(SAMPLE + name, shows)]
-        lines += [line for name, shows in taught for line in _lines(LESSON + name, shows)]
+        lines = [line for name, shows in samples for line in lines_about(SAMPLE + name, shows)]
+        lines += [line for name, shows in taught for line in lines_about(LESSON + name, shows)]
         emit("\n".join(lines))
     return DONE
 
@@ -30,6 +30,7 @@ def _named(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "shows": shows} for name, shows in found]
 
 
-def _lines(name: str, shows: str) -> list[str]:
+def lines_about(name: str, shows: str) -> list[str]:
+    """A name, and what it shows below it."""
     indent = "    "
     return [name, *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)]

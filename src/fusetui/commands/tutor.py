@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fusetui.commands.errors import CommandError
-from fusetui.commands.open import has_terminal
+from fusetui.commands.terminal import has_terminal
 
 
 def run(args: Namespace) -> int:

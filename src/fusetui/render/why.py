@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
+from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, not_recorded
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, JSON_ALL, Column, left_out, table
 
 MOST_LINES = 25
-MOST_UNKNOWN = 3
+MOST_UNKNOWN = 3  # lines
 WIDEST = 96
 THREADS = 10
 GAPS = 4
@@ -25,7 +24,7 @@ FEWEST_GAPS = 2
 def why_text(found: Why, width: int) -> str:
     """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
     account = account_lines(found, width) if found.devices else _threads(found, width)
-    paragraphs = [_head(found, width), account, _unknown(found)]
+    paragraphs = [_head(found, width), account, _unknown(found, width)]
     paragraphs.insert(2, _findings(found, _room(paragraphs), width))
     room = min(_room(paragraphs) - 1, GAPS + 2)
     if room >= FEWEST_GAPS + 2 and found.gaps:
@@ -74,10 +73,5 @@ def _findings(found: Why, room: int, width: int) -> list[str]:
     return lines
 
 
-def _unknown(found: Why) -> list[str]:
-    """Each thing that was not recorded, listed once however many answers need it."""
-    lacks = dict.fromkeys((one.missing, one.record_with) for one in found.cannot_tell)
-    return [
-        f"Not recorded: {printable(missing)}. To record: {printable(record_with)}"
-        for missing, record_with in islice(lacks, MOST_UNKNOWN)
-    ]
+def _unknown(found: Why, width: int) -> list[str]:
+    return wrap(printable(not_recorded(found)), min(width, WIDEST))[:MOST_UNKNOWN]

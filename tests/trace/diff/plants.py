@@ -56,8 +56,7 @@ def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
 def split(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel becomes two others under the same op."""
     item = subject.chosen(place, nth, lambda n: _part(subject, n))
-    planted = _each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
-    return None if planted is not None and planted.once else planted
+    return _each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
 
 
 def retile(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -65,8 +64,7 @@ def retile(subject: Subject, place: str, nth: int) -> Planted | None:
     item = subject.chosen(
         place, nth, lambda n: re.search(r"\d+x\d+", _name(subject, n)) is not None
     )
-    planted = _each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
-    return None if planted is not None and planted.once else planted
+    return _each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
 
 
 def idle(subject: Subject, place: str, nth: int) -> Planted | None:

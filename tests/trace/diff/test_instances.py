@@ -95,3 +95,19 @@ def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, wo
     rows = work(diff(a, b))
     assert sorted(row.kind for row in rows) == [Kind.ADDED, Kind.SAME, Kind.SAME, Kind.SAME]
     assert sum(row.change_ns for row in rows) == 10_000
+
+
+def test_without_ops_the_reduction_after_a_product_joins_it(build: Build, work: Work) -> None:
+    a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
+    b = build([("", SPLIT, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
+    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
+    assert (row.kind, row.b) == (Kind.SPLIT, (SPLIT, REDUCE))
+    assert row.why == "with the kernel that adds up its parts"
+
+
+def test_without_ops_the_reduction_after_attention_joins_it(build: Build, work: Work) -> None:
+    parts = "paged_attention_ll4mi_QKV_mfma16_kernel", "paged_attention_ll4mi_reduce_kernel"
+    a = build([("", FLASH[1], 20.0), ("", BACK, 5.0)])
+    b = build([("", parts[0], 30.0), ("", parts[1], 10.0), ("", BACK, 5.0)])
+    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
+    assert (row.kind, row.b) == (Kind.SPLIT, parts)

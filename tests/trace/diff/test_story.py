@@ -15,6 +15,7 @@ Build = Callable[..., Trace]
 TF32 = "cutlass_80_tensorop_s1688gemm_128x128_16x5_nt_align4"
 SIMT = "volta_sgemm_128x64_nt"
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)"
 MM = ("aten::mm", TF32, 100.0)
 ADD = ("aten::add", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>(int)", 30.0)
 
@@ -26,7 +27,8 @@ def slow() -> list[tuple[object, ...]]:
 def test_the_largest_term_comes_first_with_its_sign_and_unit(build: Build) -> None:
     found = diff(build([MM, ADD]), build(slow()))
     assert found.story == (
-        "a step takes 250 us more: +200 us GEMMs (without TF32), +50 us copies (mostly aten::copy_)"
+        "a step takes 250 us more: +200 us GEMMs (without TF32), +50 us copies (mostly memcpy DtoD"
+        " Device->Device)"
     )
 
 
@@ -76,7 +78,7 @@ def test_the_json_tells_it_too(build: Build) -> None:
 def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
     a = build([ADD], (1.0, 1.9, 1.0, 1.9, 1.5))
     b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
-    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  noise  " in text]
+    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  within noise " in text]
     assert len(rows) == 1
     assert "within noise: 30 us to 57 us -> 42 us to 72 us" in rows[0]
 
@@ -84,7 +86,7 @@ def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
 @pytest.fixture
 def region(build: Build) -> Diff:
     eager = [(f"aten::{op}", ADD[1], 20.0) for op in ("add", "mul", "sub")]
-    return diff(build(eager), build([("CompiledFunction", ADD[1], 50.0)] * 2))
+    return diff(build(eager), build([("CompiledFunction", MUL, 50.0)] * 2))
 
 
 def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(region: Diff) -> None:
@@ -97,3 +99,18 @@ def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(region: D
 def test_ops_known_on_both_sides_are_no_region(build: Build) -> None:
     found = diff(build([MM]), build([("aten::bmm", SIMT, 90.0), ADD]))
     assert not any(row.together for row in found.rows)
+
+
+def test_what_was_fused_is_told(build: Build) -> None:
+    ops = "Torch-Compiled Region: 0/0 / triton_poi_fused_gelu_mul_0"
+    a = build([MM, ("aten::gelu", ADD[1], 30.0), ("aten::mul", ADD[1], 30.0)])
+    b = build([MM, (ops, "triton_poi_fused_gelu_mul_0", 35.0)])
+    assert (
+        "-25 us pointwise kernels in the compiled regions (aten::gelu + aten::mul in one kernel)"
+        in (diff(a, b).story)
+    )
+
+
+def test_a_term_that_may_be_noise_says_so(build: Build) -> None:
+    a, b = build([MM, ADD], (1.0, 1.9, 1.0, 1.9, 1.5)), build([MM, ADD], (2.0, 1.2, 1.8, 2.0, 1.9))
+    assert "GEMMs (within noise)" in diff(a, b).story

@@ -11,7 +11,7 @@ from fusetui.trace.diff import Diff, by_effect, diff, to_markdown, to_text
 
 Build = Callable[..., Trace]
 
-WITHIN = r"within these runs, 5 steps\)$"
+WITHIN = r"within these two runs, 5 steps\)$"
 FUSED = "triton_poi_fused_gelu_mul_0"
 A = [("aten::mm", "gemm", 20.0), ("aten::gelu", "g", 8.0), ("aten::mul", "m", 6.0)]
 B = [("aten::mm", "gemm", 20.0), (FUSED, FUSED, 7.0)]
@@ -42,7 +42,8 @@ def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
 def test_the_first_line_is_the_answer(build: Build) -> None:
     first = to_text(changed(build), 200).splitlines()[0]
     assert re.search(
-        r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ % within these runs, 5 steps\)$", first
+        r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ % within these two runs, 5 steps\)$",
+        first,
     )
 
 
@@ -57,7 +58,7 @@ def test_equal_steps(build: Build) -> None:
     trace = build(A)
     text = to_text(diff(trace, trace), 300).splitlines()[0]
     assert text.endswith(
-        "no significant difference: as fast as A (95 % CI 0 to 0 % within these runs, 5 steps)"
+        "no significant difference: as fast as A (95 % CI 0 to 0 % within these two runs, 5 steps)"
     )
 
 
@@ -68,10 +69,10 @@ def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
     assert said in to_markdown(found).splitlines()[0]
 
 
-def test_marks_tell_the_direction_without_colour(build: Build) -> None:
+def test_marks_tell_the_direction_without_color(build: Build) -> None:
     text = to_text(changed(build))
     assert line(text, "aten::mm").startswith("  ~ ")
-    assert line(text, "aten::gelu + aten::mul").startswith("  - ")
+    assert line(text, "aten::gelu + aten::mul ->").startswith("  - ")
     text = to_text(diff(build(B), build(A)))
     assert line(text, "split").startswith("  + ")
 

@@ -163,7 +163,7 @@ def test_a_pageable_copy_blocks(trace_of: Make, memory: str, reason: str) -> Non
 
 
 def test_the_innermost_of_calls(trace_of: Make) -> None:
-    """A synchronisation inside an allocation inside another call."""
+    """A synchronization inside an allocation inside another call."""
     calls = [
         call("cudaSetDevice", 10, 20),
         call("cudaFree", 10, 15),

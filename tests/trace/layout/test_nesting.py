@@ -65,7 +65,7 @@ def test_nothing_lasts_at_the_end_of_another() -> None:
     assert nest(*columns(sorted(rows, key=lambda r: (r[0], -r[1])))).parent.max() == 1
 
 
-def test_calls_of_equal_times_are_neighbours() -> None:
+def test_calls_of_equal_times_are_neighbors() -> None:
     assert subrows([(0, 5), (0, 5)], [True, True]) == [0, 1]
     assert subrows([(0, 5), (0, 5)], [False, True]) == [0, 0]
 

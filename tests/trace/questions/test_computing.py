@@ -73,7 +73,7 @@ def test_threads_are_nested_each_for_itself(computing: Names) -> None:
     assert len(computing(op("aten::mm", 0, 10, tid=1), op("aten::mm", 2, 3, tid=2))) == 2
 
 
-def test_neighbours_one_nanosecond_apart_stay_neighbours(computing: Names) -> None:
+def test_neighbors_one_nanosecond_apart_stay_neighbors(computing: Names) -> None:
     first, second = op("aten::mul", 4365912618404.96, 0.001), op("aten::add", 4365912618404.961, 1)
     assert len(computing(first, second)) == 2
 

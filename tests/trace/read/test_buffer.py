@@ -10,6 +10,7 @@ import pytest
 
 from fusetui.trace.read.buffer import Buffer, put
 from fusetui.trace.read.chunks import Chunk, decode_list
+from fusetui.trace.read.document import read_at
 
 EVENT = b'{"ph":"X","name":"op","ts":1,"dur":2}'
 
@@ -41,7 +42,7 @@ def test_what_is_new_comes_once(buffer: Buffer, chunk: Chunk) -> None:
 def test_a_record_counts_when_it_is_whole(buffer: Buffer, chunk: Chunk) -> None:
     put(buffer.fileno(), 3, chunk)
     size = os.fstat(buffer.fileno()).st_size
-    text = os.pread(buffer.fileno(), size, 0)
+    text = read_at(buffer.fileno(), 0, size)
     for less in (size - 1, size // 2, 4):
         os.truncate(buffer.fileno(), less)
         assert list(buffer.new()) == []

@@ -63,7 +63,7 @@ def names(trace: Trace) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_neighbours_survive(write: Write, case: str) -> None:
+def test_the_neighbors_survive(write: Write, case: str) -> None:
     element, name = CASES[case]
     middle = element if isinstance(element, bytes) else element.encode("utf-8")
     head = b'{"traceEvents":[\n' + GOOD.encode() + b",\n"

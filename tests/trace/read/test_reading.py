@@ -113,7 +113,7 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("hello", "not the JSON"),
-        ("<html>", "not the JSON"),
+        ("<html>", "a web page"),
         (b"\x00\x01\x02", "not the JSON"),
         ("   \n", "not the JSON"),
         ("17", "not the JSON"),

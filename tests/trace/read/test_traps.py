@@ -57,23 +57,23 @@ def test_thousands_of_damaged_events(trace_of: Open) -> None:
 
 @pytest.mark.parametrize("end", ['"}]', '\\q"}]', ""])
 def test_a_long_name(trace_of: Open, end: str) -> None:
-    text = '[{"ph":"X","ts":1,"name":"' + "a" * 5_000_000 + end
+    text = '[{"ph":"X","ts":1,"name":"' + "a" * 1_000_000 + end
     if not end:
         with pytest.raises(NotATrace):
             trace_of(text)
         return
     trace = trace_of(text)
-    assert len(trace.names[0]) >= 5_000_000
+    assert len(trace.names[0]) >= 1_000_000
     assert summary(trace).slices == 1
 
 
 @pytest.mark.parametrize(
     ("middle", "skipped"),
     [
-        ('{"ph":"X","args":' + '{"a":' * 300_000 + "1" + "}" * 300_000 + "}", 1),
-        ("[" * 300_000 + "]" * 300_000, 1),
-        ("," * 5_000_000, 0),
-        (" " * 5_000_000, 0),
+        ('{"ph":"X","args":' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}", 1),
+        ("[" * 100_000 + "]" * 100_000, 1),
+        ("," * 1_000_000, 0),
+        (" " * 1_000_000, 0),
         ("{}," * 50_000 + "{}", 0),
         ("null," * 9_999 + "null", 10_000),
         ("17," * 9_999 + "17", 10_000),
@@ -146,7 +146,7 @@ def test_times_in_quotes_and_keys_that_no_event_has(trace_of: Open) -> None:
 
 def test_nothing_but_starts_of_events(trace_of: Open) -> None:
     with pytest.raises(NotATrace, match="not of trace events"):
-        trace_of('[{"ph":' * 300_000)
+        trace_of('[{"ph":' * 100_000)
 
 
 def test_a_quote_too_few_in_every_event(trace_of: Open, monkeypatch: pytest.MonkeyPatch) -> None:

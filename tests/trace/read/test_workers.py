@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 import pytest
 
 from fusetui.trace import Trace, open_trace
@@ -21,18 +21,23 @@ from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.read import workers
 from fusetui.trace.read.chunks import Chunk, decode_extent
 
-EVENTS = [
-    {"ph": "X", "cat": "cpu_op", "name": f"op{n % 97}", "pid": 1, "tid": n % 5, "ts": n, "dur": 1,
-     "args": {"correlation": n}}
-    for n in range(120_000)
-]  # fmt: skip
-TEXT = ("[" + ",\n".join(map(json.dumps, EVENTS)) + "]").encode()
+COUNT = 120_000
+
+
+def event(n: int) -> dict[str, object]:
+    plain = {"ph": "X", "cat": "cpu_op", "name": f"op{n % 97}", "pid": 1, "tid": n % 5}
+    return {**plain, "ts": n, "dur": 1, "args": {"correlation": n}}
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text() -> bytes:
+    return b"[" + b",\n".join(orjson.dumps(event(n)) for n in range(COUNT)) + b"]"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
     path = tmp_path_factory.mktemp("workers") / "trace.json"
-    path.write_bytes(TEXT)
+    path.write_bytes(text)
     return path
 
 
@@ -45,23 +50,23 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(trace: Trace) -> None:
-    assert len(trace) == len(EVENTS)
+    assert len(trace) == COUNT
     starts = trace.start[trace.order.argsort()]
-    assert (starts == [1000 * n for n in range(len(EVENTS))]).all()
-    assert (trace.correlation.min(), trace.correlation.max()) == (0, len(EVENTS) - 1)
-    assert trace.elements.element(77_777) == EVENTS[77_777]
+    assert (starts == [1000 * n for n in range(COUNT)]).all()
+    assert (trace.correlation.min(), trace.correlation.max()) == (0, COUNT - 1)
+    assert trace.elements.element(77_777) == event(77_777)
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_forked(file: Path, two_cores: None, tmp_path: Path, packed: bool) -> None:
+def test_forked(file: Path, text: bytes, two_cores: None, tmp_path: Path, packed: bool) -> None:
     if packed:
         file = tmp_path / "trace.json.gz"
-        file.write_bytes(gzip.compress(TEXT, 1))
+        file.write_bytes(gzip.compress(text, 1))
     whole(open_trace(str(file)))
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_started_anew_beside_other_threads(file: Path) -> None:
+def test_started_anew_beside_other_threads(file: Path, text: bytes) -> None:
     seen: list[tuple[int, int]] = []
     traces: list[Trace] = []
     thread = threading.Thread(
@@ -70,7 +75,7 @@ def test_started_anew_beside_other_threads(file: Path) -> None:
     thread.start()
     thread.join()
     whole(traces[0])
-    assert seen[-1] == (len(TEXT), len(TEXT))
+    assert seen[-1] == (len(text), len(text))
     assert len(seen) > 2
 
 
@@ -97,28 +102,25 @@ def test_no_processes_to_be_had(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_no_helper_outlives_a_failure(write: Callable[[bytes], Path]) -> None:
-    path = write(TEXT[1:])  # no JSON of a trace
-
+def test_no_helper_outlives_a_failure(file: Path) -> None:
     def fail(*_: int) -> None:
         raise KeyboardInterrupt
 
-    path.write_bytes(TEXT)
     with pytest.raises(KeyboardInterrupt):
-        open_trace(str(path), fail)
+        open_trace(str(file), fail)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path]) -> None:
+def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path], text: bytes) -> None:
     size = 1_100_000
-    path = write(TEXT[:size])
+    path = write(text[:size])
     with path.open("rb") as opened, workers.Workers(opened.fileno(), size, extent=60) as crew:
         crew.release(size)
         list(crew.turns())
         chunks = crew.collect()
-    assert sum(chunk.events for chunk in chunks.values()) > 0.8 * TEXT.count(b"\n", 0, size)
+    assert sum(chunk.events for chunk in chunks.values()) > 0.8 * text.count(b"\n", 0, size)
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -174,5 +176,5 @@ def test_few_files_to_be_had(file: Path, files: int) -> None:
     run = subprocess.run(
         [sys.executable, "-P", "-c", script, str(file)], capture_output=True, text=True
     )
-    assert run.stdout.strip() == str(len(EVENTS)) or "too many open files" in run.stdout
+    assert run.stdout.strip() == str(COUNT) or "too many open files" in run.stdout
     assert not run.stderr

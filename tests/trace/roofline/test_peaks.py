@@ -26,6 +26,7 @@ def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
         ("NVIDIA H100 80GB HBM3", 132, 989.4, 3352),
         ("NVIDIA H100 PCIe", 114, 756.0, 2039),
         ("NVIDIA H200", 132, 989.4, 4800),
+        ("NVIDIA GH200 480GB", 132, 989.4, 4000),
         ("NVIDIA B200", 148, 2250.0, 8000),
         ("NVIDIA A10G", 80, 70.0, 600),
         ("NVIDIA GeForce RTX 4090", 128, 165.2, 1008),
@@ -45,7 +46,7 @@ def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
     [
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16),
         ("AMD Instinct MI300X", 38),
-        ("NVIDIA GH200 480GB", 132),
+        ("NVIDIA GH200 144G HBM3e", 132),
         ("NVIDIA GeForce RTX 4090 D", 114),
         ("NVIDIA A100-PG509-200", 108),  # 40 or 80 GB: the memory decides
         ("AMD Radeon Graphics", 104),
@@ -70,7 +71,7 @@ def test_given_figures_are_used_instead_of_those_of_the_table() -> None:
 
 
 def test_given_figures_make_a_device_known() -> None:
-    peak = peak_of(device("NVIDIA GH200 480GB", 132), {"bf16": 800e12})
+    peak = peak_of(device("NVIDIA GH200 144G HBM3e", 132), {"bf16": 800e12})
     assert peak is not None
     assert (peak.flop_per_s("bf16"), peak.flop_per_s("fp8"), peak.bytes_per_s) == (
         800e12,

@@ -27,6 +27,7 @@ from fusetui.trace.text.printable import is_printable, json_lines, printable, pr
 Json = st.recursive(
     st.none() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
 )
 Number = int | Fraction
 

@@ -45,6 +45,20 @@ def test_an_op_says_what_it_launched(mlp: Trace) -> None:
     assert any("launched 1 GPU event, 180 us" in line for line in said(mlp, "aten::linear"))
 
 
+def test_the_launch_of_a_graph_says_how_many_kernels_it_replayed(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    link = {"args": {"correlation": 1}, "pid": 0, "tid": 7}
+    nodes = [("k", "kernel"), ("k", "kernel"), ("Memset (Device)", "gpu_memset")]
+    trace = trace_of(
+        [
+            event("cudaGraphLaunch", 0, 8, cat="cuda_runtime", args=link["args"]),
+            *(event(name, 10 + 5 * n, 5, cat=cat, **link) for n, (name, cat) in enumerate(nodes)),
+        ]
+    )
+    assert "launched 3 GPU events (2 kernels), 15 us" in said(trace, "cudaGraphLaunch")
+
+
 def test_the_lines_do_not_move_while_stepping(mlp: Trace) -> None:
     assert len(said(mlp, "gemm")) == len(said(mlp, "triton_poi"))
 

@@ -20,7 +20,7 @@ from fusetui.tui.layout.view import View
 Make = Callable[..., Trace]
 
 
-def test_every_reason_has_a_letter_and_a_colour_of_its_own() -> None:
+def test_every_reason_has_a_letter_and_a_color_of_its_own() -> None:
     assert LETTERS.keys() == IDLE_COLORS.keys() == set(IDLE)
     assert len(set(LETTERS.values())) == len(set(IDLE_COLORS.values())) == len(IDLE)
 

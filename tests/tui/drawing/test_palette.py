@@ -29,7 +29,7 @@ def is_yellow(color: str) -> bool:
 
 
 def distance(one: str, other: str) -> float:
-    """How different two colors look: the weighted RGB distance of Riemersma's "Colour metric"."""
+    """How different two colors look: the weighted RGB distance of Riemersma's "Color metric"."""
     a, b = ([int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in (one, other))
     mean = (a[0] + b[0]) / 2
     red, green, blue = ((x - y) ** 2 for x, y in zip(a, b, strict=True))

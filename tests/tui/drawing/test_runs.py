@@ -63,7 +63,7 @@ def test_cells_without_one_slice_are_bars() -> None:
     assert texts(cells(MANY, MANY, 0, 0, covered=50)) == ["▄▄", "  "]
 
 
-def test_neighbouring_bars_of_one_kind_are_one_run() -> None:
+def test_neighboring_bars_of_one_kind_are_one_run() -> None:
     assert texts(cells(0, 1, 0)) == ["███"]
 
 
@@ -99,7 +99,7 @@ def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(covered: int, bar
     assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [bar]
 
 
-def test_names_can_neither_break_the_line_nor_colour_it() -> None:
+def test_names_can_neither_break_the_line_nor_color_it() -> None:
     assert narrow("a\x1b[31mb\nc\u4e2d") == "a·[31mb·c·"
 
 

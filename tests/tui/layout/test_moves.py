@@ -12,7 +12,7 @@ from fusetui.trace import Trace
 from fusetui.trace.questions.search import find
 from fusetui.tui.layout.lanes import Fold
 from fusetui.tui.layout.moves import (
-    centre,
+    center,
     edge,
     fit,
     fold,
@@ -127,8 +127,8 @@ def test_zoom_to_gives_the_slice_half_of_the_width(side: Side, view: View) -> No
     assert shown.span == 2 * (end - begin)
 
 
-def test_centre_puts_the_slice_in_the_middle(side: Side, view: View) -> None:
-    shown = centre(side, select(side, zoom(side, view, 1, 8), row(side, "triton")))
+def test_center_puts_the_slice_in_the_middle(side: Side, view: View) -> None:
+    shown = center(side, select(side, zoom(side, view, 1, 8), row(side, "triton")))
     assert abs(shown.begin + shown.end - sum(times(side, shown.selected))) <= 2
 
 

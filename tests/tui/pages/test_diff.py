@@ -1,4 +1,4 @@
-"""The first line of the diff page: coloured only where there is a verdict."""
+"""The first line of the diff page: colored only where there is a verdict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Verdict, diff
-from fusetui.tui.pages.diff import verdict
+from fusetui.tui.pages.diff import columns_of, formatted, verdict
+from fusetui.tui.state.comparison import told
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from fusetui.tui.pages.diff import verdict
         (Answer.CANNOT_TELL, "title"),
     ],
 )
-def test_the_colour_is_that_of_the_verdict(
+def test_the_color_is_that_of_the_verdict(
     trace_of: Callable[..., Trace],
     launched: Callable[..., list[dict[str, Any]]],
     answer: Answer,
@@ -39,3 +40,40 @@ def test_what_cannot_be_told_is_said(
     trace = trace_of(launched(1, 0, 10))
     text = " ".join(line.text for line in verdict(diff(trace, trace), 100))
     assert "cannot tell: it takes at least 5 steps on each side (A has 1, B 1)" in text
+
+
+def test_the_story_stands_before_a_line_for_each_side(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    found = diff(trace_of(launched(1, 0, 10, 500)), trace_of(launched(1, 0, 10, 900)))
+    lines = [line.text for line in verdict(found, 200)]
+    assert lines[1].startswith("a step takes 400 us more")
+    assert [line.split("   ")[0] for line in lines[2:4]] == [
+        f"A {found.a}",
+        f"B {found.b}",
+    ]
+    a, b = (line.split() for line in lines[2:4])
+    assert [word for word in a if word.isalpha()] == [
+        "A" if word == "B" else word for word in b if word.isalpha()
+    ]
+
+
+def test_what_closes_the_sum_is_pinned(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = told(diff(trace, trace))
+    assert [line.kind for line in found.pinned] == ["idle", "", "step"]
+    assert not {line.kind for line in found.lines} & {"idle", "step"}
+
+
+def test_no_number_is_cut(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    slow = trace_of(launched(1, 0, 10, 454_700_123.4))
+    found = told(diff(trace_of(launched(1, 0, 10, 1)), slow))
+    columns = columns_of(found)
+    assert [column.title for column in columns[:4]] == ["", "change us", "A us", "B us"]
+    texts = [text.strip() for text, _ in formatted(columns, found.lines, 0, 80)]
+    assert texts[1] == "+454,700,122.4"
+    assert texts[3] == "454,700,123.4"

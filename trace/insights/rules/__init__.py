@@ -13,7 +13,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.model import Finding, Unknown
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
 
-LEAST_SHARE = 0.02  # of the span; less is not worth a person's time
+LEAST_SHARE = 0.02  # of the span; less is not worth a look
 
 
 @cache

@@ -14,7 +14,7 @@ from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import count, duration, plural
 
-UNALIGNED = 2  # elements at a time or fewer: below 16 bytes for every type
+UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 LEAST_SHARE = 0.02  # of the span, where no bound is known
 
 
@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             "less.",
             at_stake_ns=int(at_stake.sum()),
             rows=kernels.heaviest(unaligned),
-            why_likely="The alignment may not be the only reason why they are slow.",
+            why_likely="The alignment may not be the only reason that they are slow.",
         )
     elif taken >= LEAST_SHARE * facts.span_ns:
         yield Claim(text=f"{text}.", at_stake_ns=None, rows=kernels.heaviest(unaligned))

@@ -1,4 +1,4 @@
-"""Memory of the device is allocated and freed in the middle of the work."""
+"""Device memory is allocated and freed in the middle of the work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusetui.trace.layout.steps import steps
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
-SPREAD = 0.5  # of the span, over which calls recur where there are no steps
+SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -39,7 +39,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _recurring(facts: Facts, rows: Rows) -> Rows:
-    """Calls after the first step; without steps all, if they go on over half of the span."""
+    """Calls after the first step; without steps, all calls if they extend over half of the span."""
     found = steps(facts.trace)
     if len(found) > 1:
         return rows[facts.trace.start[rows] >= found[1].start_ns]
@@ -52,8 +52,8 @@ def _recurring(facts: Facts, rows: Rows) -> Rows:
 
 RULE = Rule(
     id="allocation",
-    title="Allocating on the way",
-    question="Does the GPU wait for cudaMalloc, cudaFree and their kin after the warm-up?",
+    title="Allocation during the work",
+    question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
     formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "

@@ -21,7 +21,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def is_copy(kernel: KernelName) -> bool:
-    """PyTorch's own copies, casts and concatenations; a library's conversions are part of its
+    """PyTorch's own copies, casts and concatenations; conversions inside a library are part of its
     op."""
     return kernel.op == "copy" and kernel.family.startswith("aten")
 
@@ -48,7 +48,7 @@ def _those(copies: Flags) -> str:
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
-    """The op that most of it is in, and the module."""
+    """The op and the module with most of the time."""
     kernels, trace = facts.kernels, facts.trace
     ns, op = kernels.effective_ns[copies], trace.op[kernels.rows[copies]]
     known = op >= 0
@@ -87,10 +87,10 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 RULE = Rule(
     id="casts-and-copies",
     title="Casts and copies",
-    question="How much GPU time goes into moving and converting tensors?",
-    needs="Kernel names; ops tell who asks for it.",
+    question="How much GPU time is spent on copying and converting tensors?",
+    needs="Kernel names; ops, to name what asks for them.",
     formula="The effective time of PyTorch's copy, cast and concatenation kernels; for pageable "
-    "copies "
+    "copies, "
     "the time in which no kernel runs beside them.",
     remedy="Keep one dtype through a block, one memory format (channels_last) through a model, and "
     "write into slices of one buffer instead of torch.cat.",

@@ -13,13 +13,13 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
-"""Frames and ops that are the loader: to name them tells nothing."""
+"""Frames and ops of the loader itself: naming them would not help."""
 
-MOST_OF_IT = 0.5  # of the time, from which on one frame is named
+MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
 def loader_rows(facts: Facts) -> Rows:
-    """The slices in which a batch is fetched, on whatever thread."""
+    """The slices in which a batch is fetched, on any thread."""
     return facts.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
-    """What the loader does most of that time: the frame, else the op, where one stands out."""
+    """What the loader does for most of that time: a frame, else an op, if one stands out."""
     for kind in (Host.PYTHON, Host.OP):
         for number, ns in facts.innermost_under(rows, kind).items():
             name = facts.trace.names[number]
@@ -49,14 +49,14 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
 RULE = Rule(
     id="data-loading",
     title="Waiting for the data loader",
-    question="Does the GPU stand still because the next batch is not there yet?",
+    question="Is the GPU idle because the next batch is not there yet?",
     needs="Annotations, ops or Python frames of the data loader, and launch calls.",
-    formula="The idle time of the device during which a thread that launches is in "
+    formula="The idle time of the device during which a launching thread is in "
     "DataLoader.__next__.",
     remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
-    "batches beside the training; move heavy transforms to the GPU.",
+    "batches during training; move heavy transforms to the GPU.",
     thresholds={},
     find=find,
-    silent="Workers of the loader are other processes: a trace shows only how long it is waited "
+    silent="Workers of the loader are other processes: a trace shows only the time spent waiting "
     "for them.",
 )

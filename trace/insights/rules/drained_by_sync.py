@@ -17,15 +17,15 @@ from fusetui.trace.model.intervals import distinct
 from fusetui.trace.text.figures import duration, plural
 from fusetui.trace.text.printable import printable
 
-LEAD = 3  # launches in the queue, from which on the CPU is ahead again
+LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 
 
 class Drained(msgspec.Struct, frozen=True, eq=False):
-    """The times that the queue of a device ran dry behind a wait; arrays of shape [times], ns."""
+    """The times that the queue of a device ran dry after a wait; arrays of shape [times], ns."""
 
     call: Rows  # in which the launching thread waited
     lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
-    waited: Int64s  # by the CPU, since its launch before
+    waited: Int64s  # by the CPU, since its previous launch
 
     @property
     def at_stake(self) -> Int64s:
@@ -82,8 +82,8 @@ def _drained(facts: Facts, number: int) -> Drained:
 
 
 def _waited(facts: Facts, idle: Idle) -> Int64s:
-    """Of each gap how long the launching thread waited for the device between its launch before
-    (inside that too: a copy may block) and the launch that ends the gap."""
+    """For each gap, how long the launching thread waited for the device between its previous launch
+    (including that: a copy may block) and the launch that ends the gap."""
     trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
@@ -101,7 +101,8 @@ def _waited(facts: Facts, idle: Idle) -> Int64s:
 
 
 def _ahead_before(facts: Facts, idle: Idle) -> Flags:
-    """Of each gap: did any event since the gap before it start with enough others in the queue."""
+    """For each gap, whether any event since the previous gap started with enough others in the
+    queue."""
     start, queued = _queued(facts, idle)
     ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
     until = ahead[np.searchsorted(start, idle.begin, side="right")]
@@ -111,7 +112,7 @@ def _ahead_before(facts: Facts, idle: Idle) -> Flags:
 
 
 def _queued(facts: Facts, idle: Idle) -> tuple[Int64s, Int64s]:
-    """The starts of the device's launched events, in order, and how many of the later ones had been
+    """The starts of the device's launched events, in order, and how many later ones had been
     launched by then."""
     trace, rows = facts.trace, idle.device.events
     rows = rows[trace.launch[rows] >= 0]
@@ -122,18 +123,19 @@ def _queued(facts: Facts, idle: Idle) -> tuple[Int64s, Int64s]:
 
 RULE = Rule(
     id="drained-by-sync",
-    title="The queue runs dry behind a synchronization",
-    question="Does the program wait for the GPU and so lose its lead?",
+    title="The queue runs dry after a synchronization",
+    question="Does the program wait for the GPU, and so lose its lead?",
     needs="Launch calls.",
-    formula="Each time that a gap begins while the launching thread is inside a call that waits "
-    "for the device, the lesser of two: how long the thread waited since its last launch; and the "
-    "host part (but synchronization and allocation) of this gap and of those after it until three "
-    "launches are queued or the next wait, less what data-loading and recompilation claim.",
+    formula="For each gap that begins while the launching thread is inside a call that waits for "
+    "the device, the lesser of two times: how long the thread waited since its last launch; and "
+    "the host part (except synchronization and allocation) of this gap and of those after it, "
+    "until three launches are queued or the next wait, minus what data-loading and recompilation "
+    "claim.",
     remedy="Keep .item(), .tolist(), nonzero(), torch.cuda.synchronize() and copies from pageable "
     "memory out of the loop; read results a step later, from pinned memory with non_blocking=True "
     "and an event.",
     thresholds={"lead": LEAD},
     find=find,
-    silent="A program that launches too slowly anyway gains no more than the time that it waited: "
-    "the rest is host-bound.",
+    silent="A program that launches too slowly anyway gains no more than the time for which it "
+    "waited: the rest is host-bound.",
 )

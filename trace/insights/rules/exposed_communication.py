@@ -24,16 +24,16 @@ from fusetui.trace.text.printable import printable
 
 SIZE = "In msg nelems"
 ARGS = ("Collective name", SIZE, "dtype", "Process Group Name", "Group size")
-LOOKED_AT = 8  # transfers, to see whether their sizes were recorded
-FEWEST = 3  # transfers that are alike, of which the fastest bounds the others
-TOLD = 3  # kinds
+LOOKED_AT = 8  # transfers checked for recorded sizes
+FEWEST = 3  # equal transfers, the fastest of which bounds the others
+TOLD = 3  # kinds that are named
 
 
 class Exposed(msgspec.Struct, frozen=True, eq=False):
     """Communication of all devices; arrays of shape [rows]."""
 
     rows: Rows
-    ns: Int64s  # in which no compute runs beside it
+    ns: Int64s  # time without compute at the same time
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -60,7 +60,8 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
-    """Each transfer's exposed time; the union of it on each device; and of what is hidden."""
+    """Each transfer's exposed time; the union of exposed time on each device; and that of hidden
+    time."""
     trace = kernels.trace
     compute = (trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
     rows, each = [], []
@@ -98,7 +99,7 @@ def _kind(name: str) -> str:
 
 
 def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
-    """How much longer than the fastest equal transfer the others took, added up."""
+    """How much longer than the fastest equal transfer the others took, in total."""
     trace = kernels.trace
     number, told = _sizes(trace)
     known = told[number[exposed.rows]]
@@ -127,7 +128,7 @@ def _sizes(trace: Trace) -> tuple[NDArray[np.int32], Flags]:
 
 
 def _has_sizes(trace: Trace, rows: Rows) -> bool:
-    """Do a few of the transfers, from the first to the last one, say how much they moved."""
+    """Whether a few transfers, from the first to the last, say how much they moved."""
     few = np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT).astype(np.intp))
     return bool(arguments(trace.elements, trace.order[rows[few]], (SIZE,), "sizes").distinct)
 
@@ -135,13 +136,13 @@ def _has_sizes(trace: Trace, rows: Rows) -> bool:
 RULE = Rule(
     id="exposed-communication",
     title="Communication that nothing hides",
-    question="Does the GPU communicate while it computes nothing?",
+    question="Does the GPU communicate without computing at the same time?",
     needs="Communication kernels; sizes (torch 2.1 and later record them) to tell waiting apart.",
-    formula="The time in which communication runs and no compute, on each device.",
+    formula="The time in which communication runs without compute, on each device.",
     remedy="Overlap it: DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's prefetching, or a "
-    "stream of its own. Waiting for another rank is not solved here: look at the ranks together.",
+    "stream of its own. Waiting for another rank cannot be solved here: compare the ranks.",
     thresholds={"fewest": FEWEST},
     find=find,
-    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) is "
-    "counted as its name says.",
+    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) "
+    "counts as what its name says.",
 )

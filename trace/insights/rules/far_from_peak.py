@@ -16,7 +16,7 @@ from fusetui.trace.roofline.row import Job
 from fusetui.trace.text.figures import count, duration, percent
 
 FAR = 2  # times the bound
-TILE = 128 * 128  # elements of the output that an SM computes at a time, at least
+TILE = 128 * 128  # elements of the output that an SM computes at a time, at the least
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -34,7 +34,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=taken - least,
         rows=kernels.heaviest(far),
         part_of="alignment" if kernels.flags(is_unaligned)[far].mean() > 0.5 else None,
-        why_likely="What is attainable for a shape may be less than for the best one.",
+        why_likely="Less may be attainable for this shape than for the best one.",
     )
 
 
@@ -59,11 +59,11 @@ def _fills_device(job: Job) -> float | None:
 
 RULE = Rule(
     id="far-from-peak",
-    title="Large products far from their peak",
+    title="Large products far from the peak",
     question="Do matrix products that fill the device take more than twice as long as they need?",
     needs="Shapes, kernel names and a device of the table of peaks.",
     formula="The effective duration of GEMMs of at least one full wave that take more than twice "
-    "their bound (see the ceiling) while nothing else runs, less that bound.",
+    "their bound (see the ceiling) while nothing else runs, minus that bound.",
     remedy="Other shapes or layouts (multiples of 64, contiguous inputs), a newer cuBLAS or "
     'hipBLASLt, or torch.compile(mode="max-autotune"), which measures several kernels.',
     thresholds={"far": FAR},

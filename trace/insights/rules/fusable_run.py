@@ -1,4 +1,4 @@
-"""Pointwise kernels next to each other that one kernel could do."""
+"""Adjacent pointwise kernels whose work one kernel could do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fusetui.trace.roofline.many import INPUTS
 from fusetui.trace.text.figures import count, duration, plural
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
-LEAST_SHARE = 0.02  # of the span, where it is not known what fusing gives
+LEAST_SHARE = 0.02  # of the span, if it is not known what fusing saves
 SHORTEST_NS = 2_000
 NS = 1_000_000_000
 INTO = "aten::copy_"  # writes its first input
@@ -31,7 +31,7 @@ UNKNOWN = -1
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False):
-    """Runs of at least two kernels, places in Kernels.in_order; arrays of shape [runs]."""
+    """Runs of at least two kernels, as indices into Kernels.in_order; arrays of shape [runs]."""
 
     begin: Rows
     end: Rows
@@ -64,28 +64,29 @@ def find(facts: Facts) -> Iterator[Claim]:
     if (least >= 0).any():
         yield Claim(
             text=f"{text}: one kernel for each run would read its first inputs and write its last "
-            f"output once, and save {duration(at_stake)} at most.",
+            f"output once, and save {duration(at_stake)} ({share_of_span(facts, at_stake)}) at "
+            "most.",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
-            why_likely="Other inputs of a run, and what is used again later, must be read and "
-            "written too.",
+            why_likely="Other inputs of a run, and results that are used again later, must be "
+            "read and written too.",
         )
     elif taken >= LEAST_SHARE * facts.span_ns:
         yield Claim(
-            text=f"{text}. One kernel could do each run; without {_lacking(kernels)} it cannot be "
-            "told how much that saves.",
+            text=f"{text}. One kernel could do each run; without {_lacking(kernels)}, how much "
+            "that would save is unknown.",
             at_stake_ns=None,
             rows=_evidence(kernels, runs, runs.ns),
         )
 
 
 def is_pointwise(kernel: KernelName) -> bool:
-    """PyTorch's own kernels of one pass over their tensors; what is fused already is another."""
+    """PyTorch's own kernels that make one pass over their tensors, without those fused already."""
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
 def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
-    """Neighbours on a stream under one module or annotation, at least two of which read something.
+    """Neighbors on a stream under one module or annotation, at least two of which read something.
 
     Those of an optimizer work on many tensors that have nothing to do with each other.
     """
@@ -104,7 +105,7 @@ def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
 
 
 def _before(amounts: NDArray[np.generic]) -> Int64s:
-    """The sum before each place, and that of all; shape [n + 1]."""
+    """The sum before each index, and the total; shape [n + 1]."""
     found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
     return found
 
@@ -116,7 +117,7 @@ def _is_optimizer(kernels: Kernels) -> Flags:
 
 
 def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
-    """How long one kernel for each run would take at least (ns), UNKNOWN where that is.
+    """How long one kernel for each run would take at least (ns), or UNKNOWN.
 
     It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
     and it writes the output of the last one, whose size is taken for that of its largest input.
@@ -139,8 +140,8 @@ def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
 
 
 def _bytes(kernels: Kernels) -> tuple[Int64s, Int64s, Int64s]:
-    """Of each kernel in order what its op reads: all of it, the largest tensor; and what it
-    writes. UNKNOWN where shapes are."""
+    """For each kernel in order, the bytes that its op reads: all, and of the largest tensor; and
+    those that it writes. UNKNOWN without shapes."""
     trace, found = kernels.trace, kernels.inputs
     table = np.array(
         [*(_of_inputs(texts) for texts in found.distinct), (UNKNOWN,) * 4], dtype=np.int64
@@ -188,17 +189,15 @@ def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
 RULE = Rule(
     id="fusable-run",
     title="Pointwise kernels that could be one",
-    question="Do kernels pass tensors to each other through memory that one kernel could keep in "
-    "registers?",
+    question="Do kernels pass tensors through memory that one kernel could keep in registers?",
     needs="Ops, modules or annotations; shapes for the figure.",
     formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
-    "next to each other on a stream under one module, less that of reading the inputs of the first "
-    "one (or the largest tensor that a later one reads, if that is more) and writing the output of "
-    "the last one once, and at least 2 us a run.",
+    "next to each other on a stream under one module, minus the time to read the inputs of the "
+    "first one (or the largest tensor that a later one reads, if that is more) and to write the "
+    "output of the last one once, which is at least 2 us per run.",
     remedy="torch.compile fuses such runs; a fused norm, activation or rotary embedding does the "
     "same by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
-    silent="The kernels of an optimizer work on tensors that have nothing to do with each other: "
-    "see optimizer-launches.",
+    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches.",
 )

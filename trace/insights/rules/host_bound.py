@@ -21,7 +21,7 @@ WORDS = {
     Host.ANNOTATION: "in annotations without ops",
     Host.NOTHING: "in nothing that was recorded",
 }
-SHOWN = 3  # of these
+SHOWN = 3  # of the words above
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -46,7 +46,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _without(facts: Facts) -> str:
-    """What other rules claim."""
+    """Says what other rules claim."""
     names = {"the data loader": facts.loading, "compilation": facts.compiling}
     claimed = [name for name, cover in names.items() if len(cover.start)]
     return f", {' and '.join(claimed)} not counted" if claimed else ""
@@ -64,8 +64,8 @@ RULE = Rule(
     title="Waiting for launches",
     question="Does the GPU wait because the CPU launches too late?",
     needs="Launch calls.",
-    formula="The host part of all gaps but synchronization and allocation, less what data-loading "
-    "and recompilation claim, where the host part is at least a tenth of the span.",
+    formula="The host part of all gaps except synchronization and allocation, minus what "
+    "data-loading and recompilation claim, if the host part is at least a tenth of the span.",
     remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '
     "larger batches and fused optimizers need fewer of them.",
     thresholds={"least_share": CPU_BOUND},

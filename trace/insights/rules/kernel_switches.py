@@ -26,9 +26,9 @@ def find(facts: Facts) -> Iterator[Claim]:
         gaps = int(np.count_nonzero(short))
         yield Claim(
             text=f"The GPU switches from kernel to kernel for {duration(at_stake)} "
-            f"({share_of_span(facts, at_stake)}): {plural(gaps, 'gap')} of {duration(LONGEST_NS)} "
-            f"at most, {duration(round(at_stake / gaps))} each on average, before work that was "
-            "queued already.",
+            f"({share_of_span(facts, at_stake)}): {plural(gaps, 'gap')} of at most "
+            f"{duration(LONGEST_NS)}, {duration(round(at_stake / gaps))} each on average, before "
+            "work that was already queued.",
             at_stake_ns=at_stake,
             rows=the_most(events[short], waited[short]),
         )
@@ -37,7 +37,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 RULE = Rule(
     id="kernel-switches",
     title="Switching from kernel to kernel",
-    question="How much time goes between kernels that wait in the queue already?",
+    question="How much time is lost between kernels that are already in the queue?",
     needs="Launch calls, or graph launches.",
     formula="Gaps of at most 10 us in which the next event was queued, or was the next node of a "
     "graph.",

@@ -1,4 +1,4 @@
-"""float32 products on the plain cores of a device that has faster ones."""
+"""float32 products on the plain cores of a device that has tensor cores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
-    """The same work at the faster rate, and no faster than its bytes can be moved."""
+    """The same work at the faster rate, but no faster than its bytes can be moved."""
     each = kernels.effective_ns[plain]
     memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
     least = np.maximum(each * ratio, np.nan_to_num(memory))
@@ -61,7 +61,7 @@ def is_plain(kernel: KernelName) -> bool:
 
 
 def _faster(peak: Peak) -> tuple[str, float] | None:
-    """TF32, else bf16, and the plain rate as a share of it."""
+    """TF32, else bfloat16, and the plain rate as a share of its rate."""
     plain = peak.flop_per_s("fp32")
     for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16")):
         rate = peak.flop_per_s(kind)
@@ -76,9 +76,9 @@ RULE = Rule(
     question="Do matrix products run on the plain cores although the device has tensor cores for "
     "them?",
     needs="Kernel names, and a device whose rates are known.",
-    formula="The time of float32 GEMMs and convolutions on plain cores, less the same work at the "
-    "device's TF32 (else bfloat16) rate by the data sheet, or at its bandwidth where shapes tell "
-    "that this takes longer.",
+    formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
+    "work at the device's TF32 (else bfloat16) rate by the data sheet, or at its bandwidth if, by "
+    "the shapes, that takes longer.",
     remedy='torch.set_float32_matmul_precision("high") uses TF32: inputs are rounded to 10 bits of '
     "mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},

@@ -1,4 +1,4 @@
-"""An optimizer that updates one parameter after the other."""
+"""An optimizer that updates one parameter after another."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def find(facts: Facts) -> Iterator[Claim]:
     if taken <= SHORT_NS * number and together >= LEAST_SHARE * facts.span_ns:
         yield Claim(
             text=f"Each call of an optimizer launches {count(round(number / calls))} kernels of "
-            f"{duration(round(taken / number))} on average, one parameter after the other: with "
-            f"the gaps before them they take {duration(together)} "
+            f"{duration(round(taken / number))} on average, one parameter after another: with "
+            f"the gaps before them, they take {duration(together)} "
             f"({share_of_span(facts, together)}), {percent(together - taken, together)} of it "
             "idle.",
             at_stake_ns=None,
@@ -52,11 +52,11 @@ def is_of_many(kernel: KernelName) -> bool:
 
 RULE = Rule(
     id="optimizer-launches",
-    title="An optimizer of many small kernels",
-    question="Does the optimizer launch kernels for each parameter on its own?",
+    title="An optimizer with many small kernels",
+    question="Does the optimizer launch separate kernels for each parameter?",
     needs="Annotations (Optimizer.step) and launch calls or ops.",
     formula="None: a fused optimizer must still read and write all parameters.",
-    remedy="optimizer(..., fused=True), or foreach=True where there is no fused one.",
+    remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     find=find,
 )

@@ -43,7 +43,8 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
-    """The median time alone of each job with enough of both, else 0; one more for no job."""
+    """The median time alone of each job with enough kernels of both sorts, else 0; a last one for
+    no job."""
     jobs = int(job.max(initial=-1)) + 1
     often = [np.bincount(job[which & (job >= 0)], minlength=jobs) for which in (alone, beside)]
     found = np.zeros(jobs + 1, dtype=np.int64)
@@ -57,14 +58,14 @@ def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
 
 RULE = Rule(
     id="overlap-tax",
-    title="What overlapping costs",
+    title="The cost of overlap",
     question="Are kernels slower while communication runs beside them?",
-    needs="Communication kernels; shapes, so that it is known which kernels are the same.",
-    formula="Of kernels with the same name and shapes, at least five alone and five beside "
-    "communication: the effective durations beside it, less the median alone for each.",
+    needs="Communication kernels; shapes, to know which kernels do the same work.",
+    formula="For kernels with the same name and shapes, at least five alone and five beside "
+    "communication: the effective durations of the latter, minus the median alone for each.",
     remedy="Fewer SMs for communication (NCCL_MAX_CTAS, NCCL_MIN_CTAS), copy engines instead of "
-    "kernels, or communication where the work is bound by arithmetic and not by memory. It may "
-    "still pay: compare with the time that is hidden.",
+    "kernels, or communication beside work that is bound by arithmetic, not memory. The overlap "
+    "may still pay: compare this with the time that it hides.",
     thresholds={"fewest": FEWEST},
     find=find,
 )

@@ -1,4 +1,4 @@
-"""Compilation inside what was recorded, and code that torch.compile runs in several pieces."""
+"""Compilation during the recording, and code that torch.compile runs in several pieces."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fusetui.trace.text.printable import printable
 
 REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
 RESUMES = re.compile(r"torch_dynamo_resume_in_")
-"""How Dynamo calls the function that goes on behind a graph break."""
-SEVERAL = 3  # compiled regions a step; two may be two functions, as a model and its loss
+"""Dynamo's name for the function that continues after a graph break."""
+SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
 SHOWN = 3
 
 
@@ -38,7 +38,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Several regions that were compiled apart, in one step."""
+    """Several separately compiled regions in one step."""
     rows = facts.named(REGION.match, Role.ANNOTATION, Role.OP)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
     rows = rows[inside]
@@ -55,13 +55,13 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
         rows=tuple(first.tolist()),
         remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
         "torch.compile(fullgraph=True) makes it an error.",
-        why_likely=None if resumed else "Functions that were compiled one by one look the same.",
+        why_likely=None if resumed else "Separately compiled functions look the same.",
     )
 
 
 def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
-    """One row of each region of the first step that has the usual number of them, and that number:
-    the median over the steps that run any; without steps all count as one."""
+    """One row of each region in the first step with the usual number of regions, and that number:
+    the median over the steps that run any. Without steps, the whole trace counts as one."""
     found = steps(facts.trace)
     starts = np.array([step.start_ns for step in found], dtype=np.int64)
     step = np.searchsorted(starts, facts.trace.start[rows], side="right")
@@ -76,15 +76,15 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
 
 RULE = Rule(
     id="recompilation",
-    title="Compiling while recorded, and graph breaks",
-    question="Does compilation fall into the recorded steps, and is what was compiled in pieces?",
+    title="Compilation during the recording, and graph breaks",
+    question="Is anything compiled during the recorded steps, and is the compiled code in pieces?",
     needs="Annotations of torch.compile (dynamo_timed, Torch-Compiled Region) or Python frames.",
-    formula="The idle time of the device during which a thread that launches is compiling. None "
-    "for graph breaks: what they cost is launches and what could have been fused.",
+    formula="The idle time of the device during which a launching thread is compiling. None for "
+    "graph breaks: they cost launches, and fusion across them.",
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
-    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompiling for sizes.",
+    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
     thresholds={"several": SEVERAL},
     find=find,
-    silent="Two regions a step are no graph break unless a frame torch_dynamo_resume_in_... says "
-    "so: a model and its loss may have been compiled apart.",
+    silent="Two regions per step do not count as a graph break, unless there is a frame "
+    "torch_dynamo_resume_in_...: a model and its loss may have been compiled separately.",
 )

@@ -13,12 +13,12 @@ from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
 SLOW_FIRST = 1.5  # times the median of the other steps
-FEWEST = 3  # steps, of which a median of the others can be told
+FEWEST = 3  # steps needed for a median of the others
 UNLINKED = 0.05  # of the GPU time
 
 
 def find(facts: Facts) -> Iterator[Claim]:
-    """One note of all."""
+    """All notes as one."""
     notes = [*_unlinked(facts), *_first_step(facts, steps(facts.trace)), *_stacks(facts)]
     if notes:
         yield Claim(
@@ -33,10 +33,10 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
     if facts.is_profiled:
         yield Claim(
             text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
-            "CPU include the work of the profiler, and the program without it may be faster.",
+            "CPU include the work of the profiler, and without it the program may be faster.",
             at_stake_ns=None,
-            remedy="Record once more with with_stack=False for the times, and keep this trace for "
-            "the frames.",
+            remedy="Record again with with_stack=False for the times, and keep this trace for the "
+            "frames.",
         )
 
 
@@ -67,13 +67,13 @@ def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
             rows=(found[0].row,),
-            remedy="Judge the later steps (--step), or warm up for longer before recording.",
+            remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
 RULE = Rule(
     id="recording",
-    title="What the recording does to the figures",
+    title="How the recording affects the figures",
     question="Can the figures of this trace be trusted?",
     needs="",
     formula="None: these are notes.",

@@ -16,7 +16,7 @@ from fusetui.trace.text.printable import printable
 
 SLOW_NS = 100_000
 GRAPH = re.compile(r"GraphLaunch")
-"""A launch of a whole graph; to record its nodes makes it slow."""
+"""A launch of a whole graph; recording its nodes makes it slow."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -44,7 +44,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 RULE = Rule(
     id="slow-launches",
     title="Slow launch calls",
-    question="Do launch calls themselves take long?",
+    question="Do the launch calls themselves take long?",
     needs="Launch calls.",
     formula="The part of gaps in which the launch call that ends them was running, for calls of "
     "more than 100 us.",

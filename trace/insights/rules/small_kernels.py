@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     if together >= LEAST_TIME * facts.span_ns:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
-            f"shorter than {duration(SHORT_NS)}: with the gaps between them they take "
+            f"shorter than {duration(SHORT_NS)}: with the gaps between them, they take "
             f"{duration(together)} ({share_of_span(facts, together)}).",
             at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
@@ -40,7 +40,7 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
-    """How long the gaps between two short kernels last, but for those of slow launch calls."""
+    """The total of the gaps between two short kernels, except those of slow launch calls."""
     slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     both = is_short[idle.event] & is_short[idle.before]
     return int((idle.end - idle.begin)[both & ~slow].sum())
@@ -51,10 +51,11 @@ RULE = Rule(
     title="Many small kernels",
     question="Are the kernels so short that starting them costs as much as running them?",
     needs="GPU events.",
-    formula="None: how much of it fusing would save depends on what can be fused.",
-    remedy="torch.compile fuses pointwise work; foreach and fused optimizers take the place of "
-    "many launches.",
+    formula="None: how much fusing would save depends on what can be fused.",
+    remedy="torch.compile fuses pointwise work; foreach and fused optimizers replace many "
+    "launches.",
     thresholds={"short_ns": SHORT_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=find,
-    silent="Gaps that a launch call of more than 100 us ends are not counted: see slow-launches.",
+    silent="Gaps that end with a launch call of more than 100 us are not counted: see "
+    "slow-launches.",
 )

@@ -41,7 +41,8 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def is_no_product(kernel: KernelName) -> bool:
-    """A kernel of another kind; one whose name tells nothing is taken for what its op does."""
+    """Whether it is a kernel of another kind; one with an unknown name counts as what its op
+    does."""
     return kernel.op not in ("gemm", "gemv")
 
 
@@ -50,7 +51,7 @@ def is_softmax(kernel: KernelName) -> bool:
 
 
 def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
-    """The places of the kernels between the products, and those of the softmaxes."""
+    """The indices of the kernels between the products, and those of the softmaxes."""
     order = kernels.in_order
     product = (kernels.under(PRODUCTS) & ~kernels.flags(is_no_product))[order]
     simple = kernels.flags(lambda kernel: kernel.op in SIMPLE)[order]
@@ -83,13 +84,12 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
 RULE = Rule(
     id="unfused-attention",
     title="Attention as separate kernels",
-    question="Is attention computed with its scores written to memory?",
+    question="Does attention write its scores to memory?",
     needs="Ops and kernel names.",
-    formula="The effective time of what lies between the two products of an attention under one "
-    "module: "
-    "scale, mask, softmax, casts.",
+    formula="The effective time of the kernels between the two products of an attention under one "
+    "module: scale, mask, softmax, casts.",
     remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
-    "transformers); sums are rounded in another order.",
+    "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},
     find=find,
 )

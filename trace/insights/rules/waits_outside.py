@@ -1,4 +1,4 @@
-"""Work that was launched long before and did not start, though the device was idle."""
+"""Work that was launched long before it started, although the device was idle."""
 
 from __future__ import annotations
 
@@ -30,27 +30,28 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 def _claim(facts: Facts, events: Rows, waited: Rows, at_stake: int, early: bool) -> Claim:
     lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
-    text = f"The GPU stands still for {lasted} in {plural(len(events), 'gap')}"
+    text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
     if early:
         return Claim(
-            text=f"{text} before the first work of a stream that was launched already, while a "
-            "thread waits for the GPU: probably it finishes work from before the recording, so the "
-            "share of busy time means nothing here.",
+            text=f"{text} before the first work of a stream, which was already launched, while "
+            "a thread waits for the GPU: it probably finishes work from before the recording, so "
+            "the share of busy time means nothing here.",
             at_stake_ns=at_stake,
             rows=the_most(events, waited),
             remedy="Call torch.cuda.synchronize() before the recording starts.",
             why_likely="Work that ran before the recording is not in the trace.",
         )
     return Claim(
-        text=f"{text} although the next work was launched already. What it waited for cannot be "
-        "told: another device, a function on the host, or work that was not recorded.",
+        text=f"{text} although the next work was already launched. What it waited for is not "
+        "recorded: another device, a function on the host, or unrecorded work.",
         at_stake_ns=at_stake,
         rows=the_most(events, waited),
     )
 
 
 def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    """Events and waits (ns) of long queued gaps: those from before the recording, and others."""
+    """Events and waits (ns) of long queued gaps: those due to work before the recording, and
+    others."""
     events, waited, early = [], [], []
     for idle in facts.idle:
         ns = idle.ns("queued")
@@ -65,7 +66,7 @@ def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
 
 
 def _is_first(facts: Facts, events: Rows) -> Flags:
-    """Is nothing of its stream recorded before the event."""
+    """Whether nothing of its stream is recorded before the event."""
     trace, rows = facts.trace, facts.trace.gpu_rows
     first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
     np.minimum.at(first, trace.track[rows], trace.start[rows])
@@ -74,7 +75,7 @@ def _is_first(facts: Facts, events: Rows) -> Flags:
 
 
 def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
-    """Is any thread in a call that waits for the device during the gap."""
+    """Whether any thread is in a call that waits for the device during the gap."""
     rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     cover = facts.while_launching(rows)
     found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
@@ -88,7 +89,7 @@ RULE = Rule(
     needs="Launch calls.",
     formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
     "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
-    "are left out: what made the call slow may go on.",
+    "are left out: what made the call slow may continue.",
     remedy="Look at the other devices of the job, and at cudaStreamWaitEvent and host functions on "
     "the stream.",
     thresholds={"least_ns": LEAST_NS},

@@ -1,4 +1,4 @@
-"""The queue runs dry behind a synchronisation."""
+"""The queue runs dry behind a synchronization."""
 
 from __future__ import annotations
 

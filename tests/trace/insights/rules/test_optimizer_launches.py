@@ -1,4 +1,4 @@
-"""An optimizer that updates one parameter after the other."""
+"""An optimizer that updates one parameter after another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_speaks(found: Ask) -> None:
     assert finding.at_stake_ns is None
     assert finding.text == (
         "Each call of an optimizer launches 60 kernels of 3 us on average, one parameter after "
-        "the other: with the gaps before them they take 298 us (100 % of the span), 40 % of it "
+        "another: with the gaps before them, they take 298 us (100 % of the span), 40 % of it "
         "idle."
     )
 

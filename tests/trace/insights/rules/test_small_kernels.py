@@ -19,7 +19,7 @@ def test_it_speaks(found: Ask, launched: Make) -> None:
     (finding,) = found("small-kernels", kernels(launched, 4))
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "100 % of the 30 kernels are shorter than 5 us: with the gaps between them they take "
+        "100 % of the 30 kernels are shorter than 5 us: with the gaps between them, they take "
         "584 us (100 % of the span)."
     )
 

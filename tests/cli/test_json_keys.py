@@ -1,0 +1,99 @@
+"""The keys of every --json output use the words of docs/glossary.md, each in its one meaning."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import GEMM, Result
+from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
+from tests.sources import nodes, python_files
+
+from fusetui.arguments import JSON, NO_CACHE
+from fusetui.registry import COMMANDS
+
+Documents = Callable[[str], Iterator[Any]]
+
+COMMANDS_WITH_JSON = {
+    command.name: command.arguments
+    for command in COMMANDS
+    if not callable(command.arguments) and JSON in command.arguments
+}
+SHIPPED = ("sample:mlp-eager", "sample:mlp-compiled", "lesson:mlp-eager", "lesson:mlp-liger")
+OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
+    "decode": [(GEMM, "no_kernel_that_is_known")],
+    "diff": [SHIPPED[:2], SHIPPED[2:], ("MADE", "SLOWER")],
+    "why": [*((name,) for name in SHIPPED), SHIPPED[:2], ("MADE", "SLOWER")],
+    "check": [(SHIPPED[0], "--expect", "kernels=5", "--expect", "gemm=1")],
+    "samples": [()],
+}
+"""The arguments of commands that take more, or less, than one trace."""
+
+DOCUMENTED = {
+    key.strip("`"): set(commands.replace("`", "").split(", ")) for key, commands, _ in KEYS
+}
+"""The keys with a word that has a place of its own, and the commands that write them."""
+
+WRITERS = ("src/fusetui/commands", "src/fusetui/render")
+
+
+@pytest.fixture
+def documents(fusetui: Callable[..., Result], trace_file: Callable[..., Path]) -> Documents:
+    """What a command writes about the traces that ship with fusetui, and about small ones."""
+    made = {"MADE": trace_file(), "SLOWER": trace_file("b.json", scale=2, steps=7)}
+
+    def written(command: str) -> Iterator[Any]:
+        more = ("--no-cache",) * (NO_CACHE in COMMANDS_WITH_JSON[command])
+        for words in OTHER_WORDS.get(command, [(name,) for name in (*SHIPPED, "MADE")]):
+            yield fusetui(command, *(made.get(w, w) for w in words), "--json", *more).json
+
+    return written
+
+
+def keys(document: object) -> Iterator[str]:
+    """Every key of a document, at any depth."""
+    match document:
+        case dict():
+            for key, value in document.items():
+                yield key
+                yield from keys(value)
+        case list():
+            for value in document:
+                yield from keys(value)
+
+
+@cache
+def literal_keys() -> frozenset[str]:
+    """The keys of all dicts that the command line writes out in its code."""
+    dicts = (
+        node
+        for folder in WRITERS
+        for path in python_files(folder)
+        for node in nodes(path)
+        if isinstance(node, ast.Dict)
+    )
+    constants = (key for found in dicts for key in found.keys if isinstance(key, ast.Constant))
+    return frozenset(key.value for key in constants if isinstance(key.value, str))
+
+
+def with_words(found: set[str], words: set[str]) -> set[str]:
+    return {key for key in found if words_of(key) & words}
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_JSON)
+def test_keys_use_the_words_of_the_glossary(command: str, documents: Documents) -> None:
+    found = {key for document in documents(command) for key in keys(document)}
+    assert found
+    assert with_words(found, {row[0] for row in UNUSED}) == set()
+    expected = {key for key, commands in DOCUMENTED.items() if command in commands}
+    assert with_words(found, set(AT_HOME)) == expected
+
+
+def test_keys_that_are_written_out_in_the_code() -> None:
+    assert "base_ns" in literal_keys()
+    assert with_words(set(literal_keys()), {row[0] for row in UNUSED}) == set()
+    assert with_words(set(literal_keys()), set(AT_HOME)) <= set(DOCUMENTED)

@@ -1,0 +1,124 @@
+"""Traces open on macOS and Windows, as far as that can be simulated."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import textual.drivers.linux_driver  # noqa: F401  (Textual has another one for Windows)
+from tests.laptops import take_away
+from tests.places import TRACES
+from tests.tui.driving import screen, settled
+
+from fusetui import sample_traces
+from fusetui.sample_traces import lessons
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.cache import own
+from fusetui.trace.read import workers
+from fusetui.tui import ending
+from fusetui.tui.app import FusetuiApp, Options
+
+Run = Callable[..., Any]
+LARGEST = 1 << 18  # bytes of the traces of FUSETUI_TRACES that are read here
+SHIPPED = [shelf.path(name) for shelf in (sample_traces, lessons) for name in shelf.names()]
+REAL = [path for path in TRACES.glob("*.json.gz") if path.stat().st_size < LARGEST]
+COLUMNS = ("start", "dur", "name", "launch", "op", "parent", "role")
+
+
+@pytest.fixture(params=["darwin", "win32"])
+def laptop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """On it, every file is large enough for helpers, and none may be started."""
+
+    def never(*arguments: object, **settings: object) -> None:
+        raise AssertionError("a process was started")
+
+    take_away(monkeypatch)
+    monkeypatch.setattr(workers, "_cores", lambda: 4)
+    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
+    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
+    monkeypatch.setattr(subprocess, "Popen", never)
+    monkeypatch.setattr(sys, "platform", request.param)
+    if request.param == "darwin":
+        monkeypatch.setattr(os, "fork", never, raising=False)
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def there() -> dict[Path, Trace]:
+    """The traces as they are read on this machine."""
+    return {path: open_trace(str(path), cached=False) for path in (*SHIPPED, *REAL)}
+
+
+@pytest.mark.parametrize("path", [*SHIPPED, *REAL], ids=lambda path: path.name)
+def test_a_trace_is_the_same(there: dict[Path, Trace], laptop: str, path: Path) -> None:
+    found, expected = open_trace(str(path), cached=False), there[path]
+    for column in COLUMNS:
+        assert np.array_equal(getattr(found, column), getattr(expected, column))
+    row = len(expected) // 2
+    assert found.args_of(row) == expected.args_of(row)
+
+
+def test_the_cache_works(laptop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also its limit, which removes entries."""
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
+    monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path))
+    first, second = (str(path) for path in SHIPPED[:2])
+    trace = open_trace(first)
+    monkeypatch.setattr("fusetui.trace.load.read", None)  # the file itself is not read again
+    assert (open_trace(first).start == trace.start).all()
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
+    monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path))
+    monkeypatch.setenv("FUSETUI_CACHE_MB", "0.000001")
+    take_away(monkeypatch)
+    open_trace(second)
+    with own.opened(tmp_path) as folder:
+        assert isinstance(folder, Path)
+        assert not list(own.own_files(folder))
+
+
+@pytest.mark.parametrize("command", ["summary", "kernels", "ops", "modules", "why", "launches"])
+def test_commands(fusetui: Run, laptop: str, command: str) -> None:
+    found = fusetui(command, "lesson:mlp-eager", "--json")
+    assert (found.code, found.err) == (0, "")
+
+
+def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SHIPPED[0].open("rb") as file:
+        monkeypatch.setattr("fusetui.trace.read.source._is_regular", lambda file: False)
+        monkeypatch.setattr("fusetui.trace.read.source._opened", lambda path: file)
+        assert len(open_trace(str(SHIPPED[0]), cached=False))
+
+
+async def test_the_app(laptop: str) -> None:
+    paths = tuple(str(lessons.path(name)) for name in ("mlp-eager", "mlp-compiled"))
+    app = FusetuiApp(Options(paths))
+    async with app.run_test(size=(100, 30)) as pilot:
+        for _ in range(2):
+            await settled(app, pilot)
+        assert "fused" in screen(app)
+        await pilot.press("q")
+    assert app.return_value == 0
+
+
+def test_a_read_does_not_move_the_file(laptop: str, tmp_path: Path) -> None:
+    """The unpacked part of a document is read while more of it is written."""
+    from fusetui.trace.read.document import read_at
+
+    with (tmp_path / "file").open("w+b", buffering=0) as file:
+        file.write(b"abcdef")
+        assert read_at(file.fileno(), 1, 3) == b"bcd"
+        file.write(b"ghi")
+        assert read_at(file.fileno(), 4, 99) == b"efghi"
+
+
+def test_a_terminal_that_is_gone_has_a_signal() -> None:
+    assert ending.HUNG_UP in signal.Signals

@@ -1,0 +1,83 @@
+"""The wheel of `make dist`, installed alone into an empty environment, shows a lesson."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+import pytest
+from tests import terminal
+from tests.places import ROOT
+
+pytestmark = pytest.mark.dist
+PATIENCE = 240  # seconds until an installation that hangs fails
+
+
+def built(pattern: str) -> Path:
+    """The newest file of dist/."""
+    found = sorted((ROOT / "dist").glob(pattern), key=lambda path: path.stat().st_mtime)
+    if not found:
+        pytest.skip("nothing is built: make dist")
+    return found[-1]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that holds the wheel and what it needs."""
+    wheel, folder = built("*.whl"), tmp_path_factory.mktemp("empty") / "venv"
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    _run(python, "-m", "pip", "--quiet", "install", wheel)
+    return python
+
+
+def _run(*command: object) -> str:
+    """What a command prints, outside of this project."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    found = subprocess.run(
+        [*map(str, command)],
+        capture_output=True, text=True, timeout=PATIENCE, cwd="/", env=own, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_it_is_the_wheel_that_runs(python: Path) -> None:
+    place = _run(python, "-c", "import fusetui; print(fusetui.__file__)")
+    assert Path(place).is_relative_to(python.parent.parent)
+
+
+def test_commands_answer(python: Path) -> None:
+    program = python.parent / "fusetui"
+    assert "gelu" in _run(program, "kernels", "lesson:mlp-eager")
+    assert "fused" in _run(program, "diff", "lesson:mlp-eager", "lesson:mlp-compiled")
+    assert "lesson:mlp-eager" in _run(program)
+    assert "complete" in _run(program, "completion", "bash")
+
+
+def test_a_lesson_opens(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "PYTHON", (str(python), "-P"))
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with terminal.Terminal(["open", "lesson:mlp-eager", "lesson:mlp-compiled"]) as screen:
+        screen.wait_for("fused")
+        screen.press("q")
+        assert screen.wait() == 0
+
+
+def test_the_sdist_holds_documents_and_tests_and_no_links() -> None:
+    with tarfile.open(built("*.tar.gz")) as archive:
+        found = archive.getmembers()
+    names = {member.name.partition("/")[2] for member in found}
+    assert {"CHANGELOG.md", "docs/guide.md", "tests/conftest.py", "README.md"} <= names
+    assert "src/fusetui/trace/load.py" in names
+    assert not [member.name for member in found if member.issym() or member.islnk()]
+
+
+def test_the_versions_of_python_are_those_that_run() -> None:
+    """Classifiers name this version; .ci/run runs the tests with it."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"Python :: {version}" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -1,0 +1,27 @@
+"""The project's own source files, each parsed once for all tests of a process."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from tests.places import ROOT
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The parsed file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of the file."""
+    return tuple(ast.walk(tree(path)))
+
+
+@cache
+def python_files(folder: str) -> tuple[Path, ...]:
+    """The Python files in a folder of the project, also below it, but not behind links."""
+    return tuple(sorted((ROOT / folder).rglob("*.py")))

@@ -1,0 +1,58 @@
+"""Long kernels that leave multiprocessors without a block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .conftest import Ask
+from .work import A100, ADD, ROWS, Event, work
+
+NORM = "void at::native::batch_norm_backward_kernel<float, float, float, int>()"
+
+
+def kernel(blocks: int, dur: int, **more: Any) -> list[Event]:
+    """One kernel with so many blocks."""
+    events = work(("aten::batch_norm_backward", NORM, dur))
+    events[-1]["args"] |= {"grid": [blocks, 1, 1], "block": [512, 1, 1]}
+    return [*events, *more.get("others", ())]
+
+
+def test_it_speaks(found: Ask) -> None:
+    """54 blocks on 108 multiprocessors: half of them have none."""
+    (finding,) = found("few-blocks", kernel(54, 100), **A100)
+    assert finding.at_stake_ns == 50_000
+    assert "54 blocks on 108 in" in finding.text
+
+
+def test_hip_may_record_the_grid_in_threads(found: Ask) -> None:
+    """54 blocks of 512 threads."""
+    events = kernel(54 * 512, 100)
+    events[1]["name"] = "hipExtModuleLaunchKernel"
+    (finding,) = found("few-blocks", events, **A100)
+    assert finding.at_stake_ns == 50_000
+
+
+def test_enough_blocks_are_silent(found: Ask) -> None:
+    assert found("few-blocks", kernel(108, 100), **A100) == []
+    assert found("few-blocks", kernel(100, 100), **A100) == []
+
+
+def test_a_short_kernel_is_silent(found: Ask) -> None:
+    assert found("few-blocks", kernel(54, 19), **A100) == []
+
+
+def test_a_kernel_beside_another_is_silent(found: Ask) -> None:
+    other = {"ph": "X", "cat": "kernel", "name": ADD, "pid": 0, "tid": 9, "ts": 1_000, "dur": 9}
+    assert found("few-blocks", kernel(54, 100, others=[other]), **A100) == []
+
+
+def test_what_memory_bounds_is_silent(found: Ask) -> None:
+    """Adding two tensors of 420 MB takes more than 600 us at 2 TB/s."""
+    large = ROWS | {"Input Dims": [[10_240, 10_240]] * 2}
+    events = work(("aten::add", ADD, 1_000), args=large)
+    events[-1]["args"] |= {"grid": [54, 1, 1], "block": [512, 1, 1]}
+    assert found("few-blocks", events, **A100) == []
+
+
+def test_an_unknown_device_is_silent(found: Ask) -> None:
+    assert found("few-blocks", kernel(54, 100)) == []

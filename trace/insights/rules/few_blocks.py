@@ -1,0 +1,70 @@
+"""Long kernels that have no block for many of the multiprocessors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.idle import Flags
+from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.kernel_names import decode
+from fusetui.trace.text.figures import count, duration, plural
+from fusetui.trace.text.printable import printable
+
+SHORTEST_NS = 20_000
+FEW = 0.75  # blocks for each multiprocessor
+LEAST_SHARE = 0.05  # of the time of all kernels
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    few = _few(kernels)
+    taken = int(kernels.effective_ns[few].sum())
+    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
+    if not taken or taken < LEAST_SHARE * everything:
+        return
+    idle = 1 - kernels.blocks[few] / kernels.sms[few]
+    at_stake = int((kernels.effective_ns[few] * idle).sum())
+    row = kernels.heaviest(few)[0]
+    at = int(np.searchsorted(kernels.rows, row))
+    name = decode(facts.trace.name_of(row))
+    yield Claim(
+        text=f"{plural(int(np.count_nonzero(few)), 'kernel')} with too few blocks for a quarter of "
+        f"the multiprocessors, and nothing beside them, take {duration(taken)} "
+        f"({share_of_span(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
+        f"{count(int(kernels.sms[at]))} in {printable((name.short if name else '')[:60])}. Spread "
+        f"over all of them, they could save {duration(at_stake)} at most.",
+        at_stake_ns=at_stake,
+        rows=kernels.heaviest(few),
+        why_likely="What one block does may not be divisible.",
+    )
+
+
+def _few(kernels: Kernels) -> Flags:
+    by_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    work = kernels.is_kernel & ~kernels.communicates & ~by_memory
+    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
+    found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
+    return found
+
+
+RULE = Rule(
+    id="few-blocks",
+    title="Kernels that leave multiprocessors idle",
+    question="Do long kernels run with fewer blocks than the device has multiprocessors?",
+    needs="Launch configurations of kernels, and a device that says how many multiprocessors it "
+    "has.",
+    formula="Of kernels of at least 20 us that leave a quarter of the multiprocessors or more "
+    "without a block, alone on the device, neither communication nor known to be bound by memory, "
+    "and together at least 5 % of the kernels' time: the effective duration times the share of "
+    "multiprocessors without a block.",
+    remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
+    "with few channels channels_last, or another implementation of it.",
+    thresholds={"shortest_ns": SHORTEST_NS, "few": FEW, "least_share": LEAST_SHARE},
+    find=find,
+    silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
+)

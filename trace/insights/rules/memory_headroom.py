@@ -1,0 +1,60 @@
+"""A device that is nearly full, with much memory that torch holds and never hands out at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.questions.memory import MemoryPeak, memory_peaks
+from fusetui.trace.text.figures import percent, quantity
+
+NEARLY_FULL = 0.8  # of the memory of the device is reserved
+UNUSED = 0.2  # of what is reserved was never allocated at once
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.is_whole:
+        return
+    found = memory_peaks(facts.trace)
+    if not found.is_recorded:
+        raise CannotTell("memory events", "profile_memory=True")
+    known = device_properties(facts.trace)
+    chosen = {device.pid for device in facts.devices}
+    for peak in found.peaks:
+        size = _size(known.get(peak.device, {}))
+        if peak.device in chosen and size and _is_wasted(peak, size):
+            yield Claim(
+                text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
+                f"{quantity(size, 'B')} of GPU {peak.device}, but allocates no more than "
+                f"{quantity(peak.allocated, 'B')} at once: "
+                f"{percent(peak.reserved - peak.allocated, peak.reserved)} of it is fragments or "
+                "left from an earlier phase.",
+                at_stake_ns=None,
+            )
+
+
+def _is_wasted(peak: MemoryPeak, size: int) -> bool:
+    unused = peak.reserved - peak.allocated
+    return peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+
+
+def _size(properties: dict[str, Any]) -> int:
+    size = properties.get("totalGlobalMem")
+    return size if type(size) is int else 0
+
+
+RULE = Rule(
+    id="memory-headroom",
+    title="Memory that is reserved and never used",
+    question="Is the device nearly full although much of the reserved memory is never allocated?",
+    needs="Memory events, and a device that says how much memory it has.",
+    formula="None: it costs no time, but a larger batch may not fit.",
+    remedy="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and "
+    "torch.cuda.empty_cache() once between phases of different sizes.",
+    thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
+    find=find,
+    silent="While the device has memory to spare, what the allocator keeps does no harm.",
+)

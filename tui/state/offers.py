@@ -1,0 +1,27 @@
+"""What a person may choose from: traces, the variants of a run, the guided tour."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+TOGETHER = 2  # traces of one offer that are opened at once, side by side
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    label: str
+    paths: tuple[str, ...]
+    about: str = ""  # "": a summary of the trace, which is read for it
+    is_tour: bool = False
+
+
+def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name."""
+    count = Counter(Path(path).name for path in set(paths))
+    names = ((path, Path(path).name) for path in paths)
+    return tuple(Offer(name if count[name] == 1 else path, (path,)) for path, name in names)
