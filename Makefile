@@ -3,6 +3,7 @@
 # make check      check lint, format and types, as .ci/run does before the tests
 # make dist       build sdist and wheel, check both, and install the wheel alone
 # make pictures   redraw the pictures of the documentation
+# make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make reference  regenerate docs/reference.md from the code
 
 VENV := .venv
@@ -13,7 +14,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist pictures reference clean
+.PHONY: demo test check dist pictures questions reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -48,6 +49,9 @@ dist: $(VENV)/.dev
 
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py
+
+questions: $(VENV)/.dev
+	@$(BIN)/python -P docs/questions.py
 
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py

@@ -18,6 +18,7 @@ from fusetui.tui import explaining, loading, registry, searching, summaries, who
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.segments import DOOR
 from fusetui.tui.ending import Ending
+from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.keys import key_text
 from fusetui.tui.pages.page import Drag, Turn
@@ -214,7 +215,10 @@ class FusetuiApp(Ending):
         if message.paths is not state.wanted or state.reading is None:
             return  # another trace is being read by now
         if message.is_whole or (message.sides and not state.sides):
+            if message.paths != state.paths:
+                keep(state)  # of the trace that makes room for this one
             self.do(partial(registry.arrived, sides=message.sides))
+            self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
 
@@ -268,8 +272,16 @@ def run(
     Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
     exception of a bug in the app.
     """
-    keymap = user_keymap(registry.ACTIONS)
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, keymap, tour, tuple(offers)))
+    options = Options(
+        paths=tuple(paths),
+        opened=opened,
+        ascii_only=ascii_only,
+        keymap=user_keymap(registry.ACTIONS),
+        tour=tour,
+        offers=tuple(offers),
+    )
+    app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)
+    keep(app.state)
     return app.outcome()

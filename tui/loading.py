@@ -15,6 +15,7 @@ from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
 from fusetui.tui.explaining import explain
+from fusetui.tui.kept import Kept, read_kept
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
@@ -41,9 +42,12 @@ class Previewed(Message):
 class Loaded(Message):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
-    def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
+    def __init__(
+        self, paths: Sequence[str], sides: tuple[Side, ...], kept: Kept | None = None
+    ) -> None:
         super().__init__()
         self.paths, self.sides = paths, sides
+        self.kept = kept or Kept()  # of the only trace
 
     @property
     def is_whole(self) -> bool:
@@ -101,7 +105,8 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
         return
     except Cancelled:
         return
-    post(Loaded(paths, _sides(traces, paths)))
+    kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
+    post(Loaded(paths, _sides(traces, paths), kept))
     _go_on(traces, post, cancelled)
 
 

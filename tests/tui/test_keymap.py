@@ -103,9 +103,9 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
     assert "X/s zoom" in hints
     assert "pan" not in hints
     assert state.sides
-    overlay = after(state, *do("help")).overlay
-    assert isinstance(overlay, Help)
-    assert any("  X    " in line for _, lines in overlay.sections for line in lines)
+    help_page = after(state, *do("help"))
+    assert isinstance(help_page.overlay, Help)
+    assert any("  X    " in line for _, lines in help_page.overlay.sections for line in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

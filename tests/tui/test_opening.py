@@ -24,6 +24,7 @@ from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Prefix
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import times
+from fusetui.tui.pages.tree import TREE
 from fusetui.tui.state.overlays import Chooser
 
 SIZE = (100, 30)
@@ -196,10 +197,20 @@ async def test_the_kernels_page_stays_on_its_kernel(gate: Gate) -> None:
         assert app.state.page == "kernels"
 
 
+async def test_merged_ops_stay_open(gate: Gate) -> None:
+    async with reading() as (app, pilot):
+        await lanes(app, pilot)
+        await pilot.press("2", "j", "space", "j")
+        before = TREE.copied(app.state)
+        gate.opens.set()
+        await done(app, pilot)
+        assert TREE.copied(app.state) == before == "aten::mm"
+
+
 async def test_open_nodes_stay_open(gate: Gate) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
-        await pilot.press("2", "j", "space")
+        await pilot.press("2", "t", "t", "g", "j", "space")
         before = screen(app).splitlines()
         gate.opens.set()
         await done(app, pilot)

@@ -36,7 +36,7 @@ from fusetui.tui.state.state import DIFF, Size, State
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 LEAST = 8  # cells of a column of numbers
-ROOMY = 26  # lines of a page: with more, there is room for a line about each side
+ROOMY = 25  # lines of a page: with more, there is room for a line about each side
 WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2

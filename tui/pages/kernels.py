@@ -59,7 +59,7 @@ class KernelsPage(ListPage):
         "row-down/row-up move",
         "show the longest",
         "group-by group by",
-        "narrow/widen only these",
+        "narrow only these",
         "sort-right/sort-left sort",
         "instances instances",
         "copy copy",

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.program.backward import Backward
-from fusetui.trace.program.origin import hosts_of, ops_of
+from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.tui.layout.insight import working
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
@@ -69,15 +67,15 @@ def other_pass(state: State) -> State:
         return told(state, NOTHING)
     if side.insight.origins is None:
         return told(state, working(side.trace, "which backward op belongs to which forward op"))
-    backward = side.insight.origins.backward
-    there = _other_pass(side.trace, backward, row)
+    there = _other_pass(side.insight.origins, row)
     if there < 0:
         return told(state, "no op of the other pass is known for this slice")
     return brought(state, state.session.selected(state.active, there), state.active)
 
 
-def _other_pass(trace: Trace, backward: Backward, row: int) -> int:
+def _other_pass(origins: Origins, row: int) -> int:
     """The first op of the other pass, -1 for none."""
+    trace, backward = origins.trace, origins.backward
     op = ops_of(trace, hosts_of(trace, np.array([row])))
     if int(op[0]) < 0:
         return -1

@@ -13,6 +13,7 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side
@@ -73,6 +74,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         tops=(0,) * len(sides),
         answer_at=None,
         kernels=KernelView(),
+        tree=TreeView(),
         lists={},
         comparison=None,
         prompt=None,

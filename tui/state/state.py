@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.tui.layout.answer import AnswerAt
+from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side, View
@@ -64,6 +65,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
     kernels: KernelView = KernelView()
+    tree: TreeView = TreeView()
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None

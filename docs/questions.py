@@ -1,0 +1,109 @@
+"""Writes docs/questions.md: questions about real traces, keys that answer them, and the screens.
+
+    FUSETUI_TRACES=folder python -P docs/questions.py
+
+The traces are those of other projects and are not part of this one; see docs/questions.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from textwrap import fill
+from typing import NamedTuple
+
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.keys import key_text
+
+TARGET = Path(__file__).with_name("questions.md")
+SIZE = (120, 35)
+WIDTH = 100  # characters of a line of text
+HEAD = """# Questions
+
+Five questions about traces that people recorded, each answered by at most five keys from the first
+screen. The screens are written by `docs/questions.py`, which presses these keys in the real app.
+The traces are test data of other projects and do not ship with fusetui.
+"""
+
+
+class Question(NamedTuple):
+    """`trace`: the name of a file without its suffix; `keys`: as Textual names them."""
+
+    title: str
+    trace: str
+    keys: tuple[str, ...]
+    about: str
+
+
+QUESTIONS = (
+    Question(
+        "What dominates the GPU time of a Qwen1.5 step, and in which module?",
+        "h100_Qwen1.5-0.5B",
+        ("enter", "l", "enter"),
+        "The first screen lists the GPU time by module and by kernel. `Enter` goes into these "
+        "lists, `l` to the kernels, `Enter` to the first of them in its table: the pane below says "
+        "from which op and module it was launched.",
+    ),
+    Question(
+        "Why is the GPU idle for half of an OWLv2 step?",
+        "h100_owlv2",
+        ("e",),
+        "The verdict is on the first screen; `e` goes to the longest gap and says what the CPU was "
+        "in.",
+    ),
+    Question(
+        "Which communication is exposed?",
+        "nccl_collectives",
+        ("5", "j"),
+        "Page 5 has the findings, the largest first. That about communication which nothing hides "
+        "says how much of it is which collective; `Enter` shows the longest call, again "
+        "the next.",
+    ),
+    Question(
+        "Where is the longest gap of a DeepSeek-R1 decode, and what did the CPU do?",
+        "b300_deepseek_r1_decode",
+        ("e",),
+        "`e` again goes to the next longest.",
+    ),
+    Question(
+        "Which kernels of a vLLM decode are matrix products?",
+        "mi300_vllm_decode_graph",
+        ("slash", "g", "e", "m", "m"),
+        "The search decodes names, so it also finds products whose names do not contain the word. "
+        "The hits are grouped by name while you type; `Enter` goes to the first, `T` lists them.",
+    ),
+)
+
+
+async def screen(question: Question, folder: Path) -> str:
+    """What the app shows after the keys."""
+    app = FusetuiApp(Options((str(folder / f"{question.trace}.json.gz"),)))
+    async with app.run_test(size=SIZE) as pilot:
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        await pilot.press(*question.keys)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+def section(question: Question, shown: str) -> str:
+    """One question of the page."""
+    keys = " ".join(f"`{key_text(key)}`" for key in question.keys)
+    return (
+        f"## {question.title}\n\n`fusetui open {question.trace}.json.gz`, then {keys}\n\n"
+        f"{fill(question.about, WIDTH)}\n\n```text\n{shown}\n```\n"
+    )
+
+
+def main() -> None:
+    folder = Path(os.environ["FUSETUI_TRACES"])
+    parts = [section(one, asyncio.run(screen(one, folder))) for one in QUESTIONS]
+    TARGET.write_text("\n".join([HEAD, *parts]), encoding="utf-8")
+    print(TARGET)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The ops merged by call path: figures as if each op was added to its path by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from tests.tui.explainable import training
+
+from fusetui.trace import Trace
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.tui.layout.call_tree import SORTS, CallTree, call_tree, callers_tree
+
+Path = tuple[str, ...]
+
+
+@pytest.fixture(params=["mlp", "training", "nothing"])
+def trace(request: pytest.FixtureRequest, trace_of: object, mlp: Trace) -> Trace:
+    if request.param == "mlp":
+        return mlp
+    found: Trace = trace_of(training() if request.param == "training" else [])  # type: ignore[operator]
+    return found
+
+
+def path(trace: Trace, row: int) -> Path:
+    above = int(trace.parent[row])
+    return (*(path(trace, above) if above >= 0 else ()), trace.name_of(row))
+
+
+def ops(trace: Trace) -> list[int]:
+    return [row for row in range(len(trace)) if trace.track_of(row).layer is Layer.OPS]
+
+
+def paths_of(tree: CallTree) -> dict[int, Path]:
+    found: dict[int, Path] = {}
+    for node in range(len(tree)):
+        parent, name = int(tree.parent[node]), int(tree.name[node])
+        own = (tree.trace.names[name],) if name >= 0 else ()
+        found[node] = (*found.get(parent, ()), *own)
+    return found
+
+
+def test_figures_by_path(trace: Trace) -> None:
+    own, (gpu, _) = self_ns(trace), gpu_under(trace)
+    count, total, self_time, on_gpu = (Counter[Path]() for _ in range(4))
+    for row in ops(trace):
+        key = path(trace, row)
+        count[key] += 1
+        total[key] += int(trace.dur[row])
+        self_time[key] += int(own[row])
+        on_gpu[key] += int(gpu[row])
+    tree = call_tree(trace)
+    found = {p: n for n, p in paths_of(tree).items() if p}
+    assert set(found) == set(count)
+    for key, node in found.items():
+        figures = (tree.count, tree.total_ns, tree.own_ns, tree.gpu_ns)
+        assert [int(f[node]) for f in figures] == [
+            count[key],
+            total[key],
+            self_time[key],
+            on_gpu[key],
+        ]
+
+
+def test_self_times_from_the_ops_up(trace: Trace) -> None:
+    own = self_ns(trace)
+    expected = Counter[Path]()
+    for row in ops(trace):
+        whole = path(trace, row)[::-1]
+        for length in range(1, len(whole) + 1):
+            expected[whole[:length]] += int(own[row])
+    tree = callers_tree(trace)
+    found = {p: int(tree.own_ns[n]) for n, p in paths_of(tree).items()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("make", [call_tree, callers_tree])
+@pytest.mark.parametrize("sort", SORTS)
+def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
+    tree = make(trace)  # type: ignore[operator]
+    order = tree.preorder(sort)
+    assert sorted(order.nodes.tolist()) == list(range(len(tree)))
+    for n, node in enumerate(order.nodes.tolist()):
+        inside = set(order.nodes[n + 1 : order.end[n]].tolist())
+        children = set(np.flatnonzero(tree.parent == node).tolist())
+        assert children <= inside
+        assert all(int(tree.parent[one]) in inside | {node} for one in inside)
+        shown = [one for one in order.nodes[n + 1 : order.end[n]].tolist() if one in children]
+        if sort != "name":
+            figures = [int(tree.figure(sort)[one]) for one in shown]
+            assert figures == sorted(figures, reverse=True)

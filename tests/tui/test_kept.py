@@ -1,0 +1,106 @@
+"""Marks, folds and the last window of a trace are there again when it is opened again."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.tui.driving import opened as app_opened
+from tests.tui.driving import screen
+from tests.tui.prepared import after, at, do, opened
+
+from fusetui.trace import Trace
+from fusetui.tui import kept
+from fusetui.tui.kept import Kept, keep, read_kept, restored
+from fusetui.tui.state import marks
+from fusetui.tui.state.state import Size, State
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FUSETUI_KEPT", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def left(mlp: Trace, path: str) -> State:
+    """Zoomed in, with a mark and a folded lane."""
+    state = replace(opened(mlp), paths=(path,))
+    set_a = partial(marks.set_mark, letter="a")
+    return after(state, at("aten::gelu"), set_a, *do("zoom-in", "fold", "zoom-in"))
+
+
+def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> None:
+    before = left(mlp, path)
+    keep(before)
+    state = restored(opened(mlp), read_kept(path))
+    assert (state.view.begin, state.view.end) == (before.view.begin, before.view.end)
+    assert state.view.folds == before.view.folds
+    assert state.view.selected < 0
+    assert dict(state.session.bookmarks) == dict(before.session.bookmarks)
+    assert "0 shows the whole trace" in state.hint
+
+
+def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path: Path) -> None:
+    keep(left(mlp, path))
+    copy = shutil.copy(path, tmp_path / "renamed.json")
+    assert read_kept(str(copy)) == read_kept(path) != Kept()
+    Path(path).write_text(Path(path).read_text() + " ")
+    assert read_kept(path) == Kept()
+
+
+def test_nothing_is_kept_of_what_was_left_as_it_came(mlp: Trace, path: str, folder: Path) -> None:
+    keep(left(mlp, path))
+    keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
+    assert read_kept(path) == Kept()
+
+
+def test_what_a_person_did_already_stays(mlp: Trace, path: str, folder: Path) -> None:
+    keep(left(mlp, path))
+    moved = after(opened(mlp), *do("zoom-in"))
+    assert restored(moved, read_kept(path)) is moved
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"window": [5, 1]}', '{"marks": {"..": 3}}', "\xff"])
+def test_a_damaged_file_is_none(mlp: Trace, path: str, folder: Path, text: str) -> None:
+    keep(left(mlp, path))
+    (file,) = folder.iterdir()
+    file.write_text(text, encoding="latin-1")
+    state = opened(mlp)
+    now = restored(state, read_kept(path))
+    assert now.view == state.view
+
+
+def test_of_two_traces_nothing_is_kept(mlp: Trace, folder: Path) -> None:
+    keep(opened(mlp, mlp))
+    assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(mlp: Trace, path: str, folder: Path) -> None:
+    folder.write_text("a file")
+    keep(left(mlp, path))
+    assert read_kept(path) == Kept()
+
+
+def test_the_oldest_go(
+    mlp: Trace, path: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST", 1)
+    folder.mkdir()
+    (folder / "0.json").write_text("{}")
+    keep(left(mlp, path))
+    assert len(list(folder.iterdir())) == 1
+    assert read_kept(path) != Kept()
+
+
+async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("w", "w", "m", "a")
+        keep(app.state)
+        window = (app.state.view.begin, app.state.view.end)
+    async with app_opened([path]) as (app, pilot):
+        assert (app.state.view.begin, app.state.view.end) == window
+        assert "a" in app.state.session.bookmarks
+        assert "0 shows the whole trace" in screen(app)

@@ -1,0 +1,171 @@
+"""What is kept of a trace between two runs: marks, folds and the last window, in the user's state
+folder, by the content of the file, so that a copy or a renamed file has them too."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.lanes import Fold, Lane
+from fusetui.tui.layout.view import Side, first_view, fitted
+from fusetui.tui.pages.timeline import lanes_height
+from fusetui.tui.state.bookmarks import Bookmark
+from fusetui.tui.state.screen import body
+from fusetui.tui.state.state import State, told
+
+PLACE = "FUSETUI_KEPT"
+"""Names another folder, or is `off`."""
+PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
+MOST = 500  # files; of more, those that were written last are kept
+LONGEST = 1 << 20  # bytes of a file of ours
+AGAIN = "marks and window of the last time: 0 shows the whole trace"
+
+
+class KeptMark(msgspec.Struct, frozen=True):
+    """Times in ns of the file; `order`: of the selected slice in traceEvents, -1 for none."""
+
+    begin: int
+    end: int
+    order: int = -1
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """Of one trace."""
+
+    marks: dict[str, KeptMark] = {}
+    folds: dict[str, int] = {}  # by lane; those that are not as at first
+    window: tuple[int, int] | None = None  # ns of the file; None: the whole trace
+
+
+def read_kept(path: str) -> Kept:
+    """What was kept of a file; nothing where nothing was, or it cannot be read."""
+    with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
+        place = _place(path)
+        if place is not None and place.stat().st_size <= LONGEST:
+            return msgspec.json.decode(place.read_bytes(), type=Kept)
+    return Kept()
+
+
+def keep(state: State) -> None:
+    """Writes what is kept of the only trace that is open; nothing where that is not possible."""
+    if len(state.sides) != 1 or state.side.trace.report.prefix:
+        return
+    with suppress(OSError, RuntimeError):
+        place = _place(state.paths[0])
+        if place is None:
+            return
+        kept = kept_of(state)
+        if kept == Kept():
+            place.unlink(missing_ok=True)
+        else:
+            _write(place, msgspec.json.encode(kept))
+
+
+def kept_of(state: State) -> Kept:
+    """What is worth keeping."""
+    side, view = state.side, state.view
+    first = fitted(side, first_view(side), lanes_height(body(state), 1))
+    window = (view.begin + side.origin, view.end + side.origin)
+    is_whole = (view.begin, view.end) == (first.begin, first.end)
+    return Kept(
+        marks={
+            letter: KeptMark(mark.begin, mark.end, _order(side.trace, mark.row))
+            for letter, mark in state.session.bookmarks.items()
+        },
+        folds={
+            _key(lane): int(fold)
+            for lane, fold, at_first in zip(side.lanes, view.folds, first.folds, strict=True)
+            if fold is not at_first
+        },
+        window=None if is_whole else window,
+    )
+
+
+def restored(state: State, kept: Kept) -> State:
+    """A trace that was just opened as it was left; what is set already stays."""
+    if len(state.sides) != 1 or kept == Kept() or state.session.past:
+        return state
+    side, session = state.side, state.session
+    marks = {
+        letter: Bookmark(0, mark.begin, mark.end, _row(side.trace, mark.order))
+        for letter, mark in kept.marks.items()
+        if len(letter) == 1 and letter.isascii() and letter.isalpha()
+    }
+    view = replace(state.view, folds=_folds(side, state.view.folds, kept.folds))
+    if kept.window and _is_inside(side, *kept.window):
+        begin, end = kept.window
+        view = replace(view, begin=begin - side.origin, end=end - side.origin)
+    session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
+    return told(replace(state, session=session), AGAIN)
+
+
+def _folds(side: Side, folds: tuple[Fold, ...], kept: Mapping[str, int]) -> tuple[Fold, ...]:
+    known = {int(fold) for fold in Fold}
+    return tuple(
+        Fold(kept[_key(lane)]) if kept.get(_key(lane)) in known else fold
+        for lane, fold in zip(side.lanes, folds, strict=True)
+    )
+
+
+def _is_inside(side: Side, begin: int, end: int) -> bool:
+    return begin < end and begin < side.trace.end_ns and end > side.trace.begin_ns
+
+
+def _key(lane: Lane) -> str:
+    layer, pid, tid = lane.key
+    return f"{layer} {pid} {tid}"
+
+
+def _order(trace: Trace, row: int) -> int:
+    return int(trace.order[row]) if row >= 0 else -1
+
+
+def _row(trace: Trace, order: int) -> int:
+    found = np.flatnonzero(trace.order == order)
+    return int(found[0]) if len(found) else -1
+
+
+def _place(path: str) -> Path | None:
+    """The file of a trace; None where nothing is kept: of what is no file, or by request."""
+    named = os.environ.get(PLACE, "")
+    if named == "off" or not Path(path).is_file():
+        return None
+    return (Path(named) if named else _users_folder()) / f"{_fingerprint(path)}.json"
+
+
+def _users_folder() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("fusetui", appauthor=False) / "traces"
+
+
+def _fingerprint(path: str) -> str:
+    """Of the size and both ends of a file: a gzip file ends in the checksum of its content."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        found = hashlib.sha256(str(size).encode())
+        found.update(file.read(PART))
+        file.seek(max(0, size - PART))
+        found.update(file.read(PART))
+    return found.hexdigest()[:32]
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Others see the old file or the complete new one; of too many files the oldest go."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(".part", place.stem, place.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(name, place)
+    ours = sorted(place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns)
+    for old in ours[:-MOST]:
+        old.unlink(missing_ok=True)

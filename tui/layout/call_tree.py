@@ -1,0 +1,232 @@
+"""The ops of a trace merged by call path, or from the ops up to what calls them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.totals import gpu_under, self_ns
+
+Int64s = NDArray[np.int64]
+MODES: Final = ("path", "callers", "each")
+SORTS: Final = ("GPU", "total", "self", "count", "name")
+DEEPEST = 64  # levels; what lies deeper is part of the level above
+
+
+class TreeView(msgspec.Struct, frozen=True):
+    """What the page shows: ops by call path, from the ops up, or each of them; how it is sorted."""
+
+    mode: str = "path"
+    sort: str = "GPU"
+
+
+class CallTree(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Nodes in order of their levels, so that each comes after the node around it; shape [nodes].
+
+    Those of the first level are threads, or in a tree from the ops up, the ops.
+    """
+
+    trace: Trace
+    bottom_up: bool
+    parent: Int64s  # -1: none
+    name: Int64s  # a number of trace.names; of a thread, -1 - the number of its track
+    level: Int64s
+    count: Int64s
+    total_ns: Int64s
+    own_ns: Int64s
+    gpu_ns: Int64s
+    kernels: Int64s
+    row: Int64s  # of the longest, -1 for a thread
+    of_row: Int64s  # the node of each row of the trace, -1 for none
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def figure(self, sort: str) -> Int64s:
+        return {
+            "GPU": self.gpu_ns,
+            "total": self.total_ns,
+            "self": self.own_ns,
+            "count": self.count,
+        }[sort]
+
+    def preorder(self, sort: str) -> Preorder:
+        """The nodes as they are shown, the largest of each first."""
+        if sort not in self._preorders:
+            self._preorders[sort] = self._ordered(sort)
+        return self._preorders[sort]
+
+    @cached_property
+    def _preorders(self) -> dict[str, Preorder]:
+        return {}
+
+    def _ordered(self, sort: str) -> Preorder:
+        """Each node begins after its parent and after its larger siblings with all within them."""
+        size = self._sizes
+        if sort == "name":
+            ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
+            key = ranks[np.maximum(self.name, -1)]
+        else:
+            key = -self.figure(sort)
+        order = np.lexsort((np.arange(len(self)), key, self.parent))
+        before = np.concatenate(([0], np.cumsum(size[order])[:-1])) if len(self) else key
+        siblings = self.parent[order]
+        first = np.searchsorted(siblings, siblings, side="left")
+        within = np.empty(len(self), dtype=np.int64)
+        within[order] = before - before[first] if len(self) else before
+        place = np.zeros(len(self), dtype=np.int64)
+        for level in range(int(self.level.max(initial=-1)) + 1):
+            nodes = np.flatnonzero(self.level == level)
+            base = place[self.parent[nodes]] + 1 if level else 0
+            place[nodes] = base + within[nodes]
+        nodes = np.argsort(place, kind="stable")
+        return Preorder(nodes, np.arange(len(self)) + size[nodes], place)
+
+    @cached_property
+    def _sizes(self) -> Int64s:
+        """The nodes of each subtree."""
+        size = np.ones(len(self), dtype=np.int64)
+        for level in range(int(self.level.max(initial=0)), 0, -1):
+            nodes = np.flatnonzero(self.level == level)
+            np.add.at(size, self.parent[nodes], size[nodes])
+        return size
+
+
+class Preorder(msgspec.Struct, frozen=True, eq=False):
+    """`end[n]`: one past the subtree of the node that is shown n-th; `place` of each node."""
+
+    nodes: NDArray[np.intp]
+    end: Int64s
+    place: Int64s
+
+
+def call_tree(trace: Trace) -> CallTree:
+    """Ops and calls of each thread merged with those of the same call path."""
+    rows = _rows(trace)
+    groups = -1 - trace.track[rows].astype(np.int64)
+    roots, inverse = np.unique(groups, return_inverse=True)
+    node = np.full(len(trace), -1, dtype=np.int64)
+    node[rows] = inverse  # the thread, until the level of a row comes
+    depth = np.minimum(trace.depth[rows], DEEPEST)
+    levels = [(np.full(len(roots), -1), roots, inverse, rows, True)]
+    nodes = len(roots)
+    for level in range(int(depth.max(initial=-1)) + 1):
+        own = rows[depth == level]
+        above = node[trace.parent[own]] if level else node[own]
+        keys = above * (len(trace.names) + 1) + trace.name[own]
+        distinct, place = np.unique(keys, return_inverse=True)
+        parents, names = np.divmod(distinct, len(trace.names) + 1)
+        levels.append((parents, names, place, own, False))
+        node[own] = nodes + place
+        nodes += len(distinct)
+    outer = rows[trace.depth[rows] == 0]
+    return _tree(trace, levels, node, False, outer)
+
+
+def callers_tree(trace: Trace) -> CallTree:
+    """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
+    rows = _rows(trace)
+    levels = []
+    names, place = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
+    levels.append((np.full(len(names), -1), names, place, rows, False))
+    of_row = np.full(len(trace), -1, dtype=np.int64)
+    of_row[rows] = place
+    base, nodes, asked, above = 0, len(names), rows, trace.parent[rows].astype(np.int64)
+    node = place
+    for _ in range(DEEPEST):
+        kept = above >= 0
+        if not kept.any():
+            break
+        asked, above, node = asked[kept], above[kept], node[kept]
+        keys = (base + node) * (len(trace.names) + 1) + trace.name[above]
+        distinct, place = np.unique(keys, return_inverse=True)
+        parents, names = np.divmod(distinct, len(trace.names) + 1)
+        levels.append((parents, names, place, asked, False))
+        base, nodes, node = nodes, nodes + len(distinct), place
+        above = trace.parent[above].astype(np.int64)
+    return _tree(trace, levels, of_row, True, rows)
+
+
+Level = tuple[Int64s, Int64s, NDArray[np.intp], NDArray[np.intp], bool]
+"""Of its nodes the parents and the names; of its rows the node; the rows; are they threads."""
+
+
+def _tree(
+    trace: Trace,
+    levels: list[Level],
+    of_row: Int64s,
+    bottom_up: bool,
+    outer: NDArray[np.intp],
+) -> CallTree:
+    gpu, kernels = gpu_under(trace)
+    own = self_ns(trace)
+    if bottom_up:
+        gpu, kernels = _own_gpu(trace, gpu), _own_gpu(trace, kernels)
+    columns: list[list[Int64s]] = [[] for _ in range(9)]
+    for number, (parents, names, place, rows, threads) in enumerate(levels):
+        size = len(parents)
+        counted = np.isin(rows, outer) if threads else np.ones(len(rows), dtype=np.bool_)
+
+        def summed(
+            values: Int64s,
+            place: NDArray[np.intp] = place,
+            rows: NDArray[np.intp] = rows,
+            counted: NDArray[np.bool_] = counted,
+            size: int = size,
+        ) -> Int64s:
+            found = np.zeros(size, dtype=np.int64)
+            np.add.at(found, place[counted], values[rows[counted]])
+            return found
+
+        longest = np.full(size, -1, dtype=np.int64)
+        by_length = np.argsort(trace.dur[rows], kind="stable")
+        longest[place[by_length]] = -1 if threads else rows[by_length]
+        found = (
+            parents,
+            names,
+            np.full(size, number),
+            np.bincount(place[counted], minlength=size),
+            summed(trace.dur),
+            summed(own) if not threads else np.zeros(size, dtype=np.int64),
+            summed(gpu),
+            summed(kernels),
+            longest,
+        )
+        for column, values in zip(columns, found, strict=True):
+            column.append(np.asarray(values, dtype=np.int64))
+    arrays = [np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in columns]
+    parent, name, level, count, total, own_ns, gpu_ns, launched, row = arrays
+    return CallTree(
+        trace=trace,
+        bottom_up=bottom_up,
+        parent=parent,
+        name=name,
+        level=level,
+        count=count,
+        total_ns=total,
+        own_ns=own_ns,
+        gpu_ns=gpu_ns,
+        kernels=launched,
+        row=row,
+        of_row=of_row,
+    )
+
+
+def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
+    """What was launched under a row, less what was launched under the rows in it."""
+    inner = np.flatnonzero(trace.parent >= 0)
+    found = amount.copy()
+    np.subtract.at(found, trace.parent[inner], amount[inner])
+    return found
+
+
+def _rows(trace: Trace) -> NDArray[np.intp]:
+    """Of the ops layers of all threads."""
+    tracks = [track.layer is Layer.OPS for track in trace.tracks]
+    return np.flatnonzero(np.array([*tracks, False])[trace.track])
