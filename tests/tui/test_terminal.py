@@ -44,7 +44,7 @@ LOOKING: list[Visit] = [
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),
     ("step 1\r", "step 1 of 1: ProfilerStep#"),
-    ("2", "kernels op"),
+    ("2", "count op"),
     ("jjj", "us"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
@@ -200,7 +200,7 @@ def test_without_colors(shown: Shown) -> None:
         terminal.wait_for(READY)
         visit(
             terminal,
-            [("jj", "launched"), ("2", "kernels op"), ("3", "the longest"), ("?", "keys;")],
+            [("jj", "launched"), ("2", "count op"), ("3", "the longest"), ("?", "keys;")],
         )
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130
