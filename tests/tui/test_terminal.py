@@ -45,7 +45,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("step 1\r", "step 1 of 1: ProfilerStep#"),
     ("2", "count op"),
-    ("jjj", "us"),
+    ("jjj", ">"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
     ("?", "keys; Esc closes"),
