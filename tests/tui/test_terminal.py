@@ -65,12 +65,12 @@ KEYS = [
     ),
 ]
 COMPARING: list[Visit] = [
-    ("jj", "us"),
+    ("jj", ">"),
     ("y", "copied"),
     ("\r", "? keys"),
     ("4", "x swap"),
     ("x", "comparing"),
-    ("jj", "us"),
+    ("jj", ">"),
 ]
 
 
