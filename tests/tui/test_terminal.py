@@ -45,8 +45,8 @@ LOOKING: list[Visit] = [
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),
     ("step 1\r", "step 1 of 1: ProfilerStep#"),
-    ("2", "kernels op"),
-    ("jjj", "us"),
+    ("2", "count op"),
+    ("jjj", ">"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
     ("?", "keys; Esc closes"),
@@ -66,12 +66,12 @@ KEYS = [
     ),
 ]
 COMPARING: list[Visit] = [
-    ("jj", "us"),
+    ("jj", ">"),
     ("y", "copied"),
     ("\r", "? keys"),
     ("4", "x swap"),
     ("x", "comparing"),
-    ("jj", "us"),
+    ("jj", ">"),
 ]
 
 
@@ -208,7 +208,7 @@ def test_without_colors(shown: Shown) -> None:
         terminal.wait_for(READY)
         visit(
             terminal,
-            [("jj", "launched"), ("2", "kernels op"), ("3", "the longest"), ("?", "keys;")],
+            [("jj", "launched"), ("2", "count op"), ("3", "the longest"), ("?", "keys;")],
         )
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130
