@@ -15,6 +15,7 @@ from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
 from fusetui.tui.explaining import explain
 from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
@@ -142,6 +143,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
         for lane in side.lanes:
             lane.prepare()
         side.once(busy_of)
+        side.once(shares)
     return sides
 
 

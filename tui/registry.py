@@ -24,7 +24,7 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, marks, moving, reading, search
+from fusetui.tui.state import arranging, commands, gaps, marks, moving, reading, search
 from fusetui.tui.state.action import Action, action, chosen, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
@@ -104,6 +104,7 @@ ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
     *moving.ACTIONS,
+    *arranging.ACTIONS,
     *timeline.SCROLLING,
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),

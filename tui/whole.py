@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height
+from fusetui.tui.state.screen import body, head_height, too_small
 from fusetui.tui.state.state import Outcome, State
 
 STOP_HINT = "Esc stop and keep what was read"
@@ -25,6 +26,9 @@ AGAIN = ("A ", "B ")
 
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
+    if said := too_small(state.size):
+        lines = wrap(said, max(1, state.size.width - 1))
+        return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], state.size.height))
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     page = exactly(shown, size.height)

@@ -8,12 +8,16 @@ from typing import Literal
 import msgspec
 
 from fusetui.trace.cells.raster import MANY, NONE, Cells
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.cutting import middle_clip
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 
 Look = Literal["empty", "block", "bar", "selected", "marked"]
-PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
+PREFIXES = (
+    "autograd::engine::evaluate_function: ",
+    "torch::autograd::",
+    "aten::",
+)
 """What a label gives up first."""
 LEAST_LABEL = 4
 """A label cut to fewer characters than this says nothing and is left out."""
@@ -90,15 +94,15 @@ def _bar(label: str, width: int, look: Look, kind: Kind, after_block: bool, glyp
         if width == 1:
             return glyphs.selected_cell
         return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 2, glyphs)
+    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 1, glyphs)
     if not glyphs.letters:
         return (edge + text).ljust(width)
     begin = f"{edge}{text} " if text else edge.strip()
-    return begin.ljust(width, LETTERS[kind])
+    return begin[:width].ljust(width, LETTERS[kind])
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
-    """The label, or its first words, or its beginning; nothing when that would be nonsense."""
+    """The label, or its first words, or its ends; nothing when that would be nonsense."""
     if len(label) <= width:
         return label
     bare = label
@@ -107,7 +111,8 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
     if words:
         return words
-    return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
+    first = bare.partition(" ")[0]
+    return middle_clip(first, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
 def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:

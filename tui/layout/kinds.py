@@ -18,6 +18,8 @@ from fusetui.trace.text.printable import is_printable
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
 LONGEST = 1000  # characters of a name that a label is made of; no screen is wider
 NAMELESS = "(no name)"
+DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
+"""The annotation of torch around the next batch (torch/utils/data/dataloader.py)."""
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -129,7 +131,9 @@ def _label(role: int, name: str) -> str:
         if frame:
             return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
         return narrow(ADDRESS.sub("", name.removeprefix(MODULE_PREFIX)))
-    return narrow(name)
+    if DATA_LOADER.match(name):
+        return "DataLoader"
+    return narrow(name.strip("# ") or name)
 
 
 def narrow(text: str) -> str:

@@ -11,7 +11,7 @@ from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
-from fusetui.tui.layout.lanes import Fold, Lane
+from fusetui.tui.layout.lanes import ALL, FOLDED
 from fusetui.tui.layout.view import (
     MIN_SPAN_NS,
     GapAt,
@@ -189,13 +189,14 @@ def fold(side: Side, view: View) -> View:
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
-    lane = side.lane_of_track[int(side.trace.track[view.selected])]
-    order = (Fold.FOLDED, Fold.NORMAL, Fold.OPEN)
-    following = order[(order.index(view.folds[lane]) + 1) % len(order)]
-    if following is Fold.OPEN and _shows_all(side.lanes[lane], Fold.NORMAL):
-        following = Fold.FOLDED
-    folds = (*view.folds[:lane], following, *view.folds[lane + 1 :])
-    return _seen(side, replace(view, folds=folds), lane)
+    index = side.lane_of_track[int(side.trace.track[view.selected])]
+    lane = side.lanes[index]
+    now = lane.shown(view.folds[index])
+    following = lane.some if now < lane.shown(lane.some) else ALL
+    if now == len(lane.lines):
+        following = FOLDED
+    folds = (*view.folds[:index], following, *view.folds[index + 1 :])
+    return _seen(side, replace(view, folds=folds), index)
 
 
 def _seen(side: Side, view: View, lane: int) -> View:
@@ -233,7 +234,3 @@ def _within(side: Side, view: View, begin: int, span: int) -> View:
         lowest, highest = side.begin, max(side.begin, side.end - span)
     begin = max(lowest, min(begin, highest))
     return replace(view, begin=begin, end=begin + span)
-
-
-def _shows_all(lane: Lane, fold_: Fold) -> bool:
-    return lane.shown(fold_) >= len(lane.lines)

@@ -6,7 +6,6 @@ are aligned.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -21,12 +20,14 @@ from fusetui.trace.cells.raster import Line
 from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.arrangement import Arrangement, arranged, hidden_names, quiet
 from fusetui.tui.layout.insight import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.lanes import Fold, Lane, groups
+from fusetui.tui.layout.lanes import Lane
 
 MIN_SPAN_NS = 20
 IDLE_LABEL = "idle because"
+HIDDEN, HIDDEN_LABEL = -1000, "folded"
 KEPT = 4  # views of which the lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
@@ -78,6 +79,11 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         }
 
     @cached_property
+    def quiet(self) -> frozenset[int]:
+        """Lanes that say little."""
+        return quiet(self.lanes, self.end - self.begin)
+
+    @cached_property
     def counter_places(self) -> tuple[Place, ...]:
         """The lines of the counters, each group beneath its name."""
         found: list[Place] = []
@@ -96,13 +102,14 @@ class GapAt(msgspec.Struct, frozen=True):
 
 class View(msgspec.Struct, frozen=True):
     """The window [begin, end), the selected row of the trace (-1: none) or the selected gap, and
-    the folds of lanes."""
+    how many lines of each lane are shown at most."""
 
     begin: int
     end: int
     selected: int = -1
-    folds: tuple[Fold, ...] = ()
+    folds: tuple[int, ...] = ()
     gap: GapAt | None = None
+    arranged: Arrangement = Arrangement()
 
     @property
     def span(self) -> int:
@@ -111,7 +118,7 @@ class View(msgspec.Struct, frozen=True):
 
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
-    else the name of a group.
+    else the name of a group, else the names of what is hidden.
 
     Only the lines of lanes belong to a lane; for the others that is -1.
     """
@@ -122,6 +129,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     line: Line | None
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
+    more: int = 0  # lines of the lane that are not shown; on the last one that is
 
     def holds(self, row: int) -> bool:
         """Does a row of the trace lie on this line."""
@@ -136,7 +144,8 @@ def first_view(side: Side, begin: int | None = None, end: int | None = None) -> 
     folds = tuple(lane.first_fold for lane in side.lanes)
     lower = side.begin if begin is None else begin
     upper = side.end if end is None else end
-    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds)
+    arrangement = Arrangement(side.quiet)
+    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
 
 
 def places(side: Side, view: View) -> tuple[Place, ...]:
@@ -151,55 +160,32 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
 
 def _places(side: Side, view: View) -> list[Place]:
     found: list[Place] = []
-    for group, indices in groups(side.lanes):
-        if len(indices) > 1:
+    for index in view.arranged.pinned:
+        found.extend(_lane_places(side, view, index, side.lanes[index].title))
+    for group, indices in arranged(side.lanes, view.arranged, _lane_of(side, view.selected)):
+        nested = len(indices) > 1
+        if nested:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             lane = side.lanes[index]
-            label = f" {lane.label}" if len(indices) > 1 else lane.title
+            label = f" {lane.label}" if nested else lane.title
             found.extend(_lane_places(side, view, index, label))
-        found.extend(_idle_places(side, indices, nested=len(indices) > 1))
-    return [*found, *side.counter_places]
+        found.extend(_idle_places(side, indices, nested=nested))
+    return [*found, *side.counter_places, *_hidden_places(side, view)]
 
 
-def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with so many lines for lanes: see `_with_stream` and `_opened`."""
-    return _opened(side, _with_stream(side, view, lines), lines)
+def _hidden_places(side: Side, view: View) -> list[Place]:
+    """One line that names what is hidden."""
+    hidden = view.arranged.hidden - {_lane_of(side, view.selected)}
+    if not hidden:
+        return []
+    names = "   ".join(hidden_names(side.lanes, hidden))
+    return [Place(-1, HIDDEN, f"{HIDDEN_LABEL}: {names}", None)]
 
 
-def _with_stream(side: Side, view: View, lines: int) -> View:
-    """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
-    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
-    shown = places(side, view)
-    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
-    if not streams:
-        return view
-    last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
-    idle = max(
-        (n for n, p in enumerate(shown) if p.idle_of is side.lanes[streams[0]]), default=last
-    )
-    tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
-    for wanted in (idle, last):
-        folds, excess = list(view.folds), wanted + 1 - lines
-        for lane, height in tall.most_common():
-            if excess > 0:
-                folds[lane] = Fold.FOLDED
-                excess -= height - 1
-        if excess <= 0:
-            return replace(view, folds=tuple(folds))
-    return view
-
-
-def _opened(side: Side, view: View, lines: int) -> View:
-    """Lanes of other programs than torch opened as far as there is room."""
-    spare, folds = lines - len(places(side, view)), list(view.folds)
-    for n, lane in enumerate(side.lanes):
-        for fold in (Fold.OPEN, Fold.NORMAL):
-            more = lane.shown(fold) - 1
-            if lane.layer is Layer.OTHER and folds[n] is Fold.FOLDED and more <= spare:
-                folds[n] = fold
-                spare -= more
-    return replace(view, folds=tuple(folds))
+def _lane_of(side: Side, row: int) -> int:
+    """The lane of a row; -1 for none."""
+    return side.lane_of_track.get(int(side.trace.track[row]), -1) if row >= 0 else -1
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -242,16 +228,15 @@ def _key(side: Side, place: Place) -> tuple[object, int, str]:
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
+    """The lines of a lane; that of the selection is there however deep it lies."""
     lane = side.lanes[index]
-    count = lane.shown(view.folds[index])
-    if view.selected >= 0 and side.lane_of_track.get(int(side.trace.track[view.selected])) == index:
-        count = max(count, depth_in_lane(side, view.selected) + 1)
-    elif not _lane_in_sight(side, view, lane):
-        count = 1
-    return [
-        Place(index, depth, label if depth == 0 else "", line)
-        for depth, line in enumerate(lane.lines[:count])
-    ]
+    own = _lane_of(side, view.selected) == index
+    count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
+    depths = list(range(count))
+    if own and (depth := depth_in_lane(side, view.selected)) >= count:
+        depths.append(depth)
+    found = [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
+    return [*found[:-1], replace(found[-1], more=len(lane.lines) - len(found))]
 
 
 def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:

@@ -59,6 +59,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
+    fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
     named: tuple[str, ...] = ()  # the paths that may be chosen from
