@@ -37,7 +37,7 @@ IDLE_COLORS = {  # by the names of gaps.IDLE; all of the 256, with black text
     "host_nothing": "#b2b2b2",
     "launch_call": "#af87af",
     "launch_latency": "#8787af",
-    "queued": "#5fafaf",
+    "queued": "#afafd7",
     "after": "#9e9e9e",
 }
 

@@ -62,8 +62,8 @@ def runs_of(
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            before = bool(runs) and runs[-1].look == "block"
-            runs.append(Run(_bar(label(row), end - x, look, kind, before, glyphs), look, kind))
+            beside = bool(runs) and runs[-1].look == "block"
+            runs.append(Run(_bar(label(row), end - x, look, kind, beside, glyphs), look, kind))
         else:
             look = "marked" if row in marked else "bar"
             text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
@@ -88,13 +88,18 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, kind: Kind, after_block: bool, glyphs: Glyphs) -> str:
-    """A block; its first cell shows where it begins when another one ends there."""
-    if look == "selected" or look == "marked":
-        if width == 1:
-            return glyphs.selected_cell
-        return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    edge, text = glyphs.edge if after_block else " ", _fitted(label, width - 1, glyphs)
+def _bar(label: str, width: int, look: Look, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+    """A slice of two cells or more, or one that is selected."""
+    if look == "block":
+        return block_text(label, width, kind, beside, glyphs)
+    if width == 1:
+        return glyphs.selected_cell
+    return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
+
+
+def block_text(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+    """A block; its first cell shows where it begins when it lies beside another one."""
+    edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs)
     if not glyphs.letters:
         return (edge + text).ljust(width)
     begin = f"{edge}{text} " if text else edge.strip()

@@ -14,7 +14,7 @@ from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.idle_line import idle_segments
-from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, window_bar
+from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, where_runs, window_bar
 from fusetui.tui.drawing.legend import legend_line
 from fusetui.tui.drawing.segments import blank
 from fusetui.tui.drawing.strips import (
@@ -112,7 +112,10 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self._counter_strip(place.label, place.curve, division, bar)
         if place.line is None:
             return group_line(place.label, division.gutter, division.whole, bar)
-        runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
+        if place.where:
+            runs = where_runs(self.side, self.view, place, division.width, self.glyphs)
+        else:
+            runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
         return _labelled(self._label(place, division), lane_segments(runs), division, bar)
 
     def _idle_strip(self, label: str, pid: Id, division: Division, bar: str) -> Strip:

@@ -58,7 +58,7 @@ def _unfolded(side: Side, view: View, lines: int) -> View:
     spare, folds = lines - len(shown), list(view.folds)
     heights = Counter(place.lane for place in shown if place.line)
     for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
-        more = min(spare, len(side.lanes[n].lines) - heights[n])
+        more = min(spare, side.lanes[n].height - heights[n])
         if more > 0:
             folds[n] = heights[n] + more
             spare -= more

@@ -75,9 +75,19 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     def first_fold(self) -> int:
         return FOLDED if self.layer in (Layer.PYTHON, Layer.OTHER) else self.some
 
+    @property
+    def has_where(self) -> bool:
+        """Has it a line of where the program was, above those of its depths."""
+        return self.layer is Layer.PYTHON and len(self.lines) > 1
+
+    @property
+    def height(self) -> int:
+        """How many lines it has at most."""
+        return len(self.lines) + self.has_where
+
     def shown(self, most: int) -> int:
         """How many lines the lane has on the screen when there may be so many."""
-        return max(1, min(most, len(self.lines)))
+        return max(1, min(most, self.height))
 
     @cached_property
     def busy_ns(self) -> int:

@@ -23,11 +23,12 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.arrangement import Arrangement, arranged, hidden_names, quiet
 from fusetui.tui.layout.insight import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.lanes import Lane
+from fusetui.tui.layout.lanes import LAYER_LABELS, Lane
 
 MIN_SPAN_NS = 20
 IDLE_LABEL = "idle because"
 HIDDEN, HIDDEN_LABEL = -1000, "folded"
+WHERE = -2  # instead of a depth
 KEPT = 4  # views of which the lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
@@ -129,11 +130,12 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     line: Line | None
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
+    where: bool = False  # where the program was, not the line itself
     more: int = 0  # lines of the lane that are not shown; on the last one that is
 
     def holds(self, row: int) -> bool:
         """Does a row of the trace lie on this line."""
-        if self.line is None:
+        if self.line is None or self.where:
             return False
         at = int(np.searchsorted(self.line.rows, row))
         return at < len(self.line) and int(self.line.rows[at]) == row
@@ -232,11 +234,17 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     lane = side.lanes[index]
     own = _lane_of(side, view.selected) == index
     count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
-    depths = list(range(count))
-    if own and (depth := depth_in_lane(side, view.selected)) >= count:
+    depths = list(range(count - lane.has_where))
+    if own and (depth := depth_in_lane(side, view.selected)) not in depths:
         depths.append(depth)
-    found = [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
-    return [*found[:-1], replace(found[-1], more=len(lane.lines) - len(found))]
+    found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
+    found += [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
+    return [*found[:-1], replace(found[-1], more=lane.height - len(found))]
+
+
+def where_label(label: str) -> str:
+    """That of the lane, which may be the name of a thread."""
+    return label.replace(LAYER_LABELS[Layer.PYTHON], "where")
 
 
 def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:
