@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from fusetui.trace.cells.raster import MANY, NONE, Cells
+from fusetui.trace.cells.raster import MANY, NONE, Cells, Rows
 from fusetui.trace.text.cutting import middle_clip
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
@@ -50,14 +51,12 @@ def runs_of(
     share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     runs: list[Run] = []
-    rows, kinds = cells.row.tolist(), cells.kind.tolist()
+    shown = _with_selected(cells.row, selected, selected_cells)
+    rows, kinds = shown.tolist(), cells.kind.tolist()
     counts, covered = cells.count.tolist(), cells.covered.tolist()
-    for x in selected_cells:
-        rows[x] = selected
     x = 0
-    while x < len(rows):
+    for end in _ends(shown):
         row, kind = rows[x], KINDS[kinds[x]]
-        end = x + 1 if row == MANY else _end_of(rows, x)
         if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
@@ -72,11 +71,21 @@ def runs_of(
     return runs
 
 
-def _end_of(rows: list[int], x: int) -> int:
-    end = x + 1
-    while end < len(rows) and rows[end] == rows[x]:
-        end += 1
-    return end
+def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
+    """The rows of the cells, the selected one over all others."""
+    if not cells:
+        return rows
+    found = rows.copy()
+    found[cells.start : cells.stop] = selected
+    return found
+
+
+def _ends(rows: Rows) -> list[int]:
+    """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
+    if not len(rows):
+        return []
+    new = (rows[1:] != rows[:-1]) | (rows[1:] == MANY)
+    return [*(np.flatnonzero(new) + 1).tolist(), len(rows)]
 
 
 def _append(runs: list[Run], run: Run) -> None:
