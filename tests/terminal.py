@@ -18,6 +18,8 @@ from typing import IO, Any, Self
 PYTHON = (sys.executable, "-P")
 START = "from fusetui.cli import script\nif __name__ == '__main__':\n    script()"
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+KNOWN = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark", "LC_ALL": "C.UTF-8"}
+"""Nobody answers here when a program asks for the color of the background."""
 PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
 
@@ -52,7 +54,7 @@ class Terminal:
             stdin=self.slave,
             stdout=self.slave,
             stderr=errors or self.slave,
-            env={**plain, "TERM": "xterm-256color", **(environment or {})},
+            env={**plain, **KNOWN, **(environment or {})},
             start_new_session=True,
             preexec_fn=_take if controlling else None,
         )

@@ -16,7 +16,8 @@ from textual.widgets import Input
 
 from fusetui.tui import explaining, loading, registry, summaries, whole
 from fusetui.tui.drawing.canvas import Pointed, Wheeled
-from fusetui.tui.drawing.segments import DOOR
+from fusetui.tui.drawing.schemes import scheme_for
+from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
@@ -30,12 +31,17 @@ from fusetui.tui.state.state import Outcome, Size, State
 __all__ = ["FusetuiApp", "Options", "run"]
 
 
+FEW_COLORS = ("standard", "windows")
+"""Color systems of Rich with 16 colors."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the person chooses first
     ascii_only: bool = False
+    light: bool = False  # for a light background
 
 
 class FusetuiApp(Ending):
@@ -48,14 +54,18 @@ class FusetuiApp(Ending):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.animation_level = "none"
+        few = self.console.color_system in FEW_COLORS
+        self._scheme = scheme_for(options.light, few)
+        self.register_theme(self._scheme.theme)
+        self.theme = self._scheme.theme.name
         self.state = State(
             named=options.paths,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
-            colorless=self.no_color,
+            colorless=self.no_color or few,
         )
         self._opened_first = options.paths[: options.opened]
-        self._page = PageScreen()
+        self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self)
 
@@ -64,7 +74,8 @@ class FusetuiApp(Ending):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line of every widget goes through on its way to the terminal."""
-        return [DOOR, *super().get_line_filters()]
+        ascii_only = [ASCII_DOOR] if self.state.ascii_only else []
+        return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, self._repaint)
@@ -106,7 +117,7 @@ class FusetuiApp(Ending):
 
     def _cover(self) -> None:
         if self._overlay is None:
-            self._overlay = OverlayScreen()
+            self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
         self._overlay.resize(overlay_size(self.state))
         self._overlay.canvas.show(whole.stack(whole.overlay_panes(self.state)))
@@ -229,13 +240,18 @@ def _is_covered(before: State, state: State) -> bool:
 
 
 def run(
-    paths: Sequence[str], *, opened: int = 2, ascii_only: bool = False, mouse: bool = True
+    paths: Sequence[str],
+    *,
+    opened: int = 2,
+    ascii_only: bool = False,
+    light: bool = False,
+    mouse: bool = True,
 ) -> int:
     """Open the first `opened` of these traces (0: the person chooses); returns the exit code.
 
     Raises TraceError when a trace cannot be read, and the exception of a bug in the app.
     """
-    app = FusetuiApp(Options(tuple(paths), opened, ascii_only))
+    app = FusetuiApp(Options(tuple(paths), opened, ascii_only, light))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     return app.outcome()

@@ -88,7 +88,13 @@ COMMANDS = (
                 "trace", metavar="TRACE", help="A trace, a run folder, sample:NAME or lesson:NAME."
             ),
             argument("other", metavar="OTHER", nargs="?", help="A second trace, side by side."),
-            flag("--ascii", "Draw with ASCII characters only."),
+            flag("--ascii", "Draw with ASCII characters only, as in a C locale."),
+            argument(
+                "--theme",
+                choices=("auto", "dark", "light"),
+                default="auto",
+                help="Colors for a dark or a light background; auto asks the terminal.",
+            ),
             argument(
                 "--mouse",
                 action=BooleanOptionalAction,

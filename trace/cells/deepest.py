@@ -17,15 +17,19 @@ MOST = 1000
 """Levels that are looked at, from the innermost slice on."""
 
 
-def deepest(trace: Trace, track: Track, borders: Int64s) -> Rows:
-    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the file."""
+def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Rows:
+    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the file.
+
+    Slices shorter than `least_ns` are passed over for those around them, if there are any.
+    """
     begin, end = borders[:-1], borders[1:]
     middle, size = (begin + end) // 2, np.maximum(end - begin, 1)
     at = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
     row = np.where(at >= 0, at + track.first_row, -1).astype(np.int32)
     for _ in range(MOST):
         inside = np.minimum(trace.end[row], end) - np.maximum(trace.start[row], begin)
-        little = np.flatnonzero((row >= 0) & (ENOUGH * inside < size))
+        short = (trace.dur[row] < least_ns) & (trace.parent[row] >= 0)
+        little = np.flatnonzero((row >= 0) & ((ENOUGH * inside < size) | short))
         if not len(little):
             return row
         row[little] = trace.parent[row[little]]

@@ -62,10 +62,10 @@ def runs_of(
         elif end - x > 1 or row == selected:
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
             beside = bool(runs) and runs[-1].look == "block"
-            runs.append(Run(_bar(label(row), end - x, look, kind, beside, glyphs), look, kind))
+            runs.append(Run(bar_text(label(row), end - x, look, kind, beside, glyphs), look, kind))
         else:
-            look = "marked" if row in marked else "bar"
             text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
+            look = "marked" if row in marked else "block" if text.isalpha() else "bar"
             _append(runs, Run(text, look, kind))
         x = end
     return runs
@@ -97,16 +97,16 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+def bar_text(label: str, width: int, look: Look, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
     """A slice of two cells or more, or one that is selected."""
     if look == "block":
-        return block_text(label, width, kind, beside, glyphs)
+        return _filled(label, width, kind, beside, glyphs)
     if width == 1:
         return glyphs.selected_cell
     return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
 
 
-def block_text(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+def _filled(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
     """A block; its first cell shows where it begins when it lies beside another one."""
     edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs)
     if not glyphs.letters:

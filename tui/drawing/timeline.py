@@ -32,6 +32,7 @@ from fusetui.tui.layout.division import Division, divided, in_view, thumb
 from fusetui.tui.layout.frame import busy_of, window_columns
 from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, places
+from fusetui.tui.layout.where import marks_selection
 
 LEGEND = "legend"
 
@@ -63,7 +64,10 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         place, bar = self.places[index], self._bar(y - division.axis, division)
         if place.idle_of is not None:
             return window, place.depth, place.label, self.view.gap, bar
-        selected = self.view.selected if place.holds(self.view.selected) else -1
+        holds = place.holds(self.view.selected)
+        if place.where:
+            holds = marks_selection(self.side, self.view, place)
+        selected = self.view.selected if holds else -1
         label = self._label(place, division)
         return window, place.lane, place.depth, label, selected, self.marked, bar
 

@@ -212,8 +212,8 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
     """Where a row lies among the places, -1 when its line is not there."""
     lane = side.lane_of_track.get(int(side.trace.track[row]), -1)
     depth = depth_in_lane(side, row) if lane >= 0 else -1
-    wanted = (lane, depth)
-    return next((n for n, p in enumerate(shown) if p.line and (p.lane, p.depth) == wanted), -1)
+    own = {p.depth: n for n, p in enumerate(shown) if p.line and p.lane == lane}
+    return own.get(depth, own.get(WHERE, -1))
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
@@ -230,13 +230,14 @@ def _key(side: Side, place: Place) -> tuple[object, int, str]:
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
-    """The lines of a lane; that of the selection is there however deep it lies."""
+    """The lines of a lane; that of the selection is there however deep it lies, unless the line of
+    where the program was shows it."""
     lane = side.lanes[index]
     own = _lane_of(side, view.selected) == index
     count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
     depths = list(range(count - lane.has_where))
-    if own and (depth := depth_in_lane(side, view.selected)) not in depths:
-        depths.append(depth)
+    if own and not lane.has_where and depth_in_lane(side, view.selected) >= count:
+        depths.append(depth_in_lane(side, view.selected))
     found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
     found += [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
     return [*found[:-1], replace(found[-1], more=lane.height - len(found))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -9,14 +10,17 @@ from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.sources import is_run, traces
+from fusetui.commands.terminal import is_light, needs_ascii, prepare
 
 
 def run(args: Namespace) -> int:
     names = [args.trace] if args.other is None else [args.trace, args.other]
-    return browse(names, args.ascii, args.mouse is not False)
+    return browse(names, args.ascii, args.mouse is not False, args.theme)
 
 
-def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
+def browse(
+    names: Sequence[str], ascii_only: bool = False, mouse: bool = True, theme: str = "auto"
+) -> int:
     """Runs the app and returns its exit code.
 
     Raises CommandError if there is no terminal, or if there is no trace behind a name.
@@ -27,10 +31,14 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
     for path in paths:
         if path == "-" or not Path(path).is_file():
             raise CommandError(f"{path} cannot be opened: there is no such file.")
+    ascii_only = ascii_only or needs_ascii(os.environ, sys.stderr.encoding)
+    light = is_light(theme, os.environ)
+    prepare(os.environ)
     from fusetui.tui import app
 
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
-    return app.run(paths, opened=0 if ranks else 2, ascii_only=ascii_only, mouse=mouse)
+    opened = 0 if ranks else 2
+    return app.run(paths, opened=opened, ascii_only=ascii_only, light=light, mouse=mouse)
 
 
 def has_terminal() -> bool:

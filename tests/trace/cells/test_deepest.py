@@ -17,8 +17,10 @@ from fusetui.trace.cells.raster import edges
 Make = Callable[..., Any]
 
 
-def names(trace: Trace, begin: int, end: int, width: int) -> list[str]:
-    found = deepest(trace, trace.tracks[0], edges(begin * 1000, end * 1000, width))
+def names(trace: Trace, begin: int, end: int, width: int, least: int = 0) -> list[str]:
+    """Times in us."""
+    borders = edges(begin * 1000, end * 1000, width)
+    found = deepest(trace, trace.tracks[0], borders, least * 1000)
     return [trace.name_of(row) if row >= 0 else "" for row in found.tolist()]
 
 
@@ -32,6 +34,13 @@ def test_many_short_calls_are_the_one_around_them(trace_of: Make, event: Make) -
     calls = [event(f"f{n}", 4 * n, 3) for n in range(10)]
     trace = trace_of([event("loop", 0, 40), *calls])
     assert names(trace, 0, 40, 2) == ["loop", "loop"]
+
+
+def test_short_ones_are_passed_over(trace_of: Make, event: Make) -> None:
+    trace = trace_of([event("main", 0, 40), event("load", 10, 20), event("seek", 10, 10)])
+    assert names(trace, 0, 40, 4) == ["main", "seek", "load", "main"]
+    assert names(trace, 0, 40, 4, least=20) == ["main", "load", "load", "main"]
+    assert names(trace, 0, 40, 4, least=1000) == ["main"] * 4
 
 
 def test_a_nest_of_any_depth_is_given_up(

@@ -44,11 +44,17 @@ def test_a_click_selects_what_is_seen(state: State) -> None:
     assert state.side.trace.name_of(row) == "nn.Module: Net_0"
 
 
-def test_it_is_selected_like_any_line(state: State) -> None:
+def test_it_marks_the_selection_and_moves_no_line(state: State) -> None:
     chosen = after(state, *do("down", "down"))
     assert state.side.trace.name_of(chosen.view.selected) == "nn.Module: Net_0"
-    shown = [p for p in places(chosen.side, chosen.view) if p.holds(chosen.view.selected)]
-    assert len(shown) == 1  # its own line appears below
+    runs = where_runs(chosen.side, chosen.view, where(chosen), 20, UNICODE)
+    assert [run.text for run in runs if run.look == "selected"] == ["▸Net_0        "]
+    assert len(places(chosen.side, chosen.view)) == len(places(state.side, state.view))
+
+
+def test_the_line_below_it_is_the_next(state: State) -> None:
+    below = after(state, *do("down", "down", "down"))
+    assert state.side.trace.name_of(below.view.selected) == "aten::op"
 
 
 def test_folding_goes_through_the_frames(state: State) -> None:
@@ -61,4 +67,4 @@ def test_folding_goes_through_the_frames(state: State) -> None:
     folds = [chosen]
     for _ in range(3):
         folds.append(after(folds[-1], *do("fold")))
-    assert [lines(now) for now in folds] == [2, 4, 6, 2]
+    assert [lines(now) for now in folds] == [1, 4, 6, 1]
