@@ -6,6 +6,7 @@ make pictures
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ async def draw(name: str, samples: Sequence[str], keys: Sequence[str]) -> None:
 
 
 def main() -> None:
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     for name, (samples, keys) in PICTURES.items():
         asyncio.run(draw(name, samples, keys))
         print(f"docs/pictures/{name}.svg")

@@ -144,6 +144,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
             lane.prepare()
         side.once(busy_of)
         side.once(shares)
+        _ = side.quiet
     return sides
 
 
