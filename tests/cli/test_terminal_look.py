@@ -13,7 +13,6 @@ from tests.tui.mixed import mixed
 from fusetui.commands import terminal
 from fusetui.commands.terminal import (
     QUESTION,
-    THEMES,
     color_system,
     is_light,
     is_light_color,
@@ -21,7 +20,6 @@ from fusetui.commands.terminal import (
     needs_ascii,
     prepare,
 )
-from fusetui.registry import command
 
 READY = "nothing selected"
 LIGHT, DARK = "\x1b]11;rgb:ffff/ffff/f0f0\x1b\\", "\x1b]11;rgb:1e1e/1e1e/1e1e\x07"
@@ -99,13 +97,6 @@ def test_an_option_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -
     assert not is_light("dark", said)
     assert is_light("auto", said)
     assert not is_light("auto", {"COLORFGBG": "15;0"})
-
-
-def test_the_themes_of_the_option() -> None:
-    arguments = command("open").arguments
-    assert not callable(arguments)
-    (theme,) = [one for one in arguments if "--theme" in one.names]
-    assert tuple(theme.settings["choices"]) == THEMES
 
 
 @pytest.mark.parametrize(

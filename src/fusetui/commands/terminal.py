@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 
-THEMES = ("auto", "dark", "light")
 TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
 """Parts of TERM of terminals that have true color, all of them by their documentation."""
 MANY_COLORS = {"screen", "tmux", "256color"}
