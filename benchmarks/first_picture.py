@@ -33,6 +33,8 @@ BEGIN, END = "<!-- first picture: begin -->", "<!-- first picture: end -->"
 COMMAND = [sys.executable, "-P", "-m", "fusetui", "open"]
 SIZE = (50, 160)  # lines, columns
 PATIENCE = 120  # seconds
+SETTINGS = {"FUSETUI_CACHE": "off", "TERM": "xterm-256color", "FUSETUI_THEME": "dark"}
+"""Nobody answers when the program asks for the color of the background."""
 
 BAR = b"reading "
 LANES = b"nothing selected"
@@ -56,7 +58,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "FUSETUI_CACHE": "off", "TERM": "xterm-256color"},
+            env={**os.environ, **SETTINGS},
         )
         os.close(theirs)
 

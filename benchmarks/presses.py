@@ -37,6 +37,8 @@ KEYS = {
     "next line": ("", "jjjjkkkk"),
 }
 """What is pressed first, and what is measured."""
+TERMINAL = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark"}
+"""Nobody answers when the program asks for the color of the background."""
 START = "from fusetui.cli import script; script()"
 T95 = {5: 2.776, 10: 2.262, 20: 2.093}
 """Student's t, two-sided, by the number of pairs."""
@@ -55,7 +57,7 @@ class Program:
     def __init__(self, source: Path, trace: str) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
-        environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(source)}
+        environment = {**os.environ, **TERMINAL, "PYTHONPATH": str(source)}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", START, "open", trace],
             stdin=slave,

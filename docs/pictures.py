@@ -6,6 +6,7 @@ make pictures
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -69,6 +70,7 @@ async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
 
 
 def main() -> None:
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
     for name, picture in {**PICTURES, **dict(tour())}.items():
         asyncio.run(draw(name, picture))
         print(f"docs/pictures/{name}.svg")

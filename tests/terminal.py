@@ -17,6 +17,8 @@ from typing import IO, Any, Self
 from tests.starting import Started, start, start_anew
 
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+KNOWN = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark", "LC_ALL": "C.UTF-8"}
+"""Nobody answers here when a program asks for the color of the background."""
 PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
 
@@ -49,7 +51,7 @@ class Terminal:
         plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         words = [str(word) for word in arguments]
         streams = (self.slave, self.slave, errors.fileno() if errors else self.slave)
-        own = {**plain, "TERM": "xterm-256color", **(environment or {})}
+        own = {**plain, **KNOWN, **(environment or {})}
         self.process: Started | subprocess.Popen[bytes] = (
             start_anew(words, streams, own)
             if anew

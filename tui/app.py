@@ -16,7 +16,8 @@ from textual.widgets import Input
 
 from fusetui.tui import explaining, loading, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
-from fusetui.tui.drawing.segments import DOOR
+from fusetui.tui.drawing.schemes import scheme_for
+from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
@@ -35,12 +36,17 @@ from fusetui.tui.state.state import Outcome, Size, State
 __all__ = ["FusetuiApp", "Options", "run"]
 
 
+FEW_COLORS = ("standard", "windows")
+"""Color systems of Rich with 16 colors."""
+
+
 class Options(msgspec.Struct, frozen=True):
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
     opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
     ascii_only: bool = False
+    light: bool = False  # for a light background
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
@@ -56,16 +62,20 @@ class FusetuiApp(Ending):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.animation_level = "none"
+        few = self.console.color_system in FEW_COLORS
+        self._scheme = scheme_for(options.light, few)
+        self.register_theme(self._scheme.theme)
+        self.theme = self._scheme.theme.name
         self.state = State(
             offers=options.offers or offers_of(options.paths),
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
             tour=0 if options.tour else None,
-            colorless=self.no_color,
+            colorless=self.no_color or few,
         )
         self._opened_first = options.paths[: options.opened]
-        self._page = PageScreen()
+        self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self)
 
@@ -74,7 +84,8 @@ class FusetuiApp(Ending):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters every line of every widget on its way to the terminal."""
-        return [DOOR, *super().get_line_filters()]
+        ascii_only = [ASCII_DOOR] if self.state.ascii_only else []
+        return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, self._repaint)
@@ -116,7 +127,7 @@ class FusetuiApp(Ending):
 
     def _cover(self) -> None:
         if self._overlay is None:
-            self._overlay = OverlayScreen()
+            self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
         self._overlay.resize(overlay_size(self.state))
         self._overlay.canvas.show(whole.stack(whole.overlay_panes(self.state)))
@@ -261,6 +272,7 @@ def run(
     *,
     opened: int = 2,
     ascii_only: bool = False,
+    light: bool = False,
     mouse: bool = True,
     tour: bool = False,
     offers: Sequence[Offer] = (),
@@ -276,6 +288,7 @@ def run(
         paths=tuple(paths),
         opened=opened,
         ascii_only=ascii_only,
+        light=light,
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),

@@ -15,11 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.lanes import Fold, Lane
-from fusetui.tui.layout.view import Side, first_view, fitted
-from fusetui.tui.pages.timeline import lanes_height
+from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
+from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.bookmarks import Bookmark
-from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import State, told
 
 PLACE = "FUSETUI_KEPT"
@@ -42,7 +40,7 @@ class Kept(msgspec.Struct, frozen=True):
     """Of one trace."""
 
     marks: dict[str, KeptMark] = {}
-    folds: dict[str, int] = {}  # by lane; those that are not as at first
+    folds: dict[str, int] = {}  # by lane: how many of its lines the user wants to see at most
     window: tuple[int, int] | None = None  # ns of the file; None: the whole trace
 
 
@@ -73,7 +71,8 @@ def keep(state: State) -> None:
 def kept_of(state: State) -> Kept:
     """What is worth keeping."""
     side, view = state.side, state.view
-    first = fitted(side, first_view(side), lanes_height(body(state), 1))
+    first = first_view(side)
+    fits = state.fits[0] if state.fits else first.folds
     window = (view.begin + side.origin, view.end + side.origin)
     is_whole = (view.begin, view.end) == (first.begin, first.end)
     return Kept(
@@ -82,9 +81,9 @@ def kept_of(state: State) -> Kept:
             for letter, mark in state.session.bookmarks.items()
         },
         folds={
-            _key(lane): int(fold)
-            for lane, fold, at_first in zip(side.lanes, view.folds, first.folds, strict=True)
-            if fold is not at_first
+            _key(lane): fold
+            for lane, fold, fit in zip(side.lanes, view.folds, fits, strict=True)
+            if fold != fit
         },
         window=None if is_whole else window,
     )
@@ -108,10 +107,9 @@ def restored(state: State, kept: Kept) -> State:
     return told(replace(state, session=session), AGAIN)
 
 
-def _folds(side: Side, folds: tuple[Fold, ...], kept: Mapping[str, int]) -> tuple[Fold, ...]:
-    known = {int(fold) for fold in Fold}
+def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(
-        Fold(kept[_key(lane)]) if kept.get(_key(lane)) in known else fold
+        min(max(kept.get(_key(lane), fold), FOLDED), ALL)
         for lane, fold in zip(side.lanes, folds, strict=True)
     )
 

@@ -17,6 +17,7 @@ from fusetui.trace.questions.queue import queues
 from fusetui.tui.explaining import explain
 from fusetui.tui.kept import Kept, read_kept
 from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
@@ -152,6 +153,8 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
         for lane in side.lanes:
             lane.prepare()
         side.once(busy_of)
+        side.once(shares)
+        _ = side.quiet
     return sides
 
 

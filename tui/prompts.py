@@ -12,7 +12,7 @@ from fusetui.tui.state.prompts import Prompt
 COMPLETION = SuggestFromList([f"{verb} " for verb in VERBS if len(verb) > 1])
 PLACEHOLDERS = {
     Prompt.SEARCH: "family:gemm dur>50us   Enter: the first, Esc closes",
-    Prompt.COMMAND: "   ".join((*EXAMPLES, "Esc closes")),
+    Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
 }
 
 

@@ -24,7 +24,17 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, gaps, jumping, marks, moving, reading, search, tour
+from fusetui.tui.state import (
+    arranging,
+    commands,
+    gaps,
+    jumping,
+    marks,
+    moving,
+    reading,
+    search,
+    tour,
+)
 from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
@@ -113,6 +123,7 @@ ACTIONS: tuple[Action, ...] = (
     reading.STOP,
     *answer.ACTIONS,
     *moving.ACTIONS,
+    *arranging.ACTIONS,
     *timeline.SCROLLING,
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen, Screen
 
 from fusetui.tui.drawing.canvas import Canvas
+from fusetui.tui.drawing.schemes import Scheme
 from fusetui.tui.prompts import PromptInput
 from fusetui.tui.state.state import Size
 
@@ -13,9 +14,9 @@ from fusetui.tui.state.state import Size
 class PageScreen(Screen[None], inherit_bindings=False):
     """One canvas for everything, and an input line that appears over its last line."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme) -> None:
         super().__init__()
-        self.canvas, self.input = Canvas(), PromptInput()
+        self.canvas, self.input = Canvas(scheme), PromptInput()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
@@ -25,9 +26,9 @@ class PageScreen(Screen[None], inherit_bindings=False):
 class OverlayScreen(ModalScreen[None], inherit_bindings=False):
     """A canvas over the page."""
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme) -> None:
         super().__init__()
-        self.canvas = Canvas()
+        self.canvas = Canvas(scheme, scheme.surface)
         self._size_of_box = Size()
 
     def compose(self) -> ComposeResult:

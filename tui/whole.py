@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 from msgspec.structs import replace
 
@@ -21,7 +22,14 @@ from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
 from fusetui.tui.state.action import applies, perform
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import body, head_height, overlay_tour_lines, tabs_height, tour_lines
+from fusetui.tui.state.screen import (
+    body,
+    head_height,
+    overlay_tour_lines,
+    tabs_height,
+    too_small,
+    tour_lines,
+)
 from fusetui.tui.state.state import Outcome, Size, State
 
 BETWEEN = "  "  # two hints
@@ -31,6 +39,9 @@ AGAIN = ("A ", "B ")
 
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
+    if said := too_small(state.size):
+        lines = wrap(said, max(1, state.size.width - 1))
+        return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], state.size.height))
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     found = _found(state, size)

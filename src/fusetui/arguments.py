@@ -77,7 +77,13 @@ TRACE = argument(
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
-ASCII = flag("--ascii", "Draw with ASCII characters only.")
+ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
+THEME = argument(
+    "--theme",
+    choices=("auto", "dark", "light"),
+    default="auto",
+    help="Colors for a dark or a light background; auto asks the terminal.",
+)
 MOUSE = argument(
     "--mouse",
     action=BooleanOptionalAction,

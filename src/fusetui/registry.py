@@ -19,6 +19,7 @@ from fusetui.arguments import (
     OPS_BY,
     PART,
     SHELLS,
+    THEME,
     TOP,
     TRACE,
     Argument,
@@ -86,7 +87,7 @@ COMMANDS = (
     Command(
         "tutor",
         "A guided tour of the app, in five minutes.",
-        (ASCII, MOUSE),
+        (ASCII, THEME, MOUSE),
         "It opens lesson:mlp-eager and asks you to do one thing at a time.",
     ),
     Command(
@@ -101,6 +102,7 @@ COMMANDS = (
                 "side, of more you choose.",
             ),
             ASCII,
+            THEME,
             MOUSE,
             NO_CACHE,
         ),

@@ -50,10 +50,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
 
     calls: list[tuple[list[str], int, bool, bool]] = []
 
-    def run(paths: Sequence[str], *, opened: int, ascii_only: bool, mouse: bool) -> int:
+    def run(
+        paths: Sequence[str], *, opened: int, ascii_only: bool, light: bool, mouse: bool
+    ) -> int:
         calls.append((list(paths), opened, ascii_only, mouse))
         return 0
 
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setattr(app, "run", run)
     for module in ("open", "terminal"):
         monkeypatch.setattr(f"fusetui.commands.{module}.has_terminal", lambda: True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,15 @@ def _slice(
 ) -> dict[str, Any]:
     event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
     return {**event, "args": args} if args else event
+
+
+@pytest.fixture(scope="session", autouse=True)
+def terminal() -> Iterator[None]:
+    """One with all colors, whatever the tests run in."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "xterm-256color")
+        patch.setenv("COLORTERM", "truecolor")
+        yield
 
 
 @pytest.fixture

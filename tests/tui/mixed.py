@@ -45,7 +45,7 @@ def _step(step: int) -> Iterator[dict[str, Any]]:
         yield _slice("cudaLaunchKernel", "cuda_runtime", at + 10, 8, args=link)
         yield _slice(kernel, "kernel", gpu, dur, 0, 7, link)
         gpu += dur + 2
-    yield _slice(NCCL, "kernel", begin + 300, 400, 0, 9)
+    yield _slice(NCCL, "kernel", begin + 300, 450, 0, 9)
 
 
 def _slice(

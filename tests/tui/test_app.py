@@ -208,11 +208,23 @@ async def test_all_details(path: str, matches_screen: Matches) -> None:
 
 
 async def test_the_size_of_the_terminal_may_change(path: str) -> None:
-    async with opened([path]) as (app, pilot):
+    """Every line is then that of an app that was opened with this size."""
+    async with opened([path], LARGE) as (app, pilot):
         for size in ((20, 5), (300, 80), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.pause()
-        assert len(screen(app).splitlines()) == 24
+        resized = screen(app)
+    async with opened([path], (80, 24)) as (app, _):
+        assert resized == screen(app)
+
+
+async def test_a_terminal_that_is_too_small_is_told_so(path: str) -> None:
+    async with opened([path], (30, 8)) as (app, pilot):
+        said = " ".join(screen(app).split())
+        assert said == "fusetui needs 40 columns and 10 lines; this terminal has 30x8."
+        await pilot.resize_terminal(40, 10)
+        await pilot.pause()
+        assert "GPU busy" in screen(app)
 
 
 async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from fusetui.tui import whole
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
-from fusetui.tui.state.screen import head_height, tabs_height
 from fusetui.tui.state.state import Size, State
 
 SIZES = st.builds(Size, st.integers(1, 130), st.integers(1, 50))
@@ -59,9 +58,8 @@ RUNS = st.lists(
 
 def drawn(state: State) -> None:
     """Draw every line."""
-    least = tabs_height(state.size) + head_height(state) + 1
     heights = [pane.height for pane in whole.panes(state)]
-    assert sum(heights) == max(least, state.size.height)
+    assert sum(heights) == state.size.height
     for panes in (whole.panes(state), whole.overlay_panes(state)):
         picture = whole.stack(panes)
         for y in range(state.size.height):

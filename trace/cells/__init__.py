@@ -2,6 +2,7 @@
 
 __all__ = [
     "counters",
+    "deepest",
     "kinds",
     "raster",
 ]

@@ -19,9 +19,9 @@ class OfKind(msgspec.Struct, frozen=True, eq=False):
     place: NDArray[np.int32]  # of each on the line
     before: Int64s  # ns of those before each, and of all; shape [n + 1]
 
-    def until(self, places: Places) -> Int64s:
-        """ns of those before some places on the line."""
-        return self.before[np.searchsorted(self.place, places.astype(np.int32))]
+    def until(self, places: NDArray[np.int32]) -> Int64s:
+        """ns of those before some places on the line; were they int64, numpy would copy ours."""
+        return self.before[self.place.searchsorted(places)]
 
 
 def by_kind(kind: Numbers, length: Int64s) -> tuple[OfKind, ...]:
@@ -38,8 +38,12 @@ def within(kinds: tuple[OfKind, ...], after: Places, over: Int64s, last: Numbers
     `after`: how many slices of the line start before each border. `over`: how far the last of them
     reaches beyond the border, and `last`: its kind. All of shape [cells + 1].
     """
-    found = [np.diff(one.until(after) - np.where(last == one.kind, over, 0)) for one in kinds]
-    return np.array(found, dtype=np.int64).reshape(len(found), len(after) - 1)
+    places = after.astype(np.int32)
+    found = np.array([one.until(places) for one in kinds])
+    numbers = np.array([one.kind for one in kinds])
+    found -= (numbers[:, None] == last) * over
+    amounts: Int64s = found[:, 1:] - found[:, :-1]
+    return amounts
 
 
 def _of_kind(number: int, places: Places, length: Int64s) -> OfKind:

@@ -6,6 +6,7 @@ All times are int64: float edges against an int64 column would copy the column o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import overload
 
@@ -27,7 +28,8 @@ are others than the longest one."""
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one track at one depth, in time order; they do not overlap. Shape [n]."""
+    """The slices of one track at one depth, in time order, at least one; they do not overlap. Shape
+    [n]."""
 
     rows: Rows
     start: Int64s
@@ -93,30 +95,36 @@ class Lines(Sequence[Line]):
         return self._first[self._trace.track_of(row).first_row] + int(self._trace.depth[row])
 
 
+@lru_cache(maxsize=8)
 def edges(begin: int, end: int, width: int) -> Int64s:
-    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below 2**63."""
+    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below 2**63.
+
+    All lines of a frame share them: they cannot be written to.
+    """
     number = np.arange(width + 1, dtype=np.int64)
     whole, rest = divmod(end - begin, max(width, 1))
-    return begin + whole * number + rest * number // max(width, 1)
+    found = begin + whole * number + rest * number // max(width, 1)
+    found.flags.writeable = False
+    return found
 
 
 def cells(line: Line, borders: Int64s) -> Cells:
     """What each cell shows."""
     after, over, last_kind = _until(line, borders)
-    first, last = after[:-1] - (over[:-1] > 0), after[1:]
-    size = len(first)
-    row, kind = np.full(size, NONE, dtype=np.int32), np.full(size, NONE, dtype=np.int16)
-    filled = np.flatnonzero(last > first)
-    if len(filled):
-        longest = line.by_rank[_highest(line.rank, first[filled], last[filled])]
-        row[filled], kind[filled] = line.rows[longest], line.kind[longest]
-    mixed = np.flatnonzero(last - first > 1) if line.kinds else filled[:0]
-    if len(mixed):
-        most = _most(line.kinds, after, over, last_kind)[mixed]
-        row[mixed] = np.where(most == kind[mixed], row[mixed], MANY)
-        kind[mixed] = most
-    covered = np.diff(line.before[after] - over)
-    return Cells(row, kind, (last - first).astype(np.int32), covered)
+    first = after[:-1] - (over[:-1] > 0)
+    count = after[1:] - first
+    shown = np.minimum(first, len(line) - 1)  # the only slice of a cell, else the longest
+    several = np.flatnonzero(count > 1)
+    if len(several):
+        shown[several] = line.by_rank[_highest(line.rank, first[several], after[1:][several])]
+    row, kind = line.rows[shown], line.kind[shown].astype(np.int16)
+    if len(several) and line.kinds:
+        most = _most(line.kinds, after, over, last_kind)[several]
+        row[several] = np.where(most == kind[several], row[several], MANY)
+        kind[several] = most
+    row[count == 0] = kind[count == 0] = NONE
+    before = line.before[after] - over
+    return Cells(row, kind, count.astype(np.int32), before[1:] - before[:-1])
 
 
 def row_in(line: Line, begin: int, end: int) -> int:
@@ -134,9 +142,7 @@ def row_in(line: Line, begin: int, end: int) -> int:
 
 
 def slice_near(line: Line, time: int) -> int:
-    """The index of the slice at, or nearest to, a time; -1 on an empty line."""
-    if not len(line):
-        return -1
+    """The index of the slice at, or nearest to, a time."""
     after = int(np.searchsorted(line.start, time, side="right"))
     candidates = [n for n in (after - 1, after) if 0 <= n < len(line)]
     return min(candidates, key=lambda n: _distance(line, n, time))
@@ -160,11 +166,10 @@ def _line(trace: Trace, rows: Rows, kinds: Numbers) -> Line:
 def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
     """Of each border: how many slices start before it, how far the last of them reaches beyond it,
     and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
-    after = np.searchsorted(line.start, borders, side="left")
-    if not len(line):
-        return after, np.zeros(len(after), dtype=np.int64), np.zeros(len(after), dtype=np.uint8)
+    after = line.start.searchsorted(borders)
     last = np.maximum(after - 1, 0)
-    over = np.where(after > 0, np.maximum(line.end[last] - borders, 0), 0)
+    over = np.maximum(line.end[last] - borders, 0)
+    over[after == 0] = 0
     return after, over, line.kind[last]
 
 
@@ -179,6 +184,7 @@ def _most(
 
 def _highest(rank: Rows, first: Places, last: Places) -> Rows:
     """The largest rank in each [first, last); ranges are ascending and not empty."""
-    cuts = np.stack([first, last], axis=1).ravel()
+    cuts = np.empty(2 * len(first), dtype=np.intp)
+    cuts[::2], cuts[1::2] = first, last
     highest: Rows = np.maximum.reduceat(rank, cuts)[::2]
     return highest

@@ -32,6 +32,19 @@ def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
     return _beginning(text, most - width(ellipsis)) + ellipsis[: max(0, most)]
 
 
+def middle_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `most` cells; if it was cut, without its middle, as names often differ
+    only at their ends. Text that is not of one cell per character is cut at its end.
+
+    >>> middle_clip("Qwen2DecoderLayer_3", 9, "~")
+    'Qwen~er_3'
+    """
+    room = most - width(ellipsis)
+    if room < 2 or len(text) != width(text) or len(text) <= most:
+        return clip(text, most, ellipsis)
+    return text[: room - room // 2] + ellipsis + text[len(text) - room // 2 :]
+
+
 def pad(text: str, cells: int, left: bool = True) -> str:
     """The text padded to this many cells, aligned left or right; a wider text is kept as it is."""
     blanks = " " * (cells - width(text))

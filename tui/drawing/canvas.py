@@ -11,7 +11,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.drawing.segments import blank
+from fusetui.tui.drawing.schemes import DARK, Scheme
+from fusetui.tui.drawing.segments import blank, in_scheme
 from fusetui.tui.drawing.writer import writer_is_behind
 
 LATER = 0.05  # seconds until a frame that was left out is tried again
@@ -49,8 +50,10 @@ class Canvas(Widget, inherit_bindings=False):
 
     ALLOW_SELECT = False
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: Scheme = DARK, background: str = "") -> None:
+        """`background`: another one than that of the scheme."""
         super().__init__()
+        self._scheme, self._background = scheme, background or scheme.background
         self._picture: Picture | None = None
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
         self._late = False
@@ -138,6 +141,7 @@ class Canvas(Widget, inherit_bindings=False):
             if before is not None and before[0] == key:
                 continue
             strip = self._picture.line(y, width, height) if self._picture else blank(width)
+            strip = in_scheme(strip, self._scheme, self._background)
             self._drawn[y] = key, strip
             if before is None or before[1] != strip:
                 changed.append(y)

@@ -14,6 +14,8 @@ class Glyphs(msgspec.Struct, frozen=True):
     full: str
     rule: str
     window: tuple[str, str, str]  # left end, middle, right end
+    thumb: str  # of a scroll bar
+    swatch: str  # before a name in a legend
     edge: str  # where a block begins beside another
     selected: str
     selected_cell: str
@@ -32,6 +34,8 @@ UNICODE = Glyphs(
     full="█",
     rule="─",
     window=("├", "─", "┤"),
+    thumb="┃",
+    swatch="■",
     edge="▏",
     selected="▸",
     selected_cell="◆",
@@ -49,6 +53,8 @@ ASCII = Glyphs(
     full="#",
     rule="-",
     window=("[", "-", "]"),
+    thumb="!",
+    swatch="#",
     edge="|",
     selected=">",
     selected_cell="*",

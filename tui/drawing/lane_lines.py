@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import groupby
 
 import numpy as np
 
@@ -10,11 +11,12 @@ from fusetui.trace.cells.raster import cells, edges
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.runs import Label, Run, runs_of
+from fusetui.tui.drawing.runs import Label, Look, Run, bar_text, runs_of
 from fusetui.tui.layout.frame import Busy, cells_of, columns
-from fusetui.tui.layout.kinds import label_of
+from fusetui.tui.layout.kinds import Kind, label_of
 from fusetui.tui.layout.ruler import ticks
 from fusetui.tui.layout.view import Interval, Place, Side, View
+from fusetui.tui.layout.where import marks_selection, where_rows
 
 
 def labels_of(trace: Trace) -> Label:
@@ -40,6 +42,24 @@ def lane_line(
         chosen = columns(side, view, view.selected, width)
     cell_ns = max(1, view.span // max(width, 1))
     return runs_of(shown, cell_ns, side.once(labels_of), glyphs, view.selected, chosen, marked)
+
+
+def where_runs(side: Side, view: View, place: Place, width: int, glyphs: Glyphs) -> list[Run]:
+    """Where the program was, over `width` cells: neighbouring cells of one name are one block."""
+    rows = where_rows(side, place, edges(view.begin + side.origin, view.end + side.origin, width))
+    label = side.once(labels_of)
+    names = [(label(row) if row >= 0 else "", False) for row in rows]
+    if marks_selection(side, view, place):
+        for x in columns(side, view, view.selected, width):
+            names[x] = label(view.selected), True
+    runs: list[Run] = []
+    for (name, selected), group in groupby(names):
+        size = len(list(group))
+        beside = bool(runs) and runs[-1].look == "block"
+        look: Look = "selected" if selected else "block" if name else "empty"
+        text = bar_text(name, size, look, Kind.PYTHON, beside, glyphs) if name else " " * size
+        runs.append(Run(text, look, Kind.PYTHON))
+    return runs
 
 
 def minimap(side: Side, busy: Busy, width: int, glyphs: Glyphs) -> str:

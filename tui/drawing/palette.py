@@ -1,91 +1,51 @@
-"""Colors: one per kind of slice, and the styles of everything else, made once."""
+"""The styles that pictures are drawn in: those of the dark scheme, made once.
+
+What a terminal gets is the style of the scheme in use (schemes.py), so each style here must be one
+that schemes have.
+"""
 
 from __future__ import annotations
 
-from functools import cache
-
 from rich.style import Style
 
+from fusetui.tui.drawing.schemes import DARK, NO_STYLE, STRONG, styles
 from fusetui.tui.layout.kinds import Kind
 
-COLORS: dict[Kind, tuple[str, str]] = {  # block, text; all of the 256
-    Kind.GEMM: ("#5f87d7", "#000000"),
-    Kind.ATTENTION: ("#af87d7", "#000000"),
-    Kind.POINTWISE: ("#87af5f", "#000000"),
-    Kind.FUSED: ("#5fd7af", "#000000"),
-    Kind.REDUCTION: ("#d7875f", "#000000"),
-    Kind.COPY: ("#a8a8a8", "#000000"),
-    Kind.COMM: ("#d75f87", "#000000"),
-    Kind.GPU_OTHER: ("#5fafaf", "#000000"),
-    Kind.OP: ("#5f5f87", "#ffffff"),
-    Kind.CALL: ("#875f5f", "#ffffff"),
-    Kind.ANNOTATION: ("#5f875f", "#000000"),
-    Kind.PYTHON: ("#6c6c6c", "#ffffff"),
-    Kind.COMPILED: ("#008787", "#ffffff"),
-    Kind.OTHER: ("#767676", "#000000"),
-}
-
-IDLE_COLORS = {  # by the names of gaps.IDLE; all of the 256, with black text
-    "unlinked": "#8a8a8a",
-    "graph": "#87d7d7",
-    "host_sync": "#d78787",
-    "host_alloc": "#d7afaf",
-    "host_call": "#d7afd7",
-    "host_op": "#87afd7",
-    "host_python": "#87af87",
-    "host_annotation": "#5faf87",
-    "host_nothing": "#b2b2b2",
-    "launch_call": "#af87af",
-    "launch_latency": "#8787af",
-    "queued": "#5fafaf",
-    "after": "#9e9e9e",
-}
-
-PLAIN = Style()
-DIM = Style(color="#949494")
-BOLD = Style(bold=True)
-TITLE = Style(color="#ffffff", bold=True)
-GOOD = Style(color="#87d787")
-BAD = Style(color="#ff8787")
-WARN = Style(color="#ffaf87")
-WINDOW = Style(color="#afd7ff", bold=True)
-BUSY = Style(color="#5f87af")
-SELECTED = Style(color="#000000", bgcolor="#ffff87", bold=True)
-MARKED = Style(color="#000000", bgcolor="#eeeeee")
-HERE = Style(color="#000000", bgcolor="#87afd7", bold=True)  # the page in front
-CURSOR = Style(bgcolor="#3a3a3a", bold=True)
+_STYLES = styles(DARK)
+PLAIN, BOLD = NO_STYLE, STRONG
+DIM = _STYLES["text", "DIM"]
+TITLE = _STYLES["text", "TITLE"]
+GOOD = _STYLES["text", "GOOD"]
+BAD = _STYLES["text", "BAD"]
+WARN = _STYLES["text", "WARN"]
+WINDOW = _STYLES["text", "WINDOW"]
+BUSY = _STYLES["text", "BUSY"]
+SELECTED = _STYLES["mark", "SELECTED"]
+MARKED = _STYLES["mark", "MARKED"]
+HERE = _STYLES["mark", "HERE"]
+CURSOR = _STYLES["mark", "CURSOR"]
 
 
-@cache
 def fill(kind: Kind) -> Style:
     """A slice wide enough for a text."""
-    block, text = COLORS[kind]
-    return Style(color=text, bgcolor=block)
+    return _STYLES["fill", kind]
 
 
-@cache
 def idle_fill(reason: str) -> Style:
     """Time in which a device was idle for a reason."""
-    return Style(color="#000000", bgcolor=IDLE_COLORS[reason])
+    return _STYLES["idle", reason]
 
 
-@cache
 def idle_bar(reason: str) -> Style:
     """A cell that is idle for a small part of its time."""
-    return Style(color=IDLE_COLORS[reason])
+    return _STYLES["idle bar", reason]
 
 
-@cache
 def bar(kind: Kind) -> Style:
     """A cell that slices fill only partly."""
-    return Style(color=COLORS[kind][0])
+    return _STYLES["bar", kind]
 
 
-@cache
 def swatch(kind: Kind) -> Style:
-    """Text in the color of a kind, for tables; darker colors are moved halfway to white."""
-    color, text = COLORS[kind]
-    if text == "#ffffff":
-        channels = ((int(color[n : n + 2], 16) + 255) // 2 for n in (1, 3, 5))
-        color = "#" + "".join(f"{c:02x}" for c in channels)
-    return Style(color=color)
+    """Text in a color like that of a kind, for tables."""
+    return _STYLES["swatch", kind]

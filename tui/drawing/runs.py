@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection
 from typing import Literal
 
 import msgspec
+import numpy as np
 
-from fusetui.trace.cells.raster import MANY, NONE, Cells
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.cells.raster import MANY, NONE, Cells, Rows
+from fusetui.trace.text.cutting import middle_clip
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 
@@ -47,33 +48,41 @@ def runs_of(
     share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     runs: list[Run] = []
-    rows, kinds = cells.row.tolist(), cells.kind.tolist()
+    shown = _with_selected(cells.row, selected, selected_cells)
+    rows, kinds = shown.tolist(), cells.kind.tolist()
     counts, covered = cells.count.tolist(), cells.covered.tolist()
-    for x in selected_cells:
-        rows[x] = selected
     x = 0
-    while x < len(rows):
+    for end in _ends(shown):
         row, kind = rows[x], KINDS[kinds[x]]
-        end = x + 1 if row == MANY else _end_of(rows, x)
         if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
-            before = bool(runs) and runs[-1].look == "block"
-            runs.append(Run(_bar(label(row), end - x, look, kind, before, glyphs), look, kind))
+            beside = bool(runs) and runs[-1].look == "block"
+            runs.append(Run(bar_text(label(row), end - x, look, kind, beside, glyphs), look, kind))
         else:
-            look = "marked" if row in marked else "bar"
             text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
+            look = "marked" if row in marked else "block" if text.isalpha() else "bar"
             _append(runs, Run(text, look, kind))
         x = end
     return runs
 
 
-def _end_of(rows: list[int], x: int) -> int:
-    end = x + 1
-    while end < len(rows) and rows[end] == rows[x]:
-        end += 1
-    return end
+def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
+    """The rows of the cells, the selected one over all others."""
+    if not cells:
+        return rows
+    found = rows.copy()
+    found[cells.start : cells.stop] = selected
+    return found
+
+
+def _ends(rows: Rows) -> list[int]:
+    """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
+    if not len(rows):
+        return []
+    new = (rows[1:] != rows[:-1]) | (rows[1:] == MANY)
+    return [*(np.flatnonzero(new) + 1).tolist(), len(rows)]
 
 
 def _append(runs: list[Run], run: Run) -> None:
@@ -85,21 +94,26 @@ def _append(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _bar(label: str, width: int, look: Look, kind: Kind, beside_fill: bool, glyphs: Glyphs) -> str:
-    """A block; its first cell shows where it begins when another one ends there."""
-    if look == "selected" or look == "marked":
-        if width == 1:
-            return glyphs.selected_cell
-        return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
-    edge, text = glyphs.edge if beside_fill else " ", _fitted(label, width - 2, glyphs)
+def bar_text(label: str, width: int, look: Look, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+    """A slice of two cells or more, or one that is selected."""
+    if look == "block":
+        return _filled(label, width, kind, beside, glyphs)
+    if width == 1:
+        return glyphs.selected_cell
+    return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
+
+
+def _filled(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
+    """A block; its first cell shows where it begins when it lies beside another one."""
+    edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs)
     if not glyphs.letters:
         return (edge + text).ljust(width)
     begin = f"{edge}{text} " if text else edge.strip()
-    return begin.ljust(width, LETTERS[kind])
+    return begin[:width].ljust(width, LETTERS[kind])
 
 
 def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
-    """The label, or its first words, or its beginning; nothing if that would be meaningless."""
+    """The label, or its first words, or its ends; nothing if that would be meaningless."""
     if len(label) <= width:
         return label
     bare = label
@@ -108,7 +122,8 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
     if words:
         return words
-    return clip(bare, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
+    first = bare.partition(" ")[0]
+    return middle_clip(first, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
 
 
 def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:

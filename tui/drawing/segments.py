@@ -17,8 +17,18 @@ from textual.strip import Strip
 
 from fusetui.trace.text.printable import is_printable, printable
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.glyphs import ASCII, UNICODE
+from fusetui.tui.drawing.schemes import Scheme, translation
 
 INSTEAD = "·"
+SIMILAR = {
+    **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
+    **dict.fromkeys("─━▔", "-"),
+    **dict.fromkeys("│┃▏▎▊", "|"),
+    **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
+    **dict(zip("←→↑↓‹›▸▾·…×■◆•", "<>^v<>+-.~x#**", strict=True)),
+}
+"""ASCII characters of one cell for others of one cell."""
 
 
 def segment(text: str, style: Style) -> Segment:
@@ -37,6 +47,26 @@ def blank(width: int) -> Strip:
     return Strip.blank(width, palette.PLAIN)
 
 
+def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
+    """A line in the colors of a scheme, with as few changes of color as there are."""
+    known = translation(scheme, background)
+    found: list[Segment] = []
+    for text, style, _ in strip:
+        now = known.get(style or palette.PLAIN, style)
+        before = found[-1].style if found else None
+        same = now == before or (text.isspace() and _looks_blank(now, before))
+        if same and found:
+            found[-1] = Segment(found[-1].text + text, before)
+        else:
+            found.append(Segment(text, now))
+    return Strip(found, strip.cell_length)
+
+
+def _looks_blank(style: Style | None, before: Style | None) -> bool:
+    """Does a blank look the same in both: only the background of a blank is seen."""
+    return style is not None and before is not None and style.bgcolor == before.bgcolor
+
+
 class Door(LineFilter):
     """Replaces what a terminal would obey or hide by dots, as many as its cells."""
 
@@ -46,7 +76,25 @@ class Door(LineFilter):
         return [Segment(_plain(text), style, control) for text, style, control in segments]
 
 
-DOOR = Door()
+class AsciiDoor(LineFilter):
+    """ASCII instead of all else, also in what Textual draws; as many characters as cells."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isascii() for segment in segments):
+            return segments
+        return [Segment(in_ascii(text), style, control) for text, style, control in segments]
+
+
+DOOR, ASCII_DOOR = Door(), AsciiDoor()
+
+
+def in_ascii(text: str) -> str:
+    """Similar characters where there are any, else question marks.
+
+    >>> in_ascii("Shift+← 日…")
+    'Shift+< ??~'
+    """
+    return "".join(c if c.isascii() else SIMILAR.get(c) or "?" * cell_len(c) for c in text)
 
 
 def _plain(text: str) -> str:

@@ -8,22 +8,38 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from fusetui.trace.text.cutting import clip, middle_clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.runs import Run
 from fusetui.tui.drawing.segments import line, segment
-from fusetui.tui.layout.view import Place, Side
+from fusetui.tui.layout.view import Place
 
 
-def labeled(label: str, segments: Sequence[Segment], gutter: int, width: int) -> Strip:
-    """A line with a label at its left."""
-    text = segment(label[: gutter - 1].ljust(gutter), palette.DIM)
+def labeled(
+    label: str, segments: Sequence[Segment], gutter: int, width: int, bar: str = " "
+) -> Strip:
+    """A line with a label at its left; `bar` stands between both."""
+    text = segment(label[: gutter - 1].ljust(gutter - 1) + bar, palette.DIM)
     return line([text, *segments], width)
 
 
-def group_line(text: str, width: int) -> Strip:
+def group_line(text: str, gutter: int, width: int, bar: str = " ") -> Strip:
     """A line that names a thread or a device."""
-    return line([segment(text[:width], palette.TITLE)], width)
+    return _across(text, palette.TITLE, gutter, width, bar)
+
+
+def hidden_line(text: str, gutter: int, width: int, glyphs: Glyphs, bar: str = " ") -> Strip:
+    """A line that names what is hidden."""
+    return _across(clip(text, width, glyphs.ellipsis), palette.DIM, gutter, width, bar)
+
+
+def _across(text: str, style: Style, gutter: int, width: int, bar: str) -> Strip:
+    """A text over the whole width; the bar where it leaves room."""
+    segments = [segment(text[:width], style)]
+    if bar != " " and len(text) < gutter:
+        segments.append(segment(bar.rjust(gutter - len(text)), palette.DIM))
+    return line(segments, width)
 
 
 def plain(text: str) -> Segment:
@@ -58,16 +74,13 @@ def lane_segments(runs: Sequence[Run]) -> list[Segment]:
     return [segment(run.text, _style(run)) for run in runs]
 
 
-def gutter_text(
-    side: Side, places: Sequence[Place], index: int, gutter: int, glyphs: Glyphs
-) -> str:
+def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
     """The label of a line; the last line of a lane that hides some says how many."""
-    place = places[index]
-    last = index + 1 == len(places) or places[index + 1].lane != place.lane
-    hidden = len(side.lanes[place.lane].lines) - place.depth - 1
-    more = f"{glyphs.folded}{hidden}" if last and hidden > 0 else ""
+    more = f"{glyphs.folded}{place.more}" if place.more else ""
+    if not more:
+        return middle_clip(place.label, gutter - 1, glyphs.ellipsis)
     room = gutter - 2 - len(more)
-    return f"{place.label[:room].ljust(room)} {more}" if more else place.label
+    return f"{middle_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
 
 
 def _style(run: Run) -> Style:

@@ -14,21 +14,27 @@ from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.idle_line import idle_segments
-from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, window_bar
+from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, where_runs, window_bar
+from fusetui.tui.drawing.legend import legend_line
 from fusetui.tui.drawing.segments import blank
 from fusetui.tui.drawing.strips import (
     counter_segments,
     group_line,
     gutter_text,
+    hidden_line,
     labeled,
     lane_segments,
     minimap_segments,
     plain,
     ruler_segments,
 )
-from fusetui.tui.layout.division import Division, divided
+from fusetui.tui.layout.division import Division, divided, in_view, thumb
 from fusetui.tui.layout.frame import busy_of, window_columns
-from fusetui.tui.layout.view import Interval, Place, Side, View, places
+from fusetui.tui.layout.shares import shares
+from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, places
+from fusetui.tui.layout.where import marks_selection
+
+LEGEND = "legend"
 
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -49,20 +55,28 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         division = divided(width, height)
         window = self.side, self.view.begin, self.view.end, width
         if y < division.axis:
-            return window, y, division.axis, self.chosen
+            return window, y, division.axis, self.chosen, self._count(division)
+        if y >= division.axis + division.lanes:
+            return self.side, self.glyphs, width, LEGEND
         index = y - division.axis + self.top
         if index >= len(self.places):
             return None, width
-        place = self.places[index]
+        place, bar = self.places[index], self._bar(y - division.axis, division)
         if place.idle_of is not None:
-            return window, place.depth, place.label, self.view.gap
-        selected = self.view.selected if place.holds(self.view.selected) else -1
-        return window, place.lane, place.depth, self._label(index, division), selected, self.marked
+            return window, place.depth, place.label, self.view.gap, bar
+        holds = place.holds(self.view.selected)
+        if place.where:
+            holds = marks_selection(self.side, self.view, place)
+        selected = self.view.selected if holds else -1
+        label = self._label(place, division)
+        return window, place.lane, place.depth, label, selected, self.marked, bar
 
     def line(self, y: int, width: int, height: int) -> Strip:
         division = divided(width, height)
+        if y >= division.axis + division.lanes:
+            return legend_line(self.side.once(shares), self.glyphs, division.gutter, width)
         if y >= division.axis:
-            return self._lane_strip(y - division.axis + self.top, division)
+            return self._lane_strip(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
         if y == 0:
             busy = self.side.once(busy_of)
@@ -70,45 +84,60 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return _labeled(busy.label, minimap_segments(text, window), division)
         if y == division.axis - 1:
             text, cells = ruler(self.view, division.width, self.chosen, self.glyphs)
-            return _labeled("", ruler_segments(text, cells), division)
+            return _labeled(self._count(division), ruler_segments(text, cells), division)
         return _labeled("", [plain(window_bar(window, division.width, self.glyphs))], division)
 
-    def _label(self, index: int, division: Division) -> str:
-        """The text left of a line."""
-        place = self.places[index]
+    def _count(self, division: Division) -> str:
+        """Which lines are on the screen, when not all are."""
+        return in_view(self.places, self.top, division.lanes)
+
+    def _bar(self, y: int, division: Division) -> str:
+        """The bar beside a line, y counted from the first lane."""
+        here = y in thumb(self.places, self.top, division.lanes)
+        return self.glyphs.thumb if here else " "
+
+    def _label(self, place: Place, division: Division) -> str:
+        """What stands left of a line."""
         if place.line is None:
             return place.label
-        return gutter_text(self.side, self.places, index, division.gutter, self.glyphs)
+        return gutter_text(place, division.gutter, self.glyphs)
 
-    def _lane_strip(self, index: int, division: Division) -> Strip:
+    def _lane_strip(self, y: int, division: Division) -> Strip:
+        index, bar = y + self.top, self._bar(y, division)
         if index >= len(self.places):
             return blank(division.whole)
         place = self.places[index]
+        if place.depth == HIDDEN:
+            whole, gutter = division.whole, division.gutter
+            return hidden_line(place.label, gutter, whole, self.glyphs, bar)
         if place.idle_of is not None:
-            return self._idle_strip(place.label, place.idle_of.key[1], division)
+            return self._idle_strip(place.label, place.idle_of.key[1], division, bar)
         if place.curve is not None:
-            return self._counter_strip(place.label, place.curve, division)
+            return self._counter_strip(place.label, place.curve, division, bar)
         if place.line is None:
-            return group_line(place.label, division.whole)
-        runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
-        return _labeled(self._label(index, division), lane_segments(runs), division)
+            return group_line(place.label, division.gutter, division.whole, bar)
+        if place.where:
+            runs = where_runs(self.side, self.view, place, division.width, self.glyphs)
+        else:
+            runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
+        return _labeled(self._label(place, division), lane_segments(runs), division, bar)
 
-    def _idle_strip(self, label: str, pid: Id, division: Division) -> Strip:
+    def _idle_strip(self, label: str, pid: Id, division: Division, bar: str) -> Strip:
         """Blank until it is known why the device was idle."""
         insight = self.side.insight
         device = insight.device(pid)
         if insight.idle is None or device < 0:
-            return _labeled(label, [], division)
+            return _labeled(label, [], division, bar)
         idle = insight.idle[device]
         segments = idle_segments(self.side, self.view, idle, division.width, self.glyphs)
-        return _labeled(label, segments, division)
+        return _labeled(label, segments, division, bar)
 
-    def _counter_strip(self, label: str, curve: Curve, division: Division) -> Strip:
+    def _counter_strip(self, label: str, curve: Curve, division: Division, bar: str) -> Strip:
         line = counter_line(
             self.side, self.view, label, curve, division.gutter, division.width, self.glyphs
         )
-        return _labeled(line.gutter, counter_segments(line.levels, line.end), division)
+        return _labeled(line.gutter, counter_segments(line.levels, line.end), division, bar)
 
 
-def _labeled(label: str, segments: list[Segment], division: Division) -> Strip:
-    return labeled(label, segments, division.gutter, division.whole)
+def _labeled(label: str, segments: list[Segment], division: Division, bar: str = " ") -> Strip:
+    return labeled(label, segments, division.gutter, division.whole, bar)

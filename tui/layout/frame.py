@@ -10,6 +10,7 @@ from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.tui.layout.view import Place, Side, View, times
+from fusetui.tui.layout.where import where_rows
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +37,8 @@ def row_at(side: Side, view: View, place: Place, width: int, x: int) -> int:
     if place.line is None:
         return -1
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    if place.where:
+        return where_rows(side, place, borders[x : x + 2])[0]
     return row_in(place.line, int(borders[x]), int(borders[x + 1]))
 
 

@@ -18,6 +18,9 @@ from fusetui.trace.text.printable import is_printable
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
 LONGEST = 1000  # characters of a name that a label is made from; no screen is wider
 NAMELESS = "(no name)"
+DATA_LOADER = re.compile(r"enumerate\(DataLoader\)#\w+\.__next__\Z")
+"""The annotation of torch around the next batch (torch/utils/data/dataloader.py)."""
+BUILT_IN = re.compile(r"<built-in (?:function|method) ([^ >]+)")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -128,8 +131,12 @@ def _label(role: int, name: str) -> str:
         frame = PYTHON_FRAME.match(name)
         if frame:
             return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
+        if built_in := BUILT_IN.match(name):
+            return narrow(built_in[1])
         return narrow(ADDRESS.sub("", name.removeprefix(MODULE_PREFIX)))
-    return narrow(name)
+    if DATA_LOADER.match(name):
+        return "DataLoader"
+    return narrow(name.strip("# ") or name)
 
 
 def narrow(text: str) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from functools import cached_property
 from itertools import chain
 
 import msgspec
+import numpy as np
 
 from fusetui.trace.cells.kinds import Numbers
 from fusetui.trace.cells.raster import Lines
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import union_length
 from fusetui.trace.text.figures import plural
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
@@ -32,12 +33,8 @@ PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
 
 
-class Fold(IntEnum):
-    """How much of a lane is visible."""
-
-    FOLDED = 0  # one line
-    NORMAL = 1  # the first few depths
-    OPEN = 2  # everything
+FOLDED, ALL = 1, 1 << 20
+"""How many lines of a lane are shown at most."""
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -71,15 +68,35 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         _ = self.lines[:PREPARED]
 
     @property
-    def first_fold(self) -> Fold:
-        return Fold.FOLDED if self.layer in (Layer.PYTHON, Layer.OTHER) else Fold.NORMAL
+    def some(self) -> int:
+        """How many lines of it are enough at first sight."""
+        return NORMAL_LINES.get(self.layer, 2)
 
-    def shown(self, fold: Fold) -> int:
-        """How many lines the lane has on the screen when folded like this."""
-        if fold is Fold.FOLDED:
-            return 1
-        limit = NORMAL_LINES.get(self.layer, 2) if fold is Fold.NORMAL else len(self.lines)
-        return max(1, min(limit, len(self.lines)))
+    @property
+    def first_fold(self) -> int:
+        return FOLDED if self.layer in (Layer.PYTHON, Layer.OTHER) else self.some
+
+    @property
+    def has_where(self) -> bool:
+        """Has it a line of where the program was, above those of its depths."""
+        return self.layer is Layer.PYTHON and len(self.lines) > 1
+
+    @property
+    def height(self) -> int:
+        """How many lines it has at most."""
+        return len(self.lines) + self.has_where
+
+    def shown(self, most: int) -> int:
+        """How many lines the lane has on the screen when there may be so many."""
+        return max(1, min(most, self.height))
+
+    @cached_property
+    def busy_ns(self) -> int:
+        """The union of its slices."""
+        rows = [np.arange(track.first_row, track.end_row) for track in self.tracks]
+        own = np.concatenate(rows)
+        own = own[self.trace.depth[own] == 0]
+        return union_length(self.trace.start[own], self.trace.end[own])
 
 
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:

@@ -11,9 +11,10 @@ from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
-from fusetui.tui.layout.lanes import Fold, Lane
+from fusetui.tui.layout.lanes import ALL, FOLDED
 from fusetui.tui.layout.view import (
     MIN_SPAN_NS,
+    WHERE,
     GapAt,
     Place,
     Side,
@@ -27,9 +28,14 @@ from fusetui.tui.layout.view import (
     places,
     times,
 )
+from fusetui.tui.layout.where import where_at
 
 SEEN = 10
 """A gap is well visible if it takes at least 1 / SEEN of the window."""
+
+
+TOP = (WHERE, 0)
+"""Depths of the first line of a lane."""
 
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
@@ -159,7 +165,7 @@ def next_lane(side: Side, view: View, step: int) -> View:
     if view.selected < 0:
         return select_first(side, view)
     lane = side.lane_of_track[int(side.trace.track[view.selected])]
-    later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth == 0]
+    later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth in TOP]
     return _nearest_on(side, view, later if step > 0 else reversed(later))
 
 
@@ -196,19 +202,21 @@ def fold(side: Side, view: View) -> View:
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
-    lane = side.lane_of_track[int(side.trace.track[view.selected])]
-    order = (Fold.FOLDED, Fold.NORMAL, Fold.OPEN)
-    following = order[(order.index(view.folds[lane]) + 1) % len(order)]
-    if following is Fold.OPEN and _shows_all(side.lanes[lane], Fold.NORMAL):
-        following = Fold.FOLDED
-    folds = (*view.folds[:lane], following, *view.folds[lane + 1 :])
-    return _seen(side, replace(view, folds=folds), lane)
+    index = side.lane_of_track[int(side.trace.track[view.selected])]
+    lane = side.lanes[index]
+    now = lane.shown(view.folds[index])
+    following = lane.some if now < lane.shown(lane.some) else ALL
+    if now == lane.height:
+        following = FOLDED
+    folds = (*view.folds[:index], following, *view.folds[index + 1 :])
+    return _seen(side, replace(view, folds=folds), index)
 
 
 def _seen(side: Side, view: View, lane: int) -> View:
     """The selection on one of the lines that a lane shows."""
-    last = side.lanes[lane].shown(view.folds[lane]) - 1
-    if depth_in_lane(side, view.selected) <= last:
+    own = side.lanes[lane]
+    last = own.shown(view.folds[lane]) - own.has_where - 1
+    if last < 0 or depth_in_lane(side, view.selected) <= last:
         return view
     time = anchor(side, view) + side.origin
     line = side.lanes[lane].lines[last]
@@ -227,8 +235,11 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     """Selects on the first place that has slices in the window; the view itself if none has."""
     time = anchor(side, view) + side.origin
     for place in candidates:
-        if place.line is not None and in_sight(side, view, place.line):
-            return select(side, view, int(place.line.rows[slice_near(place.line, time)]))
+        if place.line is None or not in_sight(side, view, place.line):
+            continue
+        row = where_at(side, place, time) if place.where else -1
+        near = int(place.line.rows[slice_near(place.line, time)])
+        return select(side, view, row if row >= 0 else near)
     return view
 
 
@@ -240,7 +251,3 @@ def _within(side: Side, view: View, begin: int, span: int) -> View:
         lowest, highest = side.begin, max(side.begin, side.end - span)
     begin = max(lowest, min(begin, highest))
     return replace(view, begin=begin, end=begin + span)
-
-
-def _shows_all(lane: Lane, fold_: Fold) -> bool:
-    return lane.shown(fold_) >= len(lane.lines)

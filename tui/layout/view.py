@@ -6,7 +6,6 @@ are aligned.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -21,13 +20,16 @@ from fusetui.trace.cells.raster import Line
 from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.arrangement import Arrangement, arranged, hidden_names, quiet
 from fusetui.tui.layout.insight import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.lanes import Fold, Lane, groups
+from fusetui.tui.layout.lanes import LAYER_LABELS, Lane
 
 MIN_SPAN_NS = 20
 IDLE_LABEL = "idle because"
-KEPT = 4  # views whose lines are kept
+HIDDEN, HIDDEN_LABEL = -1000, "folded"
+WHERE = -2  # instead of a depth
+KEPT = 4  # views of which the lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
 T = TypeVar("T")
@@ -83,6 +85,11 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         }
 
     @cached_property
+    def quiet(self) -> frozenset[int]:
+        """Lanes that say little."""
+        return quiet(self.lanes, self.end - self.begin)
+
+    @cached_property
     def counter_places(self) -> tuple[Place, ...]:
         """The lines of the counters, each group below its name."""
         found: list[Place] = []
@@ -101,13 +108,14 @@ class GapAt(msgspec.Struct, frozen=True):
 
 class View(msgspec.Struct, frozen=True):
     """The window [begin, end), the selected row of the trace (-1: none) or the selected gap, and
-    the folds of lanes."""
+    how many lines of each lane are shown at most."""
 
     begin: int
     end: int
     selected: int = -1
-    folds: tuple[Fold, ...] = ()
+    folds: tuple[int, ...] = ()
     gap: GapAt | None = None
+    arranged: Arrangement = Arrangement()
 
     @property
     def span(self) -> int:
@@ -116,7 +124,7 @@ class View(msgspec.Struct, frozen=True):
 
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
-    else the name of a group.
+    else the name of a group, else the names of what is hidden.
 
     Only the lines of lanes belong to a lane; for others, `lane` is -1.
     """
@@ -127,10 +135,12 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     line: Line | None
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
+    where: bool = False  # where the program was, not the line itself
+    more: int = 0  # lines of the lane that are not shown; on the last one that is
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""
-        if self.line is None:
+        if self.line is None or self.where:
             return False
         at = int(np.searchsorted(self.line.rows, row))
         return at < len(self.line) and int(self.line.rows[at]) == row
@@ -141,7 +151,8 @@ def first_view(side: Side, begin: int | None = None, end: int | None = None) -> 
     folds = tuple(lane.first_fold for lane in side.lanes)
     lower = side.begin if begin is None else begin
     upper = side.end if end is None else end
-    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds)
+    arrangement = Arrangement(side.quiet)
+    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
 
 
 def places(side: Side, view: View) -> tuple[Place, ...]:
@@ -156,55 +167,32 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
 
 def _places(side: Side, view: View) -> list[Place]:
     found: list[Place] = []
-    for group, indices in groups(side.lanes):
-        if len(indices) > 1:
+    for index in view.arranged.pinned:
+        found.extend(_lane_places(side, view, index, side.lanes[index].title))
+    for group, indices in arranged(side.lanes, view.arranged, _lane_of(side, view.selected)):
+        nested = len(indices) > 1
+        if nested:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             lane = side.lanes[index]
-            label = f" {lane.label}" if len(indices) > 1 else lane.title
+            label = f" {lane.label}" if nested else lane.title
             found.extend(_lane_places(side, view, index, label))
-        found.extend(_idle_places(side, indices, nested=len(indices) > 1))
-    return [*found, *side.counter_places]
+        found.extend(_idle_places(side, indices, nested=nested))
+    return [*found, *side.counter_places, *_hidden_places(side, view)]
 
 
-def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with this many lines for lanes; see `_with_stream` and `_opened`."""
-    return _opened(side, _with_stream(side, view, lines), lines)
+def _hidden_places(side: Side, view: View) -> list[Place]:
+    """One line that names what is hidden."""
+    hidden = view.arranged.hidden - {_lane_of(side, view.selected)}
+    if not hidden:
+        return []
+    names = "   ".join(hidden_names(side.lanes, hidden))
+    return [Place(-1, HIDDEN, f"{HIDDEN_LABEL}: {names}", None)]
 
 
-def _with_stream(side: Side, view: View, lines: int) -> View:
-    """Folds as many lanes of CPU threads, the tallest first, as needed to show the first GPU stream
-    and why it was idle, or else the stream; folds none if that is not enough."""
-    shown = places(side, view)
-    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
-    if not streams:
-        return view
-    last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
-    idle = max(
-        (n for n, p in enumerate(shown) if p.idle_of is side.lanes[streams[0]]), default=last
-    )
-    tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
-    for wanted in (idle, last):
-        folds, excess = list(view.folds), wanted + 1 - lines
-        for lane, height in tall.most_common():
-            if excess > 0:
-                folds[lane] = Fold.FOLDED
-                excess -= height - 1
-        if excess <= 0:
-            return replace(view, folds=tuple(folds))
-    return view
-
-
-def _opened(side: Side, view: View, lines: int) -> View:
-    """Opens the lanes of programs other than torch as far as there is room."""
-    spare, folds = lines - len(places(side, view)), list(view.folds)
-    for n, lane in enumerate(side.lanes):
-        for fold in (Fold.OPEN, Fold.NORMAL):
-            more = lane.shown(fold) - 1
-            if lane.layer is Layer.OTHER and folds[n] is Fold.FOLDED and more <= spare:
-                folds[n] = fold
-                spare -= more
-    return replace(view, folds=tuple(folds))
+def _lane_of(side: Side, row: int) -> int:
+    """The lane of a row; -1 for none."""
+    return side.lane_of_track.get(int(side.trace.track[row]), -1) if row >= 0 else -1
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -229,8 +217,8 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
     """The index of a row's line among the places, -1 if it is not there."""
     lane = side.lane_of_track.get(int(side.trace.track[row]), -1)
     depth = depth_in_lane(side, row) if lane >= 0 else -1
-    wanted = (lane, depth)
-    return next((n for n, p in enumerate(shown) if p.line and (p.lane, p.depth) == wanted), -1)
+    own = {p.depth: n for n, p in enumerate(shown) if p.line and p.lane == lane}
+    return own.get(depth, own.get(WHERE, -1))
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
@@ -248,16 +236,22 @@ def _key(side: Side, place: Place) -> tuple[object, int, str]:
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
+    """The lines of a lane; that of the selection is there however deep it lies, unless the line of
+    where the program was shows it."""
     lane = side.lanes[index]
-    count = lane.shown(view.folds[index])
-    if view.selected >= 0 and side.lane_of_track.get(int(side.trace.track[view.selected])) == index:
-        count = max(count, depth_in_lane(side, view.selected) + 1)
-    elif not _lane_in_sight(side, view, lane):
-        count = 1
-    return [
-        Place(index, depth, label if depth == 0 else "", line)
-        for depth, line in enumerate(lane.lines[:count])
-    ]
+    own = _lane_of(side, view.selected) == index
+    count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
+    depths = list(range(count - lane.has_where))
+    if own and not lane.has_where and depth_in_lane(side, view.selected) >= count:
+        depths.append(depth_in_lane(side, view.selected))
+    found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
+    found += [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
+    return [*found[:-1], replace(found[-1], more=lane.height - len(found))]
+
+
+def where_label(label: str) -> str:
+    """That of the lane, which may be the name of a thread."""
+    return label.replace(LAYER_LABELS[Layer.PYTHON], "where")
 
 
 def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:

@@ -13,10 +13,18 @@ from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.range_lines import range_lines
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.drawing.timeline import TimelinePicture
-from fusetui.tui.layout.division import Division, axis_height, divided, top_for, within
+from fusetui.tui.layout.arrangement import Arrangement
+from fusetui.tui.layout.division import (
+    Division,
+    divided,
+    first_top,
+    lanes_in,
+    top_for,
+    within,
+)
 from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
-from fusetui.tui.layout.view import View, places, same_line
+from fusetui.tui.layout.view import HIDDEN, View, places, same_line
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Drag, Page, Pane, Turn
 from fusetui.tui.state.action import Run, action, on_timeline
@@ -34,7 +42,7 @@ NOTHING = "j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
 def lanes_height(size: Size, sides: int) -> int:
     """How many lines of a page each side has for its lanes."""
     each = (size.height - details_height(size.height)) // max(1, sides)
-    return each - axis_height(each)
+    return lanes_in(each)
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
@@ -43,11 +51,13 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
     division = divided(width, height)
     side, view = picture.side, picture.view
     column, index = x - division.gutter, y - division.axis + picture.top
+    if 0 <= index < len(picture.places) and picture.places[index].depth == HIDDEN:
+        return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
     if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
-    if index >= len(picture.places):
+    if index >= len(picture.places) or y >= division.axis + division.lanes:
         return None
     lane = picture.places[index].idle_of
     if lane is not None:
@@ -90,12 +100,15 @@ class TimelinePage(Page):
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The lanes follow the selection, but stay when the user only scrolls."""
+        state = _refitted(before, state, size)
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
         for n, side in enumerate(state.sides):
             view, room = state.session.views[n], _room(state, size, n)
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
-            if not known or before.session.views[n] != view:
+            if not known:
+                tops[n] = first_top(side, view, places(side, view), tops[n], room)
+            elif before.session.views[n] != view:
                 tops[n] = top_for(side, view, places(side, view), tops[n], room)
         now = tuple(tops)
         return state if now == state.tops else replace(state, tops=now)
@@ -127,7 +140,27 @@ def _shares(lines: int, sides: int) -> list[int]:
 
 def _room(state: State, size: Size, index: int) -> int:
     height = _shares(size.height - details_height(size.height), len(state.sides))[index]
-    return height - axis_height(height)
+    return lanes_in(height)
+
+
+def _refitted(before: State, state: State, size: Size) -> State:
+    """Other folds on a screen of another size, and once there are more lanes or counters, as long
+    as a person has folded nothing."""
+    session, fits = state.session, list(state.fits)
+    for n, view in enumerate(session.views):
+        same = before.size == state.size and _lines(before, n) == _lines(state, n)
+        if not same and n < len(fits) and view.folds == fits[n]:
+            session = session.refitted(n, lanes_height(size, len(state.sides)))
+            fits[n] = session.views[n].folds
+    now = tuple(fits)
+    return state if now == state.fits else replace(state, session=session, fits=now)
+
+
+def _lines(state: State, index: int) -> tuple[int, int]:
+    """How many lanes and lines of counters one side has."""
+    if index >= len(state.sides):
+        return 0, 0
+    return len(state.sides[index].lanes), len(state.sides[index].counter_places)
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:

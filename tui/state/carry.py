@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.query import WrongQuery, parse
 from fusetui.trace.questions.search import search, texts_of
+from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.sides import Views
 from fusetui.tui.layout.view import Side, View, first_view
 from fusetui.tui.state.session import Hits, Session
@@ -81,7 +82,19 @@ def _view(old: Side, new: Side, view: View, rows: Rows) -> View:
         first_view(new, begin, end),
         selected=rows.get(view.selected, -1),
         folds=tuple(folds.get(lane.key, lane.first_fold) for lane in new.lanes),
+        arranged=_arranged(old, new, view.arranged),
     )
+
+
+def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
+    """What a person hid or pinned is that still; the lanes that say little are others now."""
+    numbers = {lane.key: n for n, lane in enumerate(new.lanes)}
+    now = {n: numbers[lane.key] for n, lane in enumerate(old.lanes) if lane.key in numbers}
+    by_hand = {now[n] for n in before.hidden - old.quiet if n in now}
+    shown = {now[n] for n in old.quiet - before.hidden if n in now}
+    hidden = frozenset((new.quiet | by_hand) - shown)
+    pinned = tuple(now[n] for n in before.pinned if n in now)
+    return replace(before, hidden=hidden, pinned=pinned)
 
 
 def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hits | None:

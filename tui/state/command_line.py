@@ -28,6 +28,12 @@ class Mark(msgspec.Struct, frozen=True):
     letter: str
 
 
+class Only(msgspec.Struct, frozen=True):
+    """Texts that the names of lanes contain, `|` between; "": all lanes."""
+
+    pattern: str
+
+
 class Open(msgspec.Struct, frozen=True):
     """A trace to open alone, or beside the first one that is open."""
 
@@ -45,9 +51,9 @@ class Wrong(msgspec.Struct, frozen=True):
     sentence: str
 
 
-Command = Goto | Step | Mark | Open | Quit | Wrong
+Command = Goto | Step | Mark | Only | Open | Quit | Wrong
 
-EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "open PATH", "diff PATH", "q")
+EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PATH", "q")
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NUMBER = re.compile(r"[0-9]{1,9}")
 LETTER = re.compile(r"[A-Za-z]")
@@ -89,5 +95,5 @@ def _quit(rest: str) -> Command:
 
 
 PARSERS: dict[str, Callable[[str], Command]] = dict(
-    zip(VERBS, (_goto, _step, _mark, _open, _diff, _quit), strict=True)
+    zip(VERBS, (_goto, _step, _mark, Only, _open, _diff, _quit), strict=True)
 )

@@ -10,9 +10,9 @@ from fusetui.trace.layout.steps import steps
 from fusetui.trace.text.figures import tick
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import marks
+from fusetui.tui.state import arranging, marks
 from fusetui.tui.state.action import action
-from fusetui.tui.state.command_line import Goto, Mark, Open, Quit, Step, Wrong, parse
+from fusetui.tui.state.command_line import Goto, Mark, Only, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.effects import Quit as QuitApp
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.prompts import Prompt
@@ -36,6 +36,8 @@ def obeyed(state: State, line: str) -> Outcome:
             return to_step(state, number)
         case Mark(letter):
             return marks.set_mark(state, letter)
+        case Only(pattern):
+            return arranging.only(state, pattern)
         case Open(path, beside):
             return _open(state, path, beside)
         case Quit():
@@ -76,4 +78,4 @@ def _open(state: State, text: str, beside: bool) -> Outcome:
     return told(state, f"{printable(str(path))} {what}")
 
 
-ACTIONS = (action("command", "Command", "colon", "goto, step, mark, open, diff, q", ask),)
+ACTIONS = (action("command", "Command", "colon", "goto, step, mark, only, open, diff, q", ask),)

@@ -59,14 +59,19 @@ def previewed(state: State) -> State:
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
     """More of the traces that are shown already: what the user looks at stays."""
-    return replace(state, session=carried(state.session, sides))
+    session = carried(state.session, sides)
+    views = zip(state.session.views, session.views, state.fits, strict=True)
+    fits = tuple(now.folds if old.folds == fit else fit for old, now, fit in views)
+    return replace(state, session=session, fits=fits)
 
 
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
-    """Other traces than those shown; `lines`: of the screen, for the lanes of each."""
+    """Other traces than those that are shown; `lines`: for the lanes of each."""
+    session = start(sides, lines)
     now = replace(
         state,
-        session=start(sides, lines),
+        session=session,
+        fits=tuple(view.folds for view in session.views),
         paths=state.wanted[: len(sides)],
         page=TIMELINE,
         active=0,

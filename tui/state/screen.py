@@ -8,6 +8,17 @@ from fusetui.tui.state.tour_steps import tour_height
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
+LEAST = 40, 10
+"""Cells and lines of a screen; on a smaller one there is only a sentence."""
+
+
+def too_small(size: Size) -> str:
+    """What is missing on a screen of this size; "" when nothing is."""
+    width, height = LEAST
+    if size.width >= width and size.height >= height:
+        return ""
+    have = f"{size.width}x{size.height}"
+    return f"fusetui needs {width} columns and {height} lines; this terminal has {have}."
 
 
 def head_height(state: State) -> int:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.fitting import fitted
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.moves import deselect, select
 from fusetui.tui.layout.sides import Views, aligned, first_views
-from fusetui.tui.layout.view import Interval, Side, View, fitted
+from fusetui.tui.layout.view import Interval, Side, View, first_view
 from fusetui.tui.state import bookmarks, ranges
 from fusetui.tui.state.bookmarks import Bookmarks
 from fusetui.tui.state.ranges import Range
@@ -148,6 +149,13 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
         return replace(self, sides=tuple(sides))
 
+    def refitted(self, index: int, lines: int) -> Session:
+        """The lanes of one side unfolded as far as there is room now; no movement to undo."""
+        side, view = self.sides[index], self.views[index]
+        whole = replace(first_view(side), arranged=view.arranged)
+        now = replace(view, folds=fitted(side, whole, lines).folds)
+        return replace(self, views=(*self.views[:index], now, *self.views[index + 1 :]))
+
     def swapped(self) -> Session:
         """Swaps A and B."""
         return Session(
@@ -166,7 +174,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
             self,
             sides=sides,
             views=tuple(
-                replace(first, folds=view.folds)
+                replace(first, folds=view.folds, arranged=view.arranged)
                 for first, view in zip(first_views(sides), self.views, strict=True)
             ),
             marked=_no_marks(sides),

@@ -67,6 +67,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     kernels: KernelView = KernelView()
     tree: TreeView = TreeView()
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
+    fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
     offers: tuple[Offer, ...] = ()  # what may be chosen from

@@ -25,7 +25,7 @@ def run(args: Namespace) -> int:
         say(_failures(outcome))
     if not args.open:
         return code
-    return max(code, browse([str(outcome.folder)], ascii_only=False, mouse=True))
+    return max(code, browse([str(outcome.folder)]))
 
 
 def _options(args: Namespace) -> Options:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.commands.showing import show
 from fusetui.commands.sources import is_run, traces
-from fusetui.commands.terminal import has_terminal, run_app
+from fusetui.commands.terminal import has_terminal
 
 SIDES = 2  # traces that are shown side by side
 
@@ -18,11 +19,13 @@ def run(args: Namespace) -> int:
     if not args.traces:
         from fusetui.commands.start import start  # only when nothing is named
 
-        return start(args.ascii, mouse)
-    return browse(args.traces, args.ascii, mouse)
+        return start(args.ascii, mouse, args.theme)
+    return browse(args.traces, args.ascii, mouse, args.theme)
 
 
-def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
+def browse(
+    names: Sequence[str], ascii_only: bool = False, mouse: bool = True, theme: str = "auto"
+) -> int:
     """Runs the app and returns its exit code; of more than two names the user chooses.
 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
@@ -36,7 +39,7 @@ def browse(names: Sequence[str], ascii_only: bool, mouse: bool) -> int:
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     opened = 0 if ranks or len(names) > SIDES else SIDES
-    return run_app(paths, opened=opened, ascii_only=ascii_only, mouse=mouse)
+    return show(paths, opened=opened, ascii_only=ascii_only, theme=theme, mouse=mouse)
 
 
 def _found(name: str, every: bool) -> list[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import DONE
 from fusetui.commands.samples import lines_about
+from fusetui.commands.showing import show
 from fusetui.commands.sources import ENDINGS, LESSON, RECORD, SAMPLE, traces
-from fusetui.commands.terminal import has_terminal, run_app
+from fusetui.commands.terminal import has_terminal
 
 if TYPE_CHECKING:
     from fusetui.tui.state.offers import Offer
@@ -22,7 +23,7 @@ RUNS = "runs"  # the folder in which make demo puts its runs
 HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
 
 
-def start(ascii_only: bool = False, mouse: bool = True) -> int:
+def start(ascii_only: bool = False, mouse: bool = True, theme: str = "auto") -> int:
     """Lets the user choose in the app, or prints the list if there is no terminal; returns the exit
     code."""
     offers = list(found_in(Path()))
@@ -32,7 +33,7 @@ def start(ascii_only: bool = False, mouse: bool = True) -> int:
         lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
         emit("\n".join([*lines, "", HINT]))
         return DONE
-    return run_app([], opened=0, ascii_only=ascii_only, mouse=mouse, offers=offers)
+    return show([], opened=0, ascii_only=ascii_only, theme=theme, mouse=mouse, offers=offers)
 
 
 def found_in(folder: Path) -> Iterator[Offer]:

@@ -1,12 +1,28 @@
-"""The terminal, and the app in it."""
+"""What the terminal can do: how many colors, which background, which characters.
+
+All of it is known before Textual is imported, which reads its environment then.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import select
 import sys
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 
-from fusetui.commands.errors import CommandError
+TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
+"""Parts of TERM of terminals that have true color, all of them by their documentation."""
+MANY_COLORS = {"screen", "tmux", "256color"}
+"""Those that have 256."""
+PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
+QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
+"""The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is (DA1). Terminals
+answer in order, and all of them the second question, so none that knows no OSC 11 is waited for."""
+COLOR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 def has_terminal() -> bool:
@@ -17,15 +33,106 @@ def has_terminal() -> bool:
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def run_app(paths: Sequence[str], **options: Any) -> int:
-    """Runs the app (`options` as for `tui.app.run`) and returns its exit code.
+def prepare(environment: MutableMapping[str, str]) -> None:
+    """Tells Textual how many colors the terminal has where Rich would think that it has few."""
+    known = color_system(environment)
+    if known and not environment.get("TEXTUAL_COLOR_SYSTEM"):
+        environment["TEXTUAL_COLOR_SYSTEM"] = known
 
-    Raises CommandError if the user's keys.toml is wrong.
+
+def color_system(environment: Mapping[str, str]) -> str:
+    """By the name of the terminal, as SSH does not forward COLORTERM; "" where Rich is right."""
+    if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
+        return ""
+    parts = set(environment.get("TERM", "").lower().split("-"))
+    if parts & TRUECOLOR:
+        return "truecolor"
+    return "256" if parts & MANY_COLORS else ""
+
+
+def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
+    """Is the locale C (or POSIX), or one of an encoding other than UTF-8.
+
+    Python replaces the C locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about
+    the terminal. Where no locale is set at all, as in containers, terminals have UTF-8 anyway.
     """
-    from fusetui.tui import app  # imports Textual
-    from fusetui.tui.keymap import KeymapError
+    if encoding and encoding.lower().replace("-", "") != "utf8":
+        return True
+    chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
+    language = environment.get("LANG", "")
+    if not chosen or (chosen == "C.UTF-8" and not environment.get("LC_ALL")):
+        chosen = language or chosen
+    name, _, charset = chosen.partition("@")[0].partition(".")
+    if name in ("C", "POSIX") and not charset:
+        return True
+    return bool(charset) and charset.lower().replace("-", "") != "utf8"
 
-    try:
-        return app.run(paths, **options)
-    except KeymapError as error:
-        raise CommandError(str(error)) from None
+
+def is_light(theme: str, environment: Mapping[str, str]) -> bool:
+    """Is the background light: as the user says, else COLORFGBG, else the terminal; dark if none
+    of them knows."""
+    asked = theme if theme != "auto" else environment.get("FUSETUI_THEME", "auto")
+    if asked in ("dark", "light"):
+        return asked == "light"
+    if (light := light_by_variable(environment.get("COLORFGBG", ""))) is not None:
+        return light
+    return is_light_color(ask(PATIENCE)) if may_ask(environment) else False
+
+
+def light_by_variable(value: str) -> bool | None:
+    """`15;0` names the colors of text and background among 16, as rxvt and Konsole set it; None
+    where it says nothing."""
+    last = value.rpartition(";")[2]
+    return int(last) in (7, *range(9, 16)) if last.isdecimal() else None
+
+
+def may_ask(environment: Mapping[str, str]) -> bool:
+    """Is it a terminal that answers questions and shows none of them."""
+    term = environment.get("TERM", "")
+    silent = term in ("", "dumb", "linux") or (
+        term.startswith("screen") and "TMUX" not in environment
+    )
+    return not silent and sys.stdin.isatty() and sys.platform != "win32"
+
+
+def is_light_color(answer: bytes) -> bool:
+    """Of an answer to OSC 11: is the color nearer to white than to black, by its Rec. 709 luma."""
+    found = COLOR.search(answer)
+    if found is None:
+        return False
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5)
+
+
+def ask(patience: float) -> bytes:
+    """What the terminal answers to QUESTION; b"" where it cannot be asked. Without an echo, and
+    with the terminal as it was afterwards."""
+    import termios
+    import tty
+
+    answer = b""
+    with suppress(OSError, termios.error):
+        handle = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        try:
+            before = termios.tcgetattr(handle)
+            try:
+                tty.setraw(handle, termios.TCSANOW)
+                os.write(handle, QUESTION)
+                answer = _until(handle, time.monotonic() + patience)
+            finally:
+                termios.tcsetattr(handle, termios.TCSANOW, before)
+        finally:
+            os.close(handle)
+    return answer
+
+
+def _until(handle: int, end: float) -> bytes:
+    """What can be read until the last answer is there, or it is too late."""
+    answer = b""
+    while not DONE.search(answer) and (left := end - time.monotonic()) > 0:
+        if select.select([handle], [], [], left)[0]:
+            read = os.read(handle, 1024)
+            if not read:
+                break
+            answer += read
+    return answer

@@ -5,20 +5,21 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fusetui.commands.errors import CommandError
-from fusetui.commands.terminal import has_terminal, run_app
+from fusetui.commands.showing import show
+from fusetui.commands.terminal import has_terminal
 
 
 def run(args: Namespace) -> int:
     """Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    return tour(args.ascii, args.mouse is not False)
+    return tour(args.ascii, args.mouse is not False, args.theme)
 
 
-def tour(ascii_only: bool, mouse: bool) -> int:
+def tour(ascii_only: bool, mouse: bool, theme: str = "auto") -> int:
     """Runs the app with the tour, and returns its exit code."""
     from fusetui.sample_traces import lessons
     from fusetui.tui.state.tour_steps import LESSONS
 
     paths = [str(lessons.path(name)) for name in LESSONS]
-    return run_app(paths, opened=1, ascii_only=ascii_only, mouse=mouse, tour=True)
+    return show(paths, opened=1, ascii_only=ascii_only, theme=theme, mouse=mouse, tour=True)

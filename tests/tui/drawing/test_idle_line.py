@@ -13,7 +13,7 @@ from fusetui.trace.insights.gaps import IDLE
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.idle_line import idle_segments
-from fusetui.tui.drawing.palette import IDLE_COLORS
+from fusetui.tui.drawing.schemes import DARK
 from fusetui.tui.layout.idle import LETTERS
 from fusetui.tui.layout.view import View
 
@@ -21,8 +21,8 @@ Make = Callable[..., Trace]
 
 
 def test_every_reason_has_a_letter_and_a_color_of_its_own() -> None:
-    assert LETTERS.keys() == IDLE_COLORS.keys() == set(IDLE)
-    assert len(set(LETTERS.values())) == len(set(IDLE_COLORS.values())) == len(IDLE)
+    assert LETTERS.keys() == DARK.idle.keys() == set(IDLE)
+    assert len(set(LETTERS.values())) == len(set(DARK.idle.values())) == len(IDLE)
 
 
 def line(trace: Trace, begin_us: int, end_us: int, width: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 from rich.style import Style
 
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.schemes import DARK, LIGHT, Scheme
 from fusetui.tui.layout.kinds import Kind
 
 YELLOW = range(40, 75)
@@ -38,7 +39,7 @@ def distance(one: str, other: str) -> float:
 
 def test_yellow_is_the_selection() -> None:
     named = [*STYLES.items(), *((kind.value, palette.fill(kind)) for kind in Kind)]
-    named += [(name, palette.idle_fill(name)) for name in palette.IDLE_COLORS]
+    named += [(name, palette.idle_fill(name)) for name in DARK.idle]
     yellow = [name for name, style in named if any(map(is_yellow, colors(style)))]
     assert yellow == ["SELECTED"]
 
@@ -48,5 +49,6 @@ ON_GPU = (Kind.GEMM, Kind.ATTENTION, Kind.POINTWISE, Kind.FUSED, Kind.REDUCTION,
 
 
 @pytest.mark.parametrize(("one", "other"), [*combinations(ON_GPU, 2)])
-def test_two_kinds_of_gpu_work_look_different(one: Kind, other: Kind) -> None:
-    assert distance(palette.COLORS[one][0], palette.COLORS[other][0]) > 75
+@pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
+def test_two_kinds_of_gpu_work_look_different(one: Kind, other: Kind, scheme: Scheme) -> None:
+    assert distance(scheme.kinds[one][0], scheme.kinds[other][0]) > 75

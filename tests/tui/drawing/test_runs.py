@@ -34,10 +34,15 @@ def test_a_wide_slice_is_a_block_with_its_label() -> None:
 
 @pytest.mark.parametrize(
     ("width", "label"),
-    [(20, " gemm bf16 128x128  "), (13, " gemm bf16   "), (7, " gemm  "), (5, "     ")],
+    [(20, " gemm bf16 128x128  "), (13, " gemm bf16   "), (6, " gemm "), (4, "    ")],
 )
 def test_a_label_loses_words_before_it_is_cut_to_nonsense(width: int, label: str) -> None:
     assert texts(cells(*[1] * width)) == [label]
+
+
+def test_a_long_word_keeps_its_ends() -> None:
+    runs = runs_of(cells(*[0] * 10), 100, lambda row: "Qwen2DecoderLayer_3", UNICODE)
+    assert [run.text for run in runs] == [" Qwen…er_3"]
 
 
 def test_an_op_loses_its_namespace_first() -> None:
@@ -82,13 +87,13 @@ def test_ascii_draws_without_unicode() -> None:
 
 
 def test_a_block_is_seen_without_its_color() -> None:
-    shown = cells(*[0] * 3, *[1] * 20)
+    shown = cells(*[0] * 2, *[1] * 20)
     assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [
-        "ggg",
+        "gg",
         "▏gemm bf16 128x128 g",
     ]
     assert [run.text for run in runs_of(shown, 100, label, ASCII)] == [
-        "ggg",
+        "gg",
         "|gemm bf16 128x128 g",
     ]
 
@@ -107,6 +112,16 @@ def test_python_frames_are_shown_by_function_first() -> None:
     assert label_of(2, "torch/nn/modules/linear.py(117): forward") == "forward linear.py:117"
 
 
-def test_addresses_are_no_part_of_a_label() -> None:
+def test_marks_around_an_annotation_are_no_part_of_its_label() -> None:
+    assert label_of(1, "## forward ##") == "forward"
+    assert label_of(1, "##") == "##"
+
+
+def test_the_next_batch_is_called_data_loader() -> None:
+    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    assert label_of(1, name) == "DataLoader"
+
+
+def test_built_in_functions_are_called_by_their_names() -> None:
     name = "<built-in method view of Tensor object at 0x7fdc681d0910>"
-    assert label_of(2, name) == "<built-in method view of Tensor object>"
+    assert label_of(2, name) == "view"

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.lanes import Fold
+from fusetui.tui.layout.lanes import ALL, lanes_of
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.state.carry import carried, same_rows
 from fusetui.tui.state.session import Hits, Session, start
@@ -63,9 +63,9 @@ def test_a_window_keeps_its_times_though_zero_is_earlier(session: Session, more:
 
 
 def test_lanes_keep_their_folds(session: Session, more: Trace) -> None:
-    view = session.views[0]
-    folded = session.moved(0, replace(view, folds=(view.folds[0], Fold.OPEN)))
-    assert now(folded, more).views[0].folds == (Fold.NORMAL, Fold.NORMAL, Fold.OPEN)
+    view, more_lanes = session.views[0], lanes_of(more)
+    folded = session.moved(0, replace(view, folds=(view.folds[0], ALL)))
+    assert now(folded, more).views[0].folds == (more_lanes[0].some, more_lanes[1].some, ALL)
 
 
 def test_a_table_s_rows_are_forgotten(session: Session, more: Trace) -> None:

@@ -111,7 +111,7 @@ async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
     async with opened([path], (80, 24)) as (app, pilot):
         await pilot.press("colon")
         last = screen(app).splitlines()[-1].strip()
-        assert last == "goto 12.5ms   step 2   mark a   open PATH   diff PATH   q   Esc closes"
+        assert last == "goto 12.5ms  step 2  mark a  only gpu  open PATH  diff PATH  q  Esc closes"
 
 
 async def test_tab_completes_the_word(path: str) -> None:

@@ -1,0 +1,41 @@
+"""The legend names what is there, with its share of the GPU time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.tui.mixed import mixed
+
+from fusetui.trace import Trace
+from fusetui.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
+from fusetui.tui.drawing.legend import legend_line
+from fusetui.tui.layout.kinds import Kind
+from fusetui.tui.layout.shares import shares
+
+Make = Callable[..., Trace]
+
+
+def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
+    """Of each step: 450 us of communication, 250 of additions, 100 of a GEMM, 60 of attention."""
+    found = shares(trace_of(mixed()))
+    assert [(share.kind, share.ns // 1000) for share in found] == [
+        (Kind.COMM, 900),
+        (Kind.POINTWISE, 500),
+        (Kind.GEMM, 200),
+        (Kind.ATTENTION, 120),
+    ]
+    assert {share.whole_ns // 1000 for share in found} == {1720}
+
+
+@pytest.mark.parametrize(
+    ("glyphs", "width", "text"),
+    [
+        (UNICODE, 80, "GPU time  ■ comm 52 %  ■ pointwise 29 %  ■ gemm 12 %  ■ attention 7.0 %"),
+        (ASCII, 80, "GPU time  m comm 52 %  p pointwise 29 %  g gemm 12 %  a attention 7.0 %"),
+        (UNICODE, 45, "GPU time  ■ comm 52 %  ■ pointwise 29 %"),
+    ],
+)
+def test_the_largest_that_fit(trace_of: Make, glyphs: Glyphs, width: int, text: str) -> None:
+    line = legend_line(shares(trace_of(mixed())), glyphs, 10, width)
+    assert line.text.rstrip() == text

@@ -1,0 +1,65 @@
+"""How many lines of each lane there is room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from fusetui.trace.model.categories import Layer
+from fusetui.tui.layout.lanes import FOLDED
+from fusetui.tui.layout.view import Side, View, places
+
+WORTH = (
+    Layer.STREAM,
+    Layer.DEVICE,
+    Layer.OPS,
+    Layer.ANNOTATIONS,
+    Layer.OTHER,
+    Layer.PYTHON,
+    Layer.GPU_ANNOTATIONS,
+    Layer.SYNC,
+)
+"""Which lanes unfold first."""
+
+
+def fitted(side: Side, view: View, lines: int) -> View:
+    """The view for a screen with so many lines for lanes: folded until the first GPU stream is
+    seen, then unfolded as far as there is room."""
+    return _unfolded(side, _with_stream(side, view, lines), lines)
+
+
+def _with_stream(side: Side, view: View, lines: int) -> View:
+    """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
+    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
+    shown = places(side, view)
+    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
+    if not streams:
+        return view
+    last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
+    idle = max(
+        (n for n, p in enumerate(shown) if p.idle_of is side.lanes[streams[0]]), default=last
+    )
+    tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
+    for wanted in (idle, last):
+        folds, excess = list(view.folds), wanted + 1 - lines
+        for lane, height in tall.most_common():
+            if excess > 0:
+                folds[lane] = FOLDED
+                excess -= height - 1
+        if excess <= 0:
+            return replace(view, folds=tuple(folds))
+    return view
+
+
+def _unfolded(side: Side, view: View, lines: int) -> View:
+    """Lanes unfolded as far as there is room, one after the other."""
+    shown = places(side, view)
+    spare, folds = lines - len(shown), list(view.folds)
+    heights = Counter(place.lane for place in shown if place.line)
+    for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
+        more = min(spare, side.lanes[n].height - heights[n])
+        if more > 0:
+            folds[n] = heights[n] + more
+            spare -= more
+    return replace(view, folds=tuple(folds))

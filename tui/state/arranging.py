@@ -1,0 +1,114 @@
+"""Lanes pinned, hidden, isolated, sorted and unfolded, as changes of the state."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from fusetui.trace.text.figures import plural
+from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.arrangement import Arrangement, matching
+from fusetui.tui.layout.lanes import ALL
+from fusetui.tui.layout.lanes import groups as groups_of
+from fusetui.tui.layout.view import View
+from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.moving import SECTION, changed
+from fusetui.tui.state.state import State, told
+
+NO_LANE = "nothing is selected: j or k selects a slice, and with it a lane"
+
+
+def pin(state: State) -> State:
+    """The lane of the selection above all others, or back in its place."""
+    lane = _lane(state)
+    return _arranged(state, _now(state).pin(lane)) if lane >= 0 else told(state, NO_LANE)
+
+
+def hide(state: State) -> State:
+    """The lane of the selection into the last line; nothing is selected any more."""
+    lane = _lane(state)
+    if lane < 0:
+        return told(state, NO_LANE)
+    hidden = _arranged(state, _now(state).hide(lane))
+    view = replace(hidden.view, selected=-1)
+    title = state.side.lanes[lane].title
+    return told(_viewed(hidden, view), f"hidden: {title}   U shows all lanes  u undo")
+
+
+def isolate(state: State) -> State:
+    """Only the thread or device of the selection; again: as it was first."""
+    lanes, lane = state.side.lanes, _lane(state)
+    if lane < 0:
+        return told(state, NO_LANE)
+    own = next(indices for _, indices in groups_of(lanes) if lane in indices)
+    hidden = frozenset(range(len(lanes))) - set(own)
+    now = _now(state)
+    return _arranged(
+        state, replace(now, hidden=state.side.quiet if now.hidden == hidden else hidden)
+    )
+
+
+def only(state: State, pattern: str) -> State:
+    """Only the lanes whose names contain one of some texts, `|` between; all without a pattern."""
+    if not pattern.strip():
+        return _arranged(state, replace(_now(state), hidden=state.side.quiet))
+    found = matching(state.side.lanes, pattern)
+    if not found:
+        return told(state, f"no lane is called {printable(pattern)}")
+    hidden = frozenset(range(len(state.side.lanes))) - found
+    now = _arranged(state, replace(_now(state), hidden=hidden))
+    return told(now, f"{plural(len(found), 'lane')} shown   :only shows all  u undo")
+
+
+def sort(state: State) -> State:
+    """The busiest first, or as in the trace."""
+    now = _now(state)
+    said = "as in the trace" if now.by_busy else "the busiest first"
+    return told(_arranged(state, replace(now, by_busy=not now.by_busy)), f"lanes: {said}")
+
+
+def unfold(state: State) -> State:
+    """All lanes with all their lines; again: as the screen has room for."""
+    view, side = state.view, state.side
+    every = (ALL,) * len(side.lanes)
+    if view.folds != every:
+        nothing = replace(view.arranged, hidden=frozenset())
+        return _viewed(state, replace(view, folds=every, arranged=nothing))
+    fits = state.fits[state.active]
+    return _viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
+
+
+def _lane(state: State) -> int:
+    """The lane of the selected slice; -1 for none."""
+    row = state.view.selected
+    return state.side.lane_of_track[int(state.side.trace.track[row])] if row >= 0 else -1
+
+
+def _now(state: State) -> Arrangement:
+    return state.view.arranged
+
+
+def _arranged(state: State, arrangement: Arrangement) -> State:
+    return _viewed(state, replace(state.view, arranged=arrangement))
+
+
+def _viewed(state: State, view: View) -> State:
+    return changed(state, state.session.moved(state.active, view))
+
+
+ACTIONS = (
+    action("pin", "Pin the lane", "p", "above all others, or back", pin, SECTION, on_timeline),
+    action("hide", "Hide the lane", "X", "into the last line", hide, SECTION, on_timeline),
+    action(
+        "isolate", "Only this thread", "O", "or device; again: all", isolate, SECTION, on_timeline
+    ),
+    action("sort", "Sort the lanes", "S", "by busy time, or not", sort, SECTION, on_timeline),
+    action(
+        "unfold-all",
+        "Unfold all lanes",
+        "U",
+        "and show what is hidden; again: back",
+        unfold,
+        SECTION,
+        on_timeline,
+    ),
+)
