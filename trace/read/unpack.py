@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain, pairwise
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -25,6 +26,7 @@ ZSTD_SKIPPABLE = tuple(bytes([byte]) + b"\x2a\x4d\x18" for byte in range(0x50, 0
 PIECE = 1 << 18  # bytes that go in at once; fewer at first, for streams of tiny members
 FIRST = 1 << 12
 MOST = 1 << 20  # bytes that come out at once, at most
+LONGEST_HEADER = 1 << 18  # bytes
 FINE = 64  # bytes that go in at once near damage
 
 LIMIT = "FUSETUI_UNPACK_LIMIT"
@@ -56,6 +58,8 @@ class Packing(msgspec.Struct, frozen=True):
     marks: tuple[bytes, ...]  # the first bytes of a member
     stream: Callable[[], Stream]
     padded: bool = False  # zeros may follow a member, as on tapes
+    header: Callable[[Any, int], int] = lambda stored, at: 0
+    """The bytes of the member that begins at `at` that must go in at once."""
 
 
 class TooLarge(Exception):  # noqa: N818
@@ -66,8 +70,35 @@ class Damaged(Exception):  # noqa: N818
     """The stream ends early or contains wrong bytes; the message says which and where."""
 
 
+def gzip_header(stored: Any, at: int) -> int:
+    """The bytes of a header (RFC 1952, 2.3): ISA-L forgets what it still has to skip of a header
+    that goes in by pieces. At most LONGEST_HEADER."""
+    for most in (FIRST, LONGEST_HEADER):
+        head = stored[at : at + most]
+        end = _header_end(head)
+        if end < len(head):
+            break
+    return min(end, LONGEST_HEADER)
+
+
+def _header_end(head: bytes) -> int:
+    """Where it ends, or the length of `head` if that is later."""
+    flags, end = head[3] if len(head) > 3 else 0, 10
+    if flags & 4:
+        end += 2 + int.from_bytes(head[10:12], "little")
+    for flag in (8, 16):  # a name, a comment: each ends with a zero
+        if flags & flag:
+            end = head.find(b"\0", end) + 1 or len(head)
+    return end + 2 if flags & 2 else end  # a checksum
+
+
+def _gzip() -> Stream:
+    stream: Stream = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+    return stream
+
+
 PACKINGS = (
-    Packing("gzip", (GZIP,), lambda: igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP), True),
+    Packing("gzip", (GZIP,), _gzip, True, gzip_header),
     Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd.ZstdDecompressor),
 )
 
@@ -99,7 +130,8 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
         stream = packing.stream()
         used, written = at, 0
         try:
-            for piece, reached in _pieces(stream, stored, at, FIRST, PIECE):
+            first = max(FIRST, packing.header(stored, at))
+            for piece, reached in _pieces(stream, stored, at, first, PIECE):
                 used = reached
                 written += len(piece)
                 yield piece, used
@@ -139,17 +171,17 @@ def _before_damage(
     stored: Any, packing: Packing, at: int, known: int
 ) -> Iterator[tuple[bytes, int]]:
     """The rest of a member that can be unpacked after the `known` bytes; then raises Damaged."""
-    wrong = at
+    wrong, first = at, max(FINE, packing.header(stored, at))
     try:
-        for _, reached in _pieces(packing.stream(), stored, at, FINE, FINE):
+        for _, reached in _pieces(packing.stream(), stored, at, first, FINE):
             wrong = reached
     except DAMAGE:
         pass
     stream = packing.stream()
     try:
-        for begin in range(at, len(stored), FINE):
-            size = FINE if begin < wrong else 1
-            for piece, _ in _pieces(stream, stored[begin : begin + FINE], 0, size, size):
+        for begin, end in pairwise(chain((at,), range(at + first, len(stored) + FINE, FINE))):
+            size = end - begin if begin < wrong else 1
+            for piece, _ in _pieces(stream, stored[begin:end], 0, size, size):
                 if len(piece) > known:
                     yield piece[known:], begin
                 known = max(known - len(piece), 0)

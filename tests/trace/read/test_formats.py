@@ -134,3 +134,11 @@ def test_viztracer(trace_of: Callable[..., Trace]) -> None:
 def test_a_list_of_empty_objects(trace_of: Callable[..., Trace]) -> None:
     with pytest.raises(NotATrace):
         trace_of("[{}, {}]")
+
+
+def test_a_gzip_header_longer_than_the_first_piece(tmp_path: Path) -> None:
+    """It has extra bytes, a name and a comment, which ISA-L does not skip piece by piece."""
+    packed = gzip.compress(MANY.encode())
+    more = b"\x05\x00extra" + b"n" * 5000 + b"\x00" + b"a comment\x00"
+    path = write(tmp_path, packed[:3] + b"\x1c" + packed[4:10] + more + packed[10:])
+    assert len(open_trace(path)) == 9000
