@@ -90,22 +90,22 @@ def remapped(mlp: Trace, text: str, height: int = 30) -> State:
 
 
 def test_the_chosen_key_works_and_the_old_one_does_not(mlp: Trace) -> None:
-    state = remapped(mlp, 'zoom-in = "X"')
-    found = action_for("X", state)
+    state = remapped(mlp, 'zoom-in = "Z"')
+    found = action_for("Z", state)
     assert found is not None
     assert found.name == "zoom-in"
     assert action_for("w", state) is None
 
 
 def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
-    state = remapped(mlp, 'zoom-in = "X"\npan-left = []\npan-right = []', 60)
+    state = remapped(mlp, 'zoom-in = "Z"\npan-left = []\npan-right = []', 60)
     hints = drawn(state).split("\n")[-1]
-    assert "X/s zoom" in hints
+    assert "Z/s zoom" in hints
     assert "pan" not in hints
     assert state.sides
     help_page = after(state, *do("help"))
     assert isinstance(help_page.overlay, Help)
-    assert any("  X    " in line for _, lines in help_page.overlay.sections for line in lines)
+    assert any("  Z    " in line for _, lines in help_page.overlay.sections for line in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

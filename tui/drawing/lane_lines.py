@@ -45,7 +45,7 @@ def lane_line(
 
 
 def where_runs(side: Side, view: View, place: Place, width: int, glyphs: Glyphs) -> list[Run]:
-    """Where the program was, over `width` cells: neighbouring cells of one name are one block."""
+    """Where the program was, over `width` cells: neighboring cells of one name are one block."""
     rows = where_rows(side, place, edges(view.begin + side.origin, view.end + side.origin, width))
     label = side.once(labels_of)
     names = [(label(row) if row >= 0 else "", False) for row in rows]

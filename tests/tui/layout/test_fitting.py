@@ -49,7 +49,7 @@ def test_a_tall_screen_shows_all_frames(trace_of: Make) -> None:
     assert shown(opened(trace, size=Size(200, 50)))[Layer.PYTHON] == 1 + 5
 
 
-@pytest.mark.parametrize("height", range(24, 40))
+@pytest.mark.parametrize("height", range(25, 40))
 def test_no_line_is_hidden_by_unfolding(trace_of: Make, height: int) -> None:
     state = opened(trace_of(mixed()), size=Size(100, height))
     assert lines(state) <= lanes_height(body(state), 1)
