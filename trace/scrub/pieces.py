@@ -50,10 +50,12 @@ class Cut:
     def _plain(self, chunk: Chunk) -> Piece:
         """Consecutive events: as one text, if that is valid UTF-8."""
         text = self._document[chunk.start : chunk.end]
+        count = chunk.events - chunk.unreadable
+        if not is_utf8(text):
+            return Piece(chunk.start, chunk.end, count, _places(text, chunk.start))
         start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
         end = chunk.start + len(text.rstrip(SEPARATORS))
-        count = chunk.events - chunk.unreadable
-        return Piece(start, end, count, None if is_utf8(text) else _places(text, chunk.start))
+        return Piece(start, end, count)
 
     def _count_lost(self, chunk: Chunk) -> None:
         kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())

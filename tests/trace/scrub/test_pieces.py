@@ -84,3 +84,13 @@ def test_a_document_of_many_pieces_is_scrubbed_as_one(scrub: Callable[..., str])
 
 def test_no_element_at_all(scrub: Callable[..., str]) -> None:
     assert json.loads(scrub('{"traceEvents": [ ]}')) == {"traceEvents": []}
+
+
+def test_a_first_event_with_args_that_are_no_utf_8_is_kept() -> None:
+    events = [b'{"ph": "X", "name": "a", "ts": 1, "args": {"co\xb9": 2}}', b'{"ph": "X"}']
+    data = b'{"traceEvents": [\n%b]}' % b",".join(events)
+    with TemporaryFile(buffering=0) as file:
+        file.write(data)
+        document = Document(file.fileno(), len(data))
+        pieces = list(Cut(document, data.index(b"[") + 1).pieces())
+        assert [text for piece in pieces for text in texts_of(document, piece)] == events
