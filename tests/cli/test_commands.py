@@ -63,6 +63,12 @@ def test_summary_json(fusetui: Run, trace_file: File) -> None:
     assert found.json["devices"] == ["NVIDIA A100-SXM4-80GB"]
 
 
+def test_a_gpu_event_without_duration_has_no_share(fusetui: Run, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text('[{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1}]')
+    assert "GPU busy    0 ns, idle 0 ns" in fusetui("summary", path).out
+
+
 def test_kernels_json(fusetui: Run, trace_file: File) -> None:
     gemm, pointwise = fusetui("kernels", trace_file(), "--json").json["kernels"]
     assert gemm.keys() >= {"name", "count", "total_ns", "min_ns", "median_ns", "max_ns", "decoded"}

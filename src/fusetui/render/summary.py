@@ -59,11 +59,9 @@ def _head(figures: Summary) -> Iterator[str]:
 
 def _gpu(figures: Summary) -> Iterator[str]:
     busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
+    share = f" ({percent(busy, whole)} of its span)" if whole else ""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
-    yield (
-        f"GPU busy    {duration(busy)} ({percent(busy, whole)} of its span), "
-        f"idle {duration(figures.gpu_idle_ns)}"
-    )
+    yield f"GPU busy    {duration(busy)}{share}, idle {duration(figures.gpu_idle_ns)}"
     yield (
         f"            compute {duration(figures.gpu_compute_ns)}, "
         f"communication {duration(figures.gpu_comm_ns)}, "
