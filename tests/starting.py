@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+PYTHON = sys.executable  # of what is started anew
 SERVER = """
 import fcntl, json, os, socket, sys, termios
 from fusetui.cli import script
@@ -113,7 +114,7 @@ def start_anew(
     """The same in a new process, as from a shell."""
     stdin, stdout, stderr = streams
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "fusetui", *arguments],
+        [PYTHON, "-P", "-m", "fusetui", *arguments],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

@@ -10,8 +10,9 @@ import venv
 from pathlib import Path
 
 import pytest
-from tests import terminal
+from tests import starting
 from tests.places import ROOT
+from tests.terminal import Terminal
 
 pytestmark = pytest.mark.dist
 PATIENCE = 240  # seconds until an installation that hangs fails
@@ -60,9 +61,9 @@ def test_commands_answer(python: Path) -> None:
 
 
 def test_a_lesson_opens(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terminal, "PYTHON", (str(python), "-P"))
+    monkeypatch.setattr(starting, "PYTHON", str(python))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    with terminal.Terminal(["open", "lesson:mlp-eager", "lesson:mlp-compiled"]) as screen:
+    with Terminal(["open", "lesson:mlp-eager", "lesson:mlp-compiled"], anew=True) as screen:
         screen.wait_for("fused")
         screen.press("q")
         assert screen.wait() == 0
