@@ -11,7 +11,7 @@ from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names import short_name
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
 
@@ -31,13 +31,13 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake = int((kernels.effective_ns[few] * idle).sum())
     row = kernels.heaviest(few)[0]
     at = int(np.searchsorted(kernels.rows, row))
-    name = decode(facts.trace.name_of(row))
+    name = printable(short_name(facts.trace.name_of(row)))
     yield Claim(
         text=f"{plural(int(np.count_nonzero(few)), 'kernel')} with too few blocks for a quarter of "
         f"the multiprocessors, and nothing beside them, take {duration(taken)} "
         f"({share_of_span(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
-        f"{count(int(kernels.sms[at]))} in {printable((name.short if name else '')[:60])}. Spread "
-        f"over all of them, they could save {duration(at_stake)} at most.",
+        f"{count(int(kernels.sms[at]))} in {name}. Spread over all of them, they could save "
+        f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(few),
         why_likely="What one block does may not be divisible.",

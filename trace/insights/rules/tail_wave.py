@@ -9,7 +9,7 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names import short_name
 from fusetui.trace.roofline.row import Job
 from fusetui.trace.text.figures import duration, plural, significant
 from fusetui.trace.text.printable import printable
@@ -29,13 +29,12 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake = np.minimum(lost.astype(np.int64), kernels.bounded.at_stake_ns[tailed])
     taken, saved = int(kernels.effective_ns[tailed].sum()), int(at_stake.sum())
     row = kernels.heaviest(tailed)[0]
-    name = decode(facts.trace.name_of(row))
+    name = printable(short_name(facts.trace.name_of(row)))
     most = significant(float(waves[np.searchsorted(kernels.rows, row)]), 3)
     yield Claim(
         text=f"The last wave of tiles is mostly empty in {plural(int(tailed.sum()), 'product')} of "
-        f"{duration(taken)} ({share_of_span(facts, taken)}): {most} waves in "
-        f"{printable((name.short if name else '')[:60])}. Full waves would save "
-        f"{duration(saved)} at most.",
+        f"{duration(taken)} ({share_of_span(facts, taken)}): {most} waves in {name}. Full waves "
+        f"would save {duration(saved)} at most.",
         at_stake_ns=saved,
         rows=kernels.heaviest(tailed),
         part_of="far-from-peak",

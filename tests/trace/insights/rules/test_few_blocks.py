@@ -24,6 +24,13 @@ def test_it_speaks(found: Ask) -> None:
     assert "54 blocks on 108 in" in finding.text
 
 
+def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
+    events = kernel(54, 100)
+    events[-1]["name"] = "void mine::slow_kernel<int, 4>(int*)"
+    (finding,) = found("few-blocks", events, **A100)
+    assert "54 blocks on 108 in mine::slow_kernel." in finding.text
+
+
 def test_hip_may_record_the_grid_in_threads(found: Ask) -> None:
     """54 blocks of 512 threads."""
     events = kernel(54 * 512, 100)
