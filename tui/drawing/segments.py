@@ -51,14 +51,18 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
     """A line in the colors of a scheme, with as few changes of color as there are."""
     known = translation(scheme, background)
     found: list[Segment] = []
+    texts: list[str] = []
+    before: Style | None = None
     for text, style, _ in strip:
-        now = known.get(style or palette.PLAIN, style)
-        before = found[-1].style if found else None
-        same = now == before or (text.isspace() and _looks_blank(now, before))
-        if same and found:
-            found[-1] = Segment(found[-1].text + text, before)
-        else:
-            found.append(Segment(text, now))
+        now = known.get(style, style)
+        if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
+            found.append(Segment("".join(texts), before))
+            texts = []
+        if not texts:
+            before = now
+        texts.append(text)
+    if texts:
+        found.append(Segment("".join(texts), before))
     return Strip(found, strip.cell_length)
 
 

@@ -140,7 +140,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""
-        if self.line is None or self.where:
+        if row < 0 or self.line is None or self.where:
             return False
         at = int(np.searchsorted(self.line.rows, row))
         return at < len(self.line) and int(self.line.rows[at]) == row
