@@ -6,8 +6,7 @@ from pathlib import Path
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
-from fusetui.tui.explaining import Explained
-from fusetui.tui.loading import Counted, Failed, Loaded, Loading, load
+from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, load
 
 
 def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
