@@ -244,6 +244,9 @@ class FusetuiApp(Ending):
     def on_counted(self, message: loading.Counted) -> None:
         self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
 
+    def on_prepared(self, message: loading.Prepared) -> None:
+        self.do(partial(reading.prepared, trace=message.trace, made=message.made.by))
+
     def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 

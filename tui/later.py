@@ -3,7 +3,10 @@ and the answer. Nothing here needs a terminal, so that another process can work 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
 
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.model.callbacks import Stop
@@ -11,28 +14,35 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
 from fusetui.trace.questions.totals import kernel_totals
+from fusetui.tui.layout.call_tree import call_tree, callers_tree
 from fusetui.tui.layout.insight import Answer, Insight
 
-Piece = tuple[Curve, ...] | Insight
-"""All counters known by now, or all that is known about where the time went."""
+
+class Made(msgspec.Struct, frozen=True, eq=False):
+    """What pages need and would otherwise make when they are opened: see Side.once."""
+
+    by: dict[Callable[[Trace], Any], Any]
+
+
+Piece = tuple[Curve, ...] | Insight | Made
+"""All counters known by now, or all that is known about where the time went, or what pages need."""
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """The launch queues, the same with the counters of the file, then the idle time, then the idle
-    time with the answer; ends early when that is no longer wanted."""
-    yield from _counters(trace, cancelled)
+    """The launch queues, the idle time, the same with the answer, the trees of ops, then the queues
+    with the counters of the file, for which it is read again; ends early when that is no longer
+    wanted."""
+    found = tuple(map(curve_of, queues(trace)))
+    if found:
+        yield found
     if not cancelled():
         yield from _insights(trace, cancelled)
-
-
-def _counters(trace: Trace, cancelled: Stop) -> Iterator[tuple[Curve, ...]]:
-    """For the queues nothing is read again."""
-    found: tuple[Curve, ...] = ()
-    for find in (queues, lambda trace: counters(trace, cancelled)):
-        more = tuple(map(curve_of, find(trace)))
-        found += more
-        if more and not cancelled():
-            yield found
+    for make in (call_tree, callers_tree):
+        if not cancelled():
+            yield Made({make: make(trace)})
+    more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
+    if more and not cancelled():
+        yield found + more
 
 
 def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight]:

@@ -14,7 +14,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.kept import Kept, read_kept
-from fusetui.tui.later import Piece, pieces
+from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.shares import shares
@@ -74,6 +74,14 @@ class Explained(Message):
     def __init__(self, trace: Trace, insight: Insight) -> None:
         super().__init__()
         self.trace, self.insight = trace, insight
+
+
+class Prepared(Message):
+    """Pages need not make this of a trace themselves."""
+
+    def __init__(self, trace: Trace, made: Made) -> None:
+        super().__init__()
+        self.trace, self.made = trace, made
 
 
 class Failed(Message):
@@ -144,7 +152,13 @@ def _post_all(trace: Trace, found: Iterable[Piece], post: Post, cancelled: Stop)
     for piece in found:
         if cancelled():
             return
-        post(Explained(trace, piece) if isinstance(piece, Insight) else Counted(trace, piece))
+        post(_message(trace, piece))
+
+
+def _message(trace: Trace, piece: Piece) -> Message:
+    if isinstance(piece, Insight):
+        return Explained(trace, piece)
+    return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
 
 
 def compare(a: Side, b: Side, post: Post) -> None:

@@ -15,7 +15,7 @@ from fusetui.tui.drawing.schemes import DARK, Scheme
 from fusetui.tui.drawing.segments import blank, in_scheme
 from fusetui.tui.drawing.writer import writer_is_behind
 
-LATER = 0.05  # seconds until a frame that was left out is tried again
+LATER = 0.01  # seconds until a frame that was left out is tried again
 NO_LINE = Region(0, 0, 0, 0)
 WHEEL = 3  # lines
 DRAG = 2  # cells: a shorter way is a click

@@ -43,7 +43,7 @@ class CallTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     gpu_ns: Int64s
     kernels: Int64s
     row: Int64s  # of the longest, -1 for a thread
-    of_row: Int64s  # the node of each row of the trace, -1 for none
+    of_row: NDArray[np.int32]  # the node of each row of the trace, -1 for none
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -214,7 +214,7 @@ def _tree(
         gpu_ns=gpu_ns,
         kernels=launched,
         row=row,
-        of_row=of_row,
+        of_row=of_row.astype(np.int32),
     )
 
 

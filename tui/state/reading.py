@@ -5,7 +5,8 @@ A part of a trace is never compared, because it would differ in what was not rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -118,6 +119,14 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
     session = state.session.explained(trace, insight)
     return state if session is state.session else replace(state, session=session)
+
+
+def prepared(state: State, trace: Trace, made: Mapping[Callable[[Trace], Any], Any]) -> State:
+    """What pages need of a trace is there: they do not make it themselves."""
+    for side in state.sides:
+        if side.trace is trace:
+            side.made.update(made)
+    return replace(state)
 
 
 def unpacked(state: State) -> State:
