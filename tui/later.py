@@ -3,7 +3,7 @@ and the answer. Nothing here needs a terminal, so that another process can work 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import msgspec
@@ -14,14 +14,14 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
 from fusetui.trace.questions.totals import kernel_totals
-from fusetui.tui.layout.call_tree import call_tree, callers_tree
+from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.insight import Answer, Insight
 
 
 class Made(msgspec.Struct, frozen=True, eq=False):
     """What pages need and would otherwise make when they are opened: see Side.once."""
 
-    by: dict[Callable[[Trace], Any], Any]
+    by: dict[Hashable, Any]
 
 
 Piece = tuple[Curve, ...] | Insight | Made
@@ -29,9 +29,9 @@ Piece = tuple[Curve, ...] | Insight | Made
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """The launch queues, the idle time, the same with the answer, the trees of ops, then the queues
-    with the counters of the file, for which it is read again; ends early when that is no longer
-    wanted."""
+    """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
+    then the queues with the counters of the file, for which it is read again; ends early when that
+    is no longer wanted."""
     found = tuple(map(curve_of, queues(trace)))
     if found:
         yield found
@@ -45,7 +45,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield found + more
 
 
-def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight]:
+def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
@@ -70,3 +70,5 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight]:
         lists = answer_lists(why, tree, kernel_totals(trace))
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, Answer(why, tree, lists, keys, origins))
+    if not cancelled():
+        yield Made({FRAMES: frame_tree(trace, origins)})

@@ -11,7 +11,7 @@ from fusetui.trace.diff import diff
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.questions.search import find
 from fusetui.tui import whole
-from fusetui.tui.later import pieces
+from fusetui.tui.later import Made, pieces
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
@@ -55,6 +55,8 @@ def explained(state: State) -> State:
         for piece in pieces(side.trace, never):
             if isinstance(piece, Insight):
                 state = reading.explained(state, side.trace, piece)
+            elif isinstance(piece, Made):
+                state = reading.prepared(state, side.trace, piece.by)
     return state
 
 

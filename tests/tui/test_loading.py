@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
-from fusetui.tui.layout.call_tree import call_tree, callers_tree
+from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
 
 
@@ -21,12 +21,12 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
-    """First the launch queue, then why the GPU was idle, then everything, then the op trees."""
+    """First the launch queue, then why the GPU was idle, then everything, then the trees."""
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
-    loaded, counted, first, last, *trees = posted[-6:]
+    loaded, counted, first, last, *trees = posted[-7:]
     assert isinstance(loaded, Loaded)
     assert isinstance(counted, Counted)
     assert isinstance(first, Explained)
@@ -35,7 +35,7 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     assert last.insight.idle is first.insight.idle
     assert last.insight.answer is not None
     made = [make for tree in trees if isinstance(tree, Prepared) for make in tree.made.by]
-    assert made == [call_tree, callers_tree]
+    assert made == [FRAMES, call_tree, callers_tree]
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:

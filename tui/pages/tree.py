@@ -73,7 +73,7 @@ class TreePage(TreeListPage):
     )
 
     def missing(self, state: State) -> str:
-        return _awaited(state, state.tree.mode)
+        return awaited(state, state.tree.mode)
 
     def open(self, state: State) -> State:
         """Shows the selected slice, if it is in the tree."""
@@ -182,7 +182,7 @@ def merged_of(state: State) -> CallTree | None:
     return state.side.once(make) if make else None
 
 
-def _awaited(state: State, mode: str) -> str:
+def awaited(state: State, mode: str) -> str:
     """A sentence while the tree of a large trace is made beside the app; no key makes that."""
     side, make = state.side, MAKERS.get(mode)
     is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
@@ -313,7 +313,7 @@ def next_mode(state: State) -> State:
     """By call path, then from the ops up, then each; the op under the cursor stays in sight."""
     row = TREE.subject(state)
     mode = MODES[(MODES.index(state.tree.mode) + 1) % len(MODES)]
-    if said := _awaited(state, mode):
+    if said := awaited(state, mode):
         return told(state, said)
     now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME, ListState())
     node = TREE._node_of(now, row) if row >= 0 else -1

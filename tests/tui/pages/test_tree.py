@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -52,7 +52,7 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     monkeypatch.setattr(page, "LARGE", 1)
     state = after(opened(mlp), *do("tree"))
     assert (state.page, state.hint) == ("timeline", page.WORKING)
-    made: dict[Callable[[Trace], Any], Any] = {call_tree: call_tree(mlp)}
+    made: dict[Hashable, Any] = {call_tree: call_tree(mlp)}
     state = after(state, lambda now: prepared(now, mlp, made), *do("tree"))
     assert state.page == "tree"
     assert after(state, *do("tree-mode")).hint == page.WORKING
