@@ -164,6 +164,7 @@ CASES = {
     "next-step": Case(),
     "previous-step": Case(),
     "other-pass": Case(LINEAR),
+    "steps": Case(),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),
