@@ -24,4 +24,5 @@ __all__ = [
     "reread",
     "source",
     "structure",
+    "totals",
 ]

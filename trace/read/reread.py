@@ -6,7 +6,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -70,21 +70,19 @@ class Reread:
         numbers = numbers_in(self._events, stretch, first) if self._numbered else NO_NUMBERS
         return _part(texts, self._names, numbers)
 
-    def args(self, parts: Mapping[int, Part]) -> KeptArguments:
-        """From the parts of all stretches."""
+    def args(self, parts: Sequence[Part]) -> KeptArguments:
+        """From the parts of all stretches, in order."""
         number = np.full(len(self._ordered), -1, dtype=np.int32)
         numbers: dict[bytes, int] = {}
-        for stretch in range(self.stretches):
-            part = parts[stretch]
+        for stretch, part in enumerate(parts):
             common = [numbers.setdefault(text, len(numbers)) for text in part.texts]
             rows = self._by_place[self._cuts[stretch] : self._cuts[stretch + 1]]
             number[rows] = np.array([*common, -1], dtype=np.int32)[part.number]
         return KeptArguments(self._asked, number, tuple(numbers))
 
-    def autograd(self, parts: Mapping[int, Part]) -> Autograd:
-        """From the parts of all stretches; the flows, if these are needed, are read now."""
-        every = [parts[stretch].numbered for stretch in range(self.stretches)]
-        return autograd_of(self._events, every)
+    def autograd(self, parts: Sequence[Part]) -> Autograd:
+        """From the parts of all stretches, in order; the flows, if needed, are read now."""
+        return autograd_of(self._events, [part.numbered for part in parts])
 
     def _at_once(self, stretch: int, first: int, places: Sequence[int]) -> Part | None:
         """None if the stretch does not decode as a list of ordinary events."""

@@ -20,7 +20,7 @@ NAMES = ("Input Dims", "Input type")
 def is_as_alone(trace: Trace) -> None:
     orders = trace.order[::-2]  # some events, in any order
     again = Reread(trace.elements, orders, NAMES)
-    parts = {number: again.part(number) for number in reversed(range(again.stretches))}
+    parts = [again.part(number) for number in reversed(range(again.stretches))][::-1]
     args, autograd = again.args(parts), again.autograd(parts)
     alone = arguments(trace.elements, orders, NAMES)
     texts = [text.split(b"\0") for text in args.texts]
