@@ -140,7 +140,7 @@ ACTIONS = (
         SECTION,
         on_timeline,
     ),
-    action("steps", "Steps", "c", "of the profile as a list, with their durations", list_steps),
+    action("steps", "Steps", "C", "of the profile as a list, with their durations", list_steps),
     action(
         "other-pass",
         "Forward or backward",
