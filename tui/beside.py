@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Self
 
 import msgspec
+import numpy as np
 
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
@@ -88,11 +89,11 @@ class Beside:
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
 
-    def _take(self, size: int, cancelled: Stop) -> bytearray:
+    def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
         pipe = self._process.stdout if self._process else None
-        found = bytearray(size)
-        rest = memoryview(found)
+        found = memoryview(np.empty(size, dtype=np.uint8))  # not filled before it is read
+        rest = found
         while pipe is not None and rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():

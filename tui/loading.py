@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.tui.beside import Beside, NotBeside
+from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
 from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.frame import busy_of
@@ -180,6 +181,8 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
             lane.prepare()
         side.once(busy_of)
         side.once(shares)
+        side.once(facts)
+        side.once(warnings)
         _ = side.quiet
     return sides
 

@@ -6,7 +6,10 @@ from pathlib import Path
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
+from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.shares import shares
 from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
 
 
@@ -18,6 +21,15 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     assert isinstance(posted[0], Loading)
     (loaded,) = [message for message in posted if isinstance(message, Loaded)]
     assert loaded.sides[0].label == "mlp"
+
+
+def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    posted: list[Message] = []
+    load([str(path)], posted.append, lambda: False)
+    (loaded,) = [message for message in posted if isinstance(message, Loaded)]
+    assert {busy_of, shares, facts, warnings} <= loaded.sides[0].made.keys()
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
