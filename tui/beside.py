@@ -92,8 +92,7 @@ class Beside:
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
         pipe = self._process.stdout if self._process else None
-        found = memoryview(np.empty(size, dtype=np.uint8))  # not filled before it is read
-        rest = found
+        rest = found = np.empty(size, dtype=np.uint8).data  # not filled before it is read
         while pipe is not None and rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
