@@ -44,6 +44,7 @@ class KeptLanes(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     by_busy: bool = False
+    families: bool = False
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -131,7 +132,9 @@ def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple
 def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
     keys = [_key(lane) for lane in side.lanes]
     hidden = tuple(sorted(keys[n] for n in arranged.hidden))
-    return KeptLanes(hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy)
+    return KeptLanes(
+        hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy, arranged.families
+    )
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
@@ -139,9 +142,8 @@ def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
     number = {_key(lane): n for n, lane in enumerate(side.lanes)}
     pinned = tuple(dict.fromkeys(number[key] for key in kept.pinned if key in number))
     hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(pinned)
-    return Arrangement(
-        hidden if len(hidden) < len(side.lanes) else side.quiet, pinned, kept.by_busy
-    )
+    shown = hidden if len(hidden) < len(side.lanes) else side.quiet
+    return Arrangement(shown, pinned, kept.by_busy, kept.families)
 
 
 def _is_inside(side: Side, begin: int, end: int) -> bool:

@@ -66,6 +66,12 @@ def sort(state: State) -> State:
     return told(_arranged(state, replace(now, by_busy=not now.by_busy)), f"lanes: {said}")
 
 
+def families(state: State) -> State:
+    """Below each stream a line for each kind of kernels, or not."""
+    now = _now(state)
+    return _arranged(state, replace(now, families=not now.families))
+
+
 def unfold(state: State) -> State:
     """All lanes with all their lines; again: as the screen has room for."""
     view, side = state.view, state.side
@@ -102,6 +108,15 @@ ACTIONS = (
         "isolate", "Only this thread", "O", "or device; again: all", isolate, SECTION, on_timeline
     ),
     action("sort", "Sort the lanes", "S", "by busy time, or not", sort, SECTION, on_timeline),
+    action(
+        "families",
+        "Streams by family",
+        "F",
+        "how much of the time each kind of kernels takes",
+        families,
+        SECTION,
+        on_timeline,
+    ),
     action(
         "unfold-all",
         "Unfold all lanes",
