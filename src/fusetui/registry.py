@@ -261,6 +261,11 @@ COMMANDS = (
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
     Command(
+        "schema",
+        "The JSON Schema of what a command prints with --json.",
+        (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
+    Command(
         "completion",
         "Print a script that completes fusetui in your shell.",
         (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
