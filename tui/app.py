@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import explaining, loading, registry, searching, summaries, whole
+from fusetui.tui import loading, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
+    alone: bool = True  # everything is worked out in this process
 
 
 class FusetuiApp(Ending):
@@ -77,7 +78,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self)
+        self._performing = Performing(self, options.alone)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -243,7 +244,10 @@ class FusetuiApp(Ending):
     def on_counted(self, message: loading.Counted) -> None:
         self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
 
-    def on_explained(self, message: explaining.Explained) -> None:
+    def on_prepared(self, message: loading.Prepared) -> None:
+        self.do(partial(reading.prepared, trace=message.trace, made=message.made.by))
+
+    def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 
     def on_searched(self, message: searching.Searched) -> None:
@@ -292,6 +296,7 @@ def run(
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),
+        alone=False,
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

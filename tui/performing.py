@@ -6,6 +6,7 @@ from threading import Event
 
 from textual.worker import get_current_worker
 
+from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
@@ -29,8 +30,9 @@ from fusetui.tui.summaries import summarize
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending) -> None:
-        self._app = app
+    def __init__(self, app: Ending, alone: bool) -> None:
+        """`alone`: no other process helps."""
+        self._app, self._alone = app, alone
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -67,7 +69,12 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            load(paths, self._app.post_message, lambda: worker.is_cancelled, stop.is_set)
+            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
+            if self._alone:
+                load(paths, post, cancelled, stop.is_set)
+                return
+            with Beside() as beside:
+                load(paths, post, cancelled, stop.is_set, beside)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 

@@ -15,16 +15,15 @@ SIDES = 2  # traces that are shown side by side
 
 
 def run(args: Namespace) -> int:
-    mouse = args.mouse is not False
     if not args.traces:
         from fusetui.commands.start import start  # only when nothing is named
 
-        return start(args.ascii, mouse, args.theme)
-    return browse(args.traces, args.ascii, mouse, args.theme)
+        return start(args.ascii, args.mouse, args.theme)
+    return browse(args.traces, args.ascii, args.mouse, args.theme)
 
 
 def browse(
-    names: Sequence[str], ascii_only: bool = False, mouse: bool = True, theme: str = "auto"
+    names: Sequence[str], ascii_only: bool = False, mouse: bool | None = None, theme: str = "auto"
 ) -> int:
     """Runs the app and returns its exit code; of more than two names the user chooses.
 
