@@ -32,7 +32,7 @@ from tests.kernels.machine_code import SHARED, Code, compiled, violations
 
 from fusetui import kernels
 from fusetui.kernels import geglu_gemm, grouped_gemm
-from fusetui.kernels.tiles import Tile
+from fusetui.kernels.tiles import Tile, has_tf32
 from fusetui.trace.text.figures import size
 from fusetui.trace.text.tables import Column, table
 
@@ -109,6 +109,8 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
         for one in made:
             found.setdefault(one.code, (one, said))
 
+    if precision == "tf32" and not has_tf32(arch):
+        return {}
     with multiplied(precision) as dtype:
         if precision != "tf32":
             add(of_mlp("fused", {}, dtype, arch), {})
@@ -223,7 +225,8 @@ def write_tiles(architectures: Sequence[str]) -> None:
     for kind in ("geglu", "grouped"):
         lines = [f"{kind.upper()}_TILES: Table = {{"]
         for arch in architectures:
-            found = {p: search(arch, p, kind) for p in PRECISIONS if p != "fp16"}
+            found = {p: search(arch, p, kind) for p in ("bf16", "fp32")}
+            found["tf32"] = search(arch, "tf32", kind) if has_tf32(arch) else found["fp32"]
             found["fp16"] = found["bf16"]  # the same code but for the names of the instructions
             lines += [f'    "{arch}": {{']
             lines += [f'        "{p}": Tile{tuple(tile)},' for p, tile in found.items()]

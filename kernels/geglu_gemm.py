@@ -102,7 +102,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
             BLOCK_N=tile.n,
             BLOCK_K=tile.k,
             GROUP=8,
-            PRECISION=precision(),
+            PRECISION=precision(x),
             num_warps=tile.warps,
             num_stages=tile.stages,
         )

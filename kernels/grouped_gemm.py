@@ -109,7 +109,7 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
             BLOCK_M=block_m,
             BLOCK_N=block_n,
             BLOCK_K=block_k,
-            PRECISION=precision(),
+            PRECISION=precision(a),
             num_warps=tile.warps if block_m * block_n == tile.m * tile.n else 4,
             num_stages=tile.stages,
         )

@@ -35,7 +35,7 @@ Table = Mapping[str, Mapping[str, Tile]]
 
 def choose(table: Table, tensor: Tensor) -> Tile:
     """The tile for the tensor's device and dtype."""
-    return table[nearest(table, architecture(tensor))][precision_name(tensor.dtype)]
+    return table[nearest(table, architecture(tensor))][precision_name(tensor)]
 
 
 def architecture(tensor: Tensor) -> str:
@@ -59,22 +59,28 @@ def nearest(table: Table, found: str) -> str:
     return f"sm_{max(older, default=known[0])}"
 
 
-def precision() -> str:
-    """How Triton multiplies float32: exactly, unless torch is set to allow TF32."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+def has_tf32(found: str) -> bool:
+    """Whether an architecture multiplies TF32, or XF32 as AMD's is called."""
+    return found == "gfx942" or not found.startswith("gfx")
 
 
-def precision_name(dtype: torch.dtype) -> str:
+def precision(tensor: Tensor) -> str:
+    """How Triton multiplies float32: exactly, unless torch allows TF32 and the GPU has any."""
+    exact = torch.get_float32_matmul_precision() == "highest"
+    return "ieee" if exact or not has_tf32(architecture(tensor)) else "tf32"
+
+
+def precision_name(tensor: Tensor) -> str:
     """`bf16`, `fp16`, `fp32`, or `tf32` if torch allows it."""
-    if dtype == torch.float32:
-        return "fp32" if precision() == "ieee" else "tf32"
-    return {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
+    if tensor.dtype == torch.float32:
+        return "fp32" if precision(tensor) == "ieee" else "tf32"
+    return {torch.bfloat16: "bf16", torch.float16: "fp16"}[tensor.dtype]
 
 
 def reads_only_depth(tensor: Tensor) -> bool:
     """Whether the matrix instructions read operands only along the depth of a product, as WGMMA
     does with TF32: any other layout would be copied word by word, so it is copied once before."""
-    is_tf32 = precision_name(tensor.dtype) == "tf32"
+    is_tf32 = precision_name(tensor) == "tf32"
     return is_tf32 and architecture(tensor) in ("sm_90", "sm_100", "sm_103")
 
 

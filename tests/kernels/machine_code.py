@@ -23,6 +23,8 @@ from tests.kernels.launches import KERNELS, Launch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from fusetui.kernels.tiles import has_tf32
+
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 SHARED = {
     **{"sm_75": 65_536, "sm_80": 166_912, "sm_86": 101_376, "sm_89": 101_376, "sm_90": 232_448},
@@ -30,8 +32,6 @@ SHARED = {
 }
 """Shared memory that a block may have, in bytes (CUDA C++ Programming Guide, "Technical
 Specifications per Compute Capability"; CDNA 3 and CDNA 4 white papers)."""
-NO_TF32 = ("gfx950",)
-"""GPUs with tensor cores, but none for TF32 or XF32 (CDNA 4 white paper)."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def violations(launch: Launch, code: Code, architecture: str, precision: str) ->
         found.append("synchronous loads")
     if code.width < 128:
         found.append(f"{code.width}-bit loads")
-    exact = precision == "fp32" or (precision == "tf32" and architecture in NO_TF32)
+    exact = precision == "fp32" or (precision == "tf32" and not has_tf32(architecture))
     if not exact and not code.matrix:
         found.append("no tensor cores")
     whole = dict(launch.constants).get("WHOLE", True)
