@@ -80,8 +80,8 @@ COMMANDS = (
         _of_capture,
         "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
         'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 continues the progression, and paper-batch is a "
-        "predefined sweep.",
+        "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
+        "and paper-batch is a predefined sweep.",
         open_ended=True,
     ),
     Command(
