@@ -19,6 +19,7 @@ __all__ = [
     "mend",
     "peek",
     "read",
+    "remote",
     "repair",
     "source",
     "structure",

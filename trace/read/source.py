@@ -23,6 +23,7 @@ from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import memory_left
+from fusetui.trace.read.remote import copied_to, is_remote
 from fusetui.trace.read.unpack import (
     GIB,
     LIMIT,
@@ -201,7 +202,14 @@ def _fill(
 
 
 def _opened(path: str) -> IO[bytes]:
-    return Path(path).open("rb")
+    """A file, or what a URL gives, in memory. Raises OSError and CannotRead."""
+    if not is_remote(path):
+        return Path(path).open("rb")
+    with ExitStack() as undo:
+        room = undo.enter_context(file_in_memory())
+        copied_to(path, room)
+        undo.pop_all()
+    return room
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
