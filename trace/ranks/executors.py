@@ -29,6 +29,7 @@ PER_BYTE = 3  # bytes of memory per byte of a document, with its columns
 REMOTE = 1 << 30  # bytes that a remote document is assumed to have
 SHARE = 0.7  # of the memory that is left
 TRIES = 3  # of a rank whose process died
+PATIENCE_S = 10.0  # for a scheduler to answer
 DASK = "dask://"
 
 Found = RankSummary | NoSummary
@@ -68,7 +69,7 @@ def executor_at(where: str) -> Iterator[Executor]:
         raise CannotRead(f"{where} needs distributed: pip install 'fusetui[dask]'.") from None
     address = where.removeprefix(DASK)
     try:
-        client = Client(f"tcp://{address}", timeout=10, set_as_default=False)
+        client = Client(f"tcp://{address}", timeout=PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise CannotRead(f"{where} does not answer: {str(error) or 'timeout'}.") from None
     with client:

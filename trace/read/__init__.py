@@ -16,6 +16,7 @@ __all__ = [
     "gather",
     "join",
     "kept",
+    "memory",
     "mend",
     "peek",
     "read",
