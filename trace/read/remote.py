@@ -7,6 +7,7 @@ it broke, as long as the file is still the same.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ from fusetui.trace.model.errors import CannotRead
 URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
 TRIES = 5  # in a row without a single byte
+PAUSE_S = 0.2  # after the first failure; longer after each
 STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
 """What drivers call that by which one state of a file can be told from another."""
 
@@ -78,6 +80,7 @@ def _pieces(url: str) -> Iterator[bytes]:
             failed += 1
             if failed >= TRIES or isinstance(error, FileNotFoundError | PermissionError):
                 raise _unreadable(url, error, done) from None
+            time.sleep(PAUSE_S * failed)
 
 
 def _from(system: Any, path: str, at: int) -> Iterator[bytes]:
@@ -115,14 +118,14 @@ def _system(url: str) -> tuple[Any, str]:
     try:
         import fsspec
         from fsspec.core import url_to_fs
+        from fsspec.registry import known_implementations
     except ImportError:
         raise CannotRead(f"{url} needs fsspec: pip install 'fusetui[remote]'.") from None
-    known = fsspec.registry.known_implementations if hasattr(fsspec, "registry") else {}
     try:
         system, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
         if kind in fsspec.available_protocols():
-            driver = known.get(kind, {}).get("err") or str(error)
+            driver = known_implementations.get(kind, {}).get("err") or str(error)
             raise CannotRead(f"{url} needs a driver of fsspec for {kind}://: {driver}.") from None
         raise CannotRead(f"{url} cannot be read: fsspec has no driver for {kind}://.") from None
     except Exception as error:
