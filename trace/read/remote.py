@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.read.memory import memory_left
 
 URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
+SPARE = 64 << 20  # bytes of memory that are left alone
 TRIES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
 STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
@@ -41,9 +43,12 @@ def matching(pattern: str) -> list[str]:
 
 
 def copied_to(url: str, room: IO[bytes]) -> None:
-    """Appends the bytes of a file to `room`. Raises CannotRead."""
+    """Appends the bytes of a file to `room`, which is in memory. Raises CannotRead."""
     for piece in _pieces(url):
+        if memory_left() < SPARE:
+            raise CannotRead(f"{url} needs more memory than there is.")
         room.write(piece)
+        room.flush()
 
 
 def state_of_url(url: str) -> tuple[int, bytes]:

@@ -112,7 +112,7 @@ def room_for(stored: Stored) -> IO[bytes]:
     """The file that holds the document, or an unnamed one that it will be unpacked into."""
     if stored.packing is None:
         return stored.file
-    small = likely_size(stored) < memory_left() // SHARE
+    small = likely_size(stored) < memory_left() // SHARE or is_remote(stored.path)
     return file_in_memory() if small else file_on_disk()
 
 

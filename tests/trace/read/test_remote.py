@@ -116,13 +116,17 @@ def test_patterns_and_folders(in_memory: str) -> None:
     assert wanted in matching(in_memory)
 
 
-def test_nothing_is_put_on_disk(
-    in_memory: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+def test_nothing_is_put_on_disk(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local file of that size would be unpacked to disk."""
     monkeypatch.setattr("fusetui.trace.read.source.memory_left", lambda: 4096)
-    open_trace(f"{in_memory}/rank3.json.gz")
-    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("fusetui.trace.read.source.file_on_disk", None)  # it is not called
+    assert len(open_trace(f"{in_memory}/rank3.json.gz")) == len(EVENTS)
+
+
+def test_more_than_fits_into_memory(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusetui.trace.read.remote.memory_left", lambda: 0)
+    with pytest.raises(CannotRead, match="needs more memory than there is"):
+        open_trace(f"{in_memory}/rank3.json.gz")
 
 
 def test_over_http(server: str) -> None:
@@ -146,7 +150,7 @@ def test_a_connection_that_always_breaks_ends_with_a_sentence(
 ) -> None:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     Files.breaks = range(1000)
-    with pytest.raises(CannotRead, match="rank3.json.gz cannot be read"):
+    with pytest.raises(CannotRead, match=r"rank3\.json\.gz cannot be read"):
         open_trace(f"{server}/rank3.json.gz")
 
 
