@@ -6,6 +6,7 @@ from fusetui.trace.read.reading import Callbacks, read
 __all__ = [
     "Callbacks",
     "Raw",
+    "aside",
     "autograd",
     "body",
     "chunks",
@@ -22,6 +23,8 @@ __all__ = [
     "read",
     "remote",
     "repair",
+    "reread",
     "source",
     "structure",
+    "totals",
 ]
