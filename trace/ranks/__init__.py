@@ -11,7 +11,10 @@ __all__ = [
     "answer",
     "executors",
     "explained",
+    "model",
+    "naming",
     "records",
+    "strip",
     "summarize",
     "telling",
 ]

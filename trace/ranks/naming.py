@@ -11,6 +11,7 @@ from typing import Any
 from fusetui.trace.ranks.model import Group
 
 IN_NAME = re.compile(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
+OF_TORCH = re.compile(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
 RECORDED, NAMED, ORDERED = "distributedInfo", "the file's name", "the order of the files"
 
 KINDS = (
@@ -65,6 +66,12 @@ def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
         return rank, RECORDED
     found = IN_NAME.findall(os.path.basename(path))
     return (int(found[-1]), NAMED) if found else (-1, ORDERED)
+
+
+def looks_like_a_rank(path: str) -> bool:
+    """Whether a file is named as torch or a person names the traces of ranks."""
+    name = os.path.basename(path)
+    return IN_NAME.search(name) is not None or OF_TORCH.search(name) is not None
 
 
 def world_size(keys: Mapping[str, Any]) -> int:

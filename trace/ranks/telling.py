@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fusetui.trace.ranks.job import Job
 from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.reasons import ENOUGH, Excess, Reason
-from fusetui.trace.ranks.records import JobAnswer
+from fusetui.trace.ranks.records import JobAnswer, RankRow
 from fusetui.trace.ranks.replay import WhatIf
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -122,6 +122,19 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     if answer.unmatched:
         yield f"{plural(answer.unmatched, 'collective')} could not be matched: counts disagree."
     yield from answer.notes
+
+
+def wait_text(row: RankRow) -> Iterator[str]:
+    """The longest wait of a rank."""
+    worst = row.worst_wait
+    if worst is not None and worst.wait_ns:
+        by = (
+            "a rank that clocks do not tell" if worst.for_rank is None else f"rank {worst.for_rank}"
+        )
+        yield (
+            f"It waits longest in {printable(worst.name)} at {duration(worst.start_ns)}: "
+            f"{duration(worst.wait_ns)} for {by}."
+        )
 
 
 def clocks_text(answer: JobAnswer) -> str:

@@ -90,7 +90,7 @@ def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     waited = np.zeros(ranks, dtype=np.int64)
     np.add.at(waited, matched.rank, waits.wait)
     worst = np.full(ranks, -1, dtype=np.intp)
-    by_wait = np.argsort(waits.wait, kind="stable")
+    by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
     worst[matched.rank[by_wait]] = by_wait
     return OfRanks(
         collectives=np.bincount(matched.rank, minlength=ranks),

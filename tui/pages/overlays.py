@@ -76,6 +76,7 @@ class OverlayList(ListPage):
             return state
         offer = state.offers[index]
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
     def pane(self, state: State) -> Pane:
