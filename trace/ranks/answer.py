@@ -92,7 +92,10 @@ def _rows(matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks) -> list
     figures = [_figures(one) for one in matched.ranks]
     caused = sums.caused.astype(np.float64)
     columns = [np.array([_or_nan(getattr(own, name)) for own in figures]) for name in FIGURES[:-1]]
-    stand_out = np.array([outliers(column) for column in (*columns, caused)]).reshape(6, -1)
+    step = float(np.median(columns[0])) if figures else 0.0
+    caused_a_step = caused / [max(len(one.steps), 1) for one in matched.ranks]
+    every = (*columns, caused_a_step)
+    stand_out = np.array([outliers(column, step) for column in every]).reshape(len(FIGURES), -1)
     found = []
     for n, one in enumerate(matched.ranks):
         bounded = bool(np.isfinite(clocks.half[n]))

@@ -7,19 +7,19 @@ from numpy.typing import NDArray
 
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 LIMIT = 3  # scaled median absolute deviations
-LEAST = 0.01  # of the median: less is no difference that matters
+LEAST = 0.01  # of a step: less is no difference that matters
 FEWEST = 4  # ranks
 
 
-def outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which values lie more than 3 scaled median absolute deviations, and more than 1 % of the
-    median, from the median; none of fewer than 4. nan is a value that is not known."""
+def outliers(values: NDArray[np.float64], step: float) -> NDArray[np.bool_]:
+    """Which values lie more than 3 scaled median absolute deviations, and more than 1 % of a step
+    (ns), from the median; none of fewer than 4. nan is a value that is not known."""
     known = values[~np.isnan(values)]
     if len(known) < FEWEST:
         return np.zeros(len(values), dtype=np.bool_)
     middle = float(np.median(known))
     away = np.abs(values - middle)
-    limit = max(LIMIT * SCALE * float(np.median(np.abs(known - middle))), LEAST * abs(middle))
+    limit = max(LIMIT * SCALE * float(np.median(np.abs(known - middle))), LEAST * step)
     found: NDArray[np.bool_] = np.nan_to_num(away) > limit
     return found
 

@@ -153,9 +153,7 @@ def clocks_text(answer: JobAnswer) -> str:
     if not clocks.feasible:
         text += " No offsets explain all collectives: some times are wrong."
     if answer.untold:
-        text += (
-            f" Of {plural(answer.untold, 'collective')} the clocks do not tell which rank was last."
-        )
+        text += f" For {plural(answer.untold, 'collective')} they do not tell which rank was last."
     return text
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from tests.trace.ranks.made import US, rank
 
-from fusetui.trace.ranks.answer import answer_of
+from fusetui.trace.ranks.answer import answer_of, explained
 from fusetui.trace.ranks.bandwidth import bus_factor
 from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.outliers import balance, outliers
 from fusetui.trace.ranks.records import JobAnswer, RankRow
+from fusetui.trace.ranks.strip import strip_of
 
 
 def row(answer: JobAnswer, number: int) -> RankRow:
@@ -82,10 +83,10 @@ def test_factors() -> None:
 
 def test_outliers_by_three_scaled_deviations() -> None:
     """Median 100, deviations 0 1 1 2 2 and 30: MAD 1.5, limit 3 * 1.4826 * 1.5 = 6.67."""
-    found = outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]))
+    found = outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]), 100)
     assert found.tolist() == [False] * 5 + [True, False]
-    assert not outliers(np.array([1.0, 1, 1, 1.005])).any()  # half a percent matters to nobody
-    assert not outliers(np.array([1.0, 1, 9])).any()  # three ranks have no usual figure
+    assert not outliers(np.array([1.0, 1, 1, 1.9]), 100).any()  # less than a percent of a step
+    assert not outliers(np.array([1.0, 1, 9]), 100).any()  # three ranks have no usual figure
 
 
 def test_balance_is_the_mean_over_the_largest() -> None:
@@ -95,3 +96,17 @@ def test_balance_is_the_mean_over_the_largest() -> None:
     ]
     assert answer_of(ranks).balance == 0.75
     assert balance(np.array([float("nan"), 1.0])) is None
+
+
+def test_waits_of_each_step() -> None:
+    """Rank 0 waits 30 us in the first step and 20 in the second."""
+    steps = [(0, 100), (100, 200)]
+    ranks = [
+        rank(0, [(10, 50), (110, 150)], steps=steps, host="h"),
+        rank(1, [(40, 50), (130, 150)], steps=steps, host="h"),
+    ]
+    strip = strip_of(explained(ranks))
+    assert strip.steps == ("ProfilerStep#0", "ProfilerStep#1")
+    assert strip.waited.tolist() == [[30 * US, 20 * US], [0, 0]]
+    assert strip.shares(0, 80) == (1.0, pytest.approx(2 / 3))
+    assert strip.shares(0, 1) == (1.0,)
