@@ -225,6 +225,30 @@ COMMANDS = (
         (TRACE, *PART, JSON, NO_CACHE),
     ),
     Command(
+        "ranks",
+        "Many traces of one job: which rank is late, and who waits for it.",
+        (
+            argument(
+                "paths",
+                metavar="PATH",
+                nargs="+",
+                help="Traces of the ranks: files, folders, patterns or URLs.",
+            ),
+            JSON,
+            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            argument(
+                "--on",
+                metavar="WHERE",
+                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+            ),
+            TOP,
+            NO_CACHE,
+        ),
+        "Each trace is summarized once, by as many processes as cores and memory allow; the "
+        "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
+        "figures.",
+    ),
+    Command(
         "scrub",
         "Write a copy of a trace without private data, to share it.",
         (

@@ -85,6 +85,7 @@ class OverlayList(ListPage):
             return state
         offer = state.offers[index]
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
