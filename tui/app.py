@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import loading, registry, searching, summaries, whole
+from fusetui.tui import loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -22,13 +22,14 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.keys import key_text
+from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
-from fusetui.tui.state import commands, marks, reading, search
+from fusetui.tui.state import commands, marks, ranks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
-from fusetui.tui.state.offers import Offer, offers_of
+from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
@@ -67,8 +68,11 @@ class FusetuiApp(Ending):
         self._scheme = scheme_for(options.light, few)
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
+        job = job_of_paths(options.paths)
+        named = offers_of_job(job.paths) if job.paths else offers_of(options.paths)
         self.state = State(
-            offers=options.offers or offers_of(options.paths),
+            offers=options.offers or named,
+            job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
@@ -249,6 +253,16 @@ class FusetuiApp(Ending):
 
     def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
+
+    def on_ranking(self, message: ranking.Ranking) -> None:
+        self.do(partial(ranks.progressed, paths=message.paths, done=message.done))
+
+    def on_ranked(self, message: ranking.Ranked) -> None:
+        arrived = partial(ranks.found, paths=message.paths, answer=message.answer)
+        self.do(partial(arrived, strip=message.strip))
+
+    def on_not_ranked(self, message: ranking.NotRanked) -> None:
+        self.do(partial(ranks.failed, paths=message.paths, sentence=message.sentence))
 
     def on_searched(self, message: searching.Searched) -> None:
         self.do(partial(search.arrived, side=message.side, found=message.found))

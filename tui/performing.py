@@ -10,6 +10,7 @@ from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
+from fusetui.tui.ranking import rank
 from fusetui.tui.searching import look
 from fusetui.tui.state.effects import (
     Compare,
@@ -18,6 +19,7 @@ from fusetui.tui.state.effects import (
     Interrupt,
     Quit,
     Read,
+    ReadRanks,
     Refuse,
     Search,
     StopReading,
@@ -45,6 +47,8 @@ class Performing:
                 self._compare(a, b)
             case Summarize(wanted):
                 self._summarize(wanted)
+            case ReadRanks(paths):
+                self._rank(paths)
             case Search(side, text):
                 self._search(side, text)
             case _:
@@ -83,6 +87,13 @@ class Performing:
             compare(a, b, self._app.post_message)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
+
+    def _rank(self, paths: tuple[str, ...]) -> None:
+        def work() -> None:
+            worker = get_current_worker()
+            rank(paths, self._app.post_message, lambda: worker.is_cancelled)
+
+        self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
 
     def _search(self, side: Side, text: str) -> None:
         def work() -> None:

@@ -140,10 +140,11 @@ def _tabs(state: State) -> Pane:
                 not state.sides or bool(page.missing(state)),
             )
             for page in PAGES
+            if page.is_offered(state)
         )
     )
 
-    def pointed(state: State, x: int, y: int) -> State:
+    def pointed(state: State, x: int, y: int) -> Outcome:
         name = picture.at(x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.sides else state
 

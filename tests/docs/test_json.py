@@ -29,6 +29,7 @@ COMMANDS = (
     ("check", EAGER, "--expect", "kernels=5"),
     ("decode", "triton_poi_fused_gelu_mul_0"),
     ("samples",),
+    ("ranks", EAGER),
 )
 REAL = [path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 18]
 OF_NAMES = {"decoded", "names"}  # see kernel-names.md

@@ -10,16 +10,20 @@ from typing import cast
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
+from tests.trace.ranks.made import rank
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
 from tests.tui.prepared import SIZE, after, at, do, explained, opened
 from textual.pilot import Pilot
 
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.ranks import explained as answered
+from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import marks, search
+from fusetui.tui.state import marks, ranks, search
 from fusetui.tui.state.action import Action, Run
 from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Chooser
@@ -64,6 +68,17 @@ def with_region(state: State) -> State:
 def flamed(state: State) -> State:
     """The flame graph of time on the CPU, in which every op has a part."""
     return after(state, *do("flame", "flame-time"))
+
+
+def of_a_job(state: State) -> State:
+    return replace(state, job=Job(("rank0.json", "rank1.json")))
+
+
+def ranked(state: State) -> State:
+    """Two ranks that were read."""
+    read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
+    found = answered(read)
+    return ranks.found(state, state.job.paths, found.answer, strip_of(found))
 
 
 LINEAR = at("aten::linear")
@@ -158,6 +173,9 @@ CASES = {
     "diff": Case(*do("timeline"), sides=2),
     "why": Case(explained),
     "modules": Case(explained),
+    "ranks": Case(of_a_job),
+    "ranks-sort-right": Case(of_a_job, *do("ranks"), ranked),
+    "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),

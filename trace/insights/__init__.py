@@ -4,6 +4,7 @@ evidence."""
 __all__ = [
     "account",
     "causes",
+    "gaps",
     "markdown",
     "model",
     "stretches",

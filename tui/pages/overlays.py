@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
@@ -28,7 +29,7 @@ from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, nothing
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.offers import TOGETHER, Offer
+from fusetui.tui.state.offers import TOGETHER
 from fusetui.tui.state.overlays import (
     OVERLAY,
     Chooser,
@@ -44,7 +45,8 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State
 
 SECTION = "Over the page"
-CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+CHOOSING = "  Enter opens   Esc leaves"
+CHOOSING_B = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 MOST_GAP_LINES = 50
 BAR = 10  # cells
 MOST_CELLS = 60  # of the durations from step to step
@@ -69,7 +71,7 @@ class OverlayList(ListPage):
         if state.overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(state.overlay, Chooser):
-            return _choices(state.offers, state.overlay.summaries)
+            return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
             return _hits(state.overlay, state.ascii_only)
         width = overlay_size(state).width - EDGE
@@ -83,6 +85,7 @@ class OverlayList(ListPage):
             return state
         offer = state.offers[index]
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
@@ -232,14 +235,16 @@ def _units(trace: Trace) -> tuple[Unit, Unit]:
     return unit_of([trace.end_ns - trace.begin_ns]), Unit(1000, "us", 1)
 
 
-def _choices(offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
-    names = [narrow(offer.label) for offer in offers]
+def _choices(state: State, summaries: Sequence[str]) -> Rows:
+    names = [narrow(offer.label) for offer in state.offers]
     widest = max(map(len, names), default=0) + 2
+    heading = CHOOSING_B if state.sides else CHOOSING
 
     def row(index: int, width: int) -> list[Styled]:
-        return [(names[index].ljust(widest), palette.BOLD), (summaries[index], palette.PLAIN)]
+        shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
+        return [(names[index].ljust(widest), palette.BOLD), (shown, palette.PLAIN)]
 
-    return Rows((offers, summaries), len(offers), lambda width: CHOOSING, row)
+    return Rows((state.offers, summaries), len(names), lambda width: heading, row)
 
 
 ACTIONS = (

@@ -10,6 +10,7 @@ from fusetui.commands.errors import CommandError, say
 from fusetui.commands.showing import show
 from fusetui.commands.sources import is_run, traces
 from fusetui.commands.terminal import has_terminal
+from fusetui.trace.read.remote import is_remote
 
 SIDES = 2  # traces that are shown side by side
 
@@ -34,7 +35,7 @@ def browse(
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
     for path in paths:
-        if path == "-" or not Path(path).is_file():
+        if path == "-" or not (is_remote(path) or Path(path).is_file()):
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     opened = 0 if ranks or len(names) > SIDES else SIDES
