@@ -268,7 +268,7 @@ def _families(lane: Lane) -> Iterator[Place]:
     largest = sorted(line.kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]
     for one in largest:
         share = percent(int(one.before[-1]), int(line.before[-1]))
-        label = f"   {KINDS[one.kind].removeprefix('gpu-')} {share}"
+        label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
         yield Place(-1, -1, label, None, family=Family(line, one.kind))
 
 

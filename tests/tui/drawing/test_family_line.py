@@ -20,9 +20,9 @@ def families(state: State) -> list[Place]:
 def test_each_family_has_a_line_with_its_share(mlp: Trace) -> None:
     state = after(opened(mlp), *do("families"))
     labels = [place.label for place in families(state)]
-    assert labels == ["   gemm 65 %", "   pointwise 20 %", "   fused 15 %"]
+    assert labels == ["  gemm 65 %", "  pointwise 20 %", "  fused 15 %"]
     lines = drawn(state).splitlines()
-    first = next(n for n, line in enumerate(lines) if line.startswith("   gemm 65 %"))
+    first = next(n for n, line in enumerate(lines) if line.startswith("  gemm 65 %"))
     assert "█" in lines[first]
     assert families(after(state, *do("families"))) == []
 
