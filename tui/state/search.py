@@ -18,6 +18,8 @@ from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Outcome, State, told
 
+LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
+
 
 def ask(state: State) -> State:
     return replace(state, prompt=Prompt.SEARCH, found=None, wanted_hit="")
@@ -50,7 +52,7 @@ def searched(state: State, text: str) -> Outcome:
         return _to_first(state, found)
     try:
         query = parse(text)
-        if query.is_quick:
+        if query.is_quick and len(state.side.trace) <= LARGE:
             trace = state.side.trace
             return _to_first(state, Found(text, search(trace, state.side.once(texts_of), query)))
     except WrongQuery as wrong:
