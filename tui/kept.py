@@ -27,7 +27,7 @@ PLACE = "FUSETUI_KEPT"
 PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
 MOST = 500  # files; of more, those that were written last are kept
 LONGEST = 1 << 20  # bytes of a file of ours
-AGAIN = "marks and window of the last time: 0 shows the whole trace"
+AGAIN = "marks and window of the last time", "whole show the whole trace"
 
 
 class KeptMark(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ def restored(state: State, kept: Kept) -> State:
         begin, end = kept.window
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
     session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
-    return told(replace(state, session=session), AGAIN)
+    return told(replace(state, session=session), *AGAIN)
 
 
 def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ from fusetui.tui.state.overlays import (
 )
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State
+from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State, told
 
 SECTION = "Over the page"
 CHOOSING = "  Enter opens   Esc leaves"
@@ -138,7 +138,7 @@ def show_details(state: State) -> State:
     if gap:
         return laid_over(state, GapDetails(state.side, gap))
     if row < 0:
-        return replace(state, hint="nothing is selected: j or k selects a slice")
+        return told(state, "nothing is selected", "down/up select a slice")
     return laid_over(state, SliceDetails(state.side, row))
 
 

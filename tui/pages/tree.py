@@ -333,7 +333,7 @@ def sort_by(by: int) -> Run:
 
     def run(state: State) -> State:
         if state.tree.mode == "each":
-            return told(state, "each op is in order of time: t merges them")
+            return told(state, "each op is in order of time", "tree-mode merge them")
         at = SORTS.index(state.tree.sort) + by
         view = replace(state.tree, sort=SORTS[at % len(SORTS)])
         now = replace(state, tree=view).with_list(NAME, ListState())

@@ -75,7 +75,8 @@ def shown(state: State, hits: Hits) -> State:
         return state
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
     found = brought(state, state.session.hit(hits), hits.side)
-    return told(found, f"{place}: {printable(hits.what)}   n next  N previous  T list")
+    keys = ("next-hit next", "previous-hit previous", "hits list")
+    return told(found, f"{place}: {printable(hits.what)}", *keys)
 
 
 def step(by: int) -> Run:
@@ -84,7 +85,7 @@ def step(by: int) -> Run:
     def run(state: State) -> State:
         hits = state.session.hits
         return (
-            told(state, "no search yet: press / to search")
+            told(state, "no search yet", "search search")
             if hits is None
             else shown(state, hits.step(by))
         )
@@ -96,7 +97,7 @@ def list_hits(state: State) -> State:
     """All hits, over the page."""
     hits = state.session.hits
     if hits is None or not len(hits.rows):
-        return told(state, "nothing was searched for: / searches")
+        return told(state, "nothing was searched for", "search search")
     over = replace(state, overlay=HitList(state.sides[hits.side], hits))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
