@@ -50,6 +50,7 @@ class Options(msgspec.Struct, frozen=True):
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
+    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
 
 
 class FusetuiApp(Ending):
@@ -77,7 +78,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self)
+        self._performing = Performing(self, options.captured_by)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -276,6 +277,7 @@ def run(
     mouse: bool = True,
     tour: bool = False,
     offers: Sequence[Offer] = (),
+    captured_by: Sequence[str] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
@@ -292,6 +294,7 @@ def run(
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),
+        captured_by=tuple(captured_by),
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

@@ -14,6 +14,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
+from fusetui.trace.serving.opening import with_captures
 from fusetui.tui.explaining import explain
 from fusetui.tui.kept import Kept, read_kept
 from fusetui.tui.layout.frame import busy_of
@@ -84,7 +85,14 @@ class Compared(Message):
         self.a, self.b, self.result = a, b, result
 
 
-def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
+def load(
+    paths: Sequence[str],
+    post: Post,
+    cancelled: Stop,
+    stopped: Stop = never,
+    *,
+    captured_by: Sequence[str] = (),
+) -> None:
     """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
     takes longer: Unpacked, Counted, Explained.
 
@@ -96,7 +104,8 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     try:
         for path in paths:
             report = _reporter(path, post, cancelled)
-            traces.append(open_trace(path, report, stop=stopped, preview=preview))
+            trace = open_trace(path, report, stop=stopped, preview=preview)
+            traces.append(with_captures(trace, captured_by, open_trace)[0])
             if stopped():
                 break
     except NothingRead:

@@ -29,8 +29,9 @@ from fusetui.tui.summaries import summarize
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending) -> None:
+    def __init__(self, app: Ending, captured_by: tuple[str, ...] = ()) -> None:
         self._app = app
+        self._captured_by = captured_by  # see opening.with_captures
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -67,7 +68,13 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            load(paths, self._app.post_message, lambda: worker.is_cancelled, stop.is_set)
+            load(
+                paths,
+                self._app.post_message,
+                lambda: worker.is_cancelled,
+                stop.is_set,
+                captured_by=self._captured_by,
+            )
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 

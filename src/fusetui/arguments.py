@@ -77,6 +77,14 @@ TRACE = argument(
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
+CAPTURED_BY = argument(
+    "--captured-by",
+    metavar="CAPTURE",
+    action="append",
+    default=[],
+    help="The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
+    "ops and modules from it. May be repeated; by default, looked for in the same folder.",
+)
 ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
 THEME = argument(
     "--theme",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
+    CAPTURED_BY,
     JSON,
     KERNELS_BY,
     MOUSE,
@@ -104,6 +105,7 @@ COMMANDS = (
             ASCII,
             THEME,
             MOUSE,
+            CAPTURED_BY,
             NO_CACHE,
         ),
         "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
@@ -112,7 +114,7 @@ COMMANDS = (
     Command(
         "summary",
         "Key figures of the whole trace: times, counts, steps, lanes.",
-        (TRACE, JSON, NO_CACHE),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
     ),
     Command(
         "kernels",
@@ -121,6 +123,7 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             by(*KERNELS_BY),
             argument(
@@ -138,7 +141,7 @@ COMMANDS = (
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY, TOP, by(*OPS_BY)),
     ),
     Command(
         "modules",
@@ -147,6 +150,7 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
         ),
@@ -160,6 +164,7 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             argument(
                 "--file",
@@ -173,7 +178,7 @@ COMMANDS = (
     Command(
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
-        (TRACE, JSON, NO_CACHE),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
     ),
     Command(
         "diff",
@@ -215,6 +220,7 @@ COMMANDS = (
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
+            CAPTURED_BY,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -222,7 +228,7 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-        (TRACE, *PART, JSON, NO_CACHE),
+        (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY),
     ),
     Command(
         "scrub",

@@ -49,7 +49,7 @@ def facts(trace: Trace) -> list[str]:
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         f"GPU busy {share} of its span" if share and whole else "",
-        f"{count(len(trace))} slices",
+        f"{count(trace.recorded())} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
     ]
     return [part for part in parts if part]
