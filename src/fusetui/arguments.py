@@ -107,6 +107,14 @@ PART = (
 )
 """The part of a trace that a question is about."""
 
+PEAK = argument(
+    "--peak",
+    metavar="KIND=FIGURE",
+    action="append",
+    default=[],
+    help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
+    "be repeated.",
+)
 TOP = argument(
     "--top",
     metavar="N",

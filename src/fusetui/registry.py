@@ -19,6 +19,7 @@ from fusetui.arguments import (
     NO_CACHE,
     OPS_BY,
     PART,
+    PEAK,
     SHELLS,
     THEME,
     TOP,
@@ -126,14 +127,7 @@ COMMANDS = (
             CAPTURED_BY,
             TOP,
             by(*KERNELS_BY),
-            argument(
-                "--peak",
-                metavar="KIND=FIGURE",
-                action="append",
-                default=[],
-                help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in "
-                "bandwidth=3.35e12; may be repeated.",
-            ),
+            PEAK,
         ),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
@@ -179,6 +173,25 @@ COMMANDS = (
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
         (TRACE, JSON, NO_CACHE, CAPTURED_BY),
+    ),
+    Command(
+        "serving",
+        "Steps of vLLM and SGLang: phases, layers, the time between, and the least they can take.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            CAPTURED_BY,
+            argument(
+                "--model-config",
+                metavar="FILE",
+                help="The config.json of the model, for the size of its keys and values where the "
+                "shapes of attention do not tell it.",
+            ),
+            PEAK,
+        ),
+        "The least time of a step is that of reading its weights, keys and values once and of "
+        "computing its products, at the peaks of the device. docs/serving.md explains it.",
     ),
     Command(
         "diff",

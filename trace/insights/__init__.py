@@ -4,6 +4,8 @@ evidence."""
 __all__ = [
     "account",
     "causes",
+    "facts",
+    "longest",
     "markdown",
     "model",
     "stretches",

@@ -3,6 +3,11 @@ layers, the time between replays, and the least time that a step can take.
 """
 
 __all__ = [
+    "answer",
+    "bubble",
     "join",
+    "kv",
+    "layers",
+    "limit",
     "opening",
 ]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import Join
 from fusetui.trace.serving.captures import has_captures
 from fusetui.trace.serving.find import candidates
 from fusetui.trace.serving.join import join, wants_capture
+from fusetui.trace.serving.replays import replays
 from fusetui.trace.serving.steps import server_steps
 
+SOME = 8
 Open = Callable[[str], Trace]
 
 
@@ -34,7 +38,7 @@ def with_captures(
     if has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in candidates(trace.report.path, _batches(trace)):
+    for path in candidates(trace.report.path, _pids(trace), _batches(trace), _kernels(trace)):
         if not wants_capture(trace):
             break
         try:
@@ -48,6 +52,17 @@ def with_captures(
 def _batches(trace: Trace) -> list[int]:
     asked = server_steps(trace).asked
     return [one.batch for one in asked if one is not None and one.batch is not None]
+
+
+def _pids(trace: Trace) -> set[Id]:
+    return {track.pid for track in trace.tracks if track.layer in CPU_LAYERS}
+
+
+def _kernels(trace: Trace) -> list[str]:
+    """Names of a few kernels that graphs launched."""
+    rows = [row for nodes in replays(trace) for row in nodes.rows[:SOME].tolist()]
+    names = dict.fromkeys(trace.name_of(r) for r in rows if trace.role[r] == Role.KERNEL)
+    return list(names)[:SOME]
 
 
 def said(joins: Sequence[Join]) -> list[str]:

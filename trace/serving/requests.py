@@ -68,6 +68,13 @@ class Asked(msgspec.Struct, frozen=True):
     new_tokens: int | None = None
     kv_tokens: int | None = None  # tokens whose keys and values attention reads, over all requests
 
+    @property
+    def cached_tokens(self) -> int | None:
+        """Tokens that attention reads and that earlier steps computed."""
+        if self.kv_tokens is None or self.new_tokens is None:
+            return None
+        return max(self.kv_tokens - self.new_tokens, 0)
+
 
 def asked_by(name: str) -> Asked | None:
     """What the annotation of this name says; None if it is not one of a server's step.

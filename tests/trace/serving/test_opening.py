@@ -9,7 +9,7 @@ import pytest
 from tests.trace.serving.servers import Server, opened, save
 
 from fusetui.trace import open_trace
-from fusetui.trace.read.peek import ENOUGH
+from fusetui.trace.read.peek import beginning
 from fusetui.trace.serving import find
 from fusetui.trace.serving.find import candidates
 from fusetui.trace.serving.opening import said, with_captures
@@ -36,7 +36,7 @@ def test_of_many_sizes_the_right_one_is_read(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
     for size in (1, 2, 4, 8, 16, 32):
         save(tmp_path / f"{size}.json", SERVER.capture(size))
-    assert candidates(trace.report.path, [3]) == [str(tmp_path / "4.json")]
+    assert candidates(trace.report.path, {1}, [3]) == [str(tmp_path / "4.json")]
 
 
 def test_a_capture_of_another_model_is_not_worth_a_word(tmp_path: Path) -> None:
@@ -67,18 +67,42 @@ def test_nothing_is_looked_for_without_replays(
     assert with_captures(trace, (), open_trace) == (trace, ())
 
 
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What is read of which file from now on."""
+    asked: list[tuple[str, int]] = []
+
+    def read(path: str, most: int) -> bytes:
+        asked.append((os.path.basename(path), most))
+        return beginning(path, most)
+
+    monkeypatch.setattr(find, "beginning", read)
+    return asked
+
+
+def test_of_another_process_only_the_head_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
+    save(tmp_path / "capture.json", SERVER.capture(4))
+    asked = searched(monkeypatch)
+    assert candidates(trace.report.path, {2}, [4]) == []
+    assert asked == [("capture.json", find.HEAD)]
+
+
 def test_beyond_the_budget_only_the_head_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     save(tmp_path / "capture.json", SERVER.capture(4))
-    asked = []
-
-    def beginning(path: str, most: int) -> bytes:
-        asked.append(most)
-        return b""
-
+    asked = searched(monkeypatch)
     monkeypatch.setattr(find, "BUDGET", 100)
-    monkeypatch.setattr(find, "beginning", beginning)
-    assert candidates(trace.report.path, [4]) == []
-    assert asked == [ENOUGH]
+    assert candidates(trace.report.path, {1}, [4]) == []
+    assert asked == [("capture.json", find.HEAD)]
+
+
+def test_other_kernels_are_not_of_this_graph(tmp_path: Path) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
+    save(tmp_path / "capture.json", SERVER.capture(4))
+    capture = [str(tmp_path / "capture.json")]
+    assert candidates(trace.report.path, {1}, [4], ["my_attention"]) == capture
+    assert candidates(trace.report.path, {1}, [4], ["my_attention", "yours"]) == []
