@@ -25,7 +25,7 @@ def test_text(fusetui: Run, served: Path) -> None:
     assert "decode     19" in text
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
-    assert "Between passes of the model: 18 bubbles" in text
+    assert "Between passes of the model: 18 gaps" in text
     assert "247 events of 19 of 19 graph replays have the op" in text.replace("\n  ", " ")
     assert text.count("\n") <= 40
 
@@ -35,7 +35,7 @@ def test_json(fusetui: Run, served: Path) -> None:
     assert [step["captured_tokens"] for step in found["steps"]] == [4] * 19
     assert found["joins"][0]["certainty"] == "certain"
     assert found["limits"][0]["limit"]["weight_bytes"] == 3 * 64 * 64 * 2
-    assert found["bubble"]["count"] == 18
+    assert found["between"]["count"] == 18
 
 
 def test_a_configuration_that_is_none(fusetui: Run, served: Path) -> None:

@@ -14,7 +14,8 @@ from fusetui.trace.diff.instances import LONG_RUN, closest
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import match
 from fusetui.trace.diff.model import Kind, Row
-from fusetui.trace.diff.odd_rows import Piece, piece_rows
+from fusetui.trace.diff.odd_piece import Piece
+from fusetui.trace.diff.odd_rows import piece_rows
 from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.trace.questions.busy import any_busy_ns
 from fusetui.trace.text.figures import change

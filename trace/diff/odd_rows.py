@@ -5,32 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-import msgspec
-
 from fusetui.trace.diff.items import OP_SHIFT, Items
 from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.odd_fusion import fused
+from fusetui.trace.diff.odd_piece import Piece
 from fusetui.trace.text.figures import plural
 
 KINDS = 8
 """A step that differs in more kinds of work than this is one row."""
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A piece of work that a step has, but usual steps lack; or, if `missing`, the reverse."""
-
-    step: int
-    missing: bool
-    row: int  # of the trace; of what is missing: in the representative step
-    ns: int
-    word: int
-
-
 def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
     """One row for each kind of work in each step, or one for all of a step that differs in many.
 
-    Where an op has other kernels in a step than usual, these are one row.
+    Where an op has other kernels in a step than usual, these are one row; so is a kernel that does
+    the work of several.
     """
     found, pieces = _replaced(items, pieces, side)
+    compiled, pieces = _fused(items, pieces, side)
+    found += compiled
     steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
     for piece in pieces:
         steps[piece.step, piece.missing].append(piece)
@@ -60,6 +53,22 @@ def _replaced(
         else:
             left += [*more, *lacking]
     return found, left
+
+
+def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row], Sequence[Piece]]:
+    """The rows of kernels that do the work of several in one step, or that several do the work of,
+    and the pieces that are not in them."""
+    steps: defaultdict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        steps[piece.step].append(piece)
+    found, taken = [], set()
+    for step, members in steps.items():
+        name = f"step {items.work.windows.number_of(step)} of {side}"
+        for one, many in fused(items.trace, members):
+            more, lacking = (many, [one]) if one.missing else ([one], many)
+            found.append(_other_kernels(items, more, lacking, name, side))
+            taken |= {(piece.step, piece.missing, piece.row) for piece in (one, *many)}
+    return found, [p for p in pieces if (p.step, p.missing, p.row) not in taken]
 
 
 def _other_kernels(

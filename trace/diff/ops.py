@@ -46,9 +46,12 @@ def around(trace: Trace, op: int) -> list[int]:
 
 def known_as(items: Items, item: int) -> frozenset[str]:
     """Every name under which a compiler may list this work: of its op, and of those around."""
-    trace = items.trace
-    stems = frozenset(stem(trace.name_of(row)) for row in around(trace, int(items.op[item])))
-    return _with_aliases(stems)
+    return known_names(items.trace, int(items.op[item]))
+
+
+def known_names(trace: Trace, op: int) -> frozenset[str]:
+    """The same for the row of an op."""
+    return _with_aliases(frozenset(stem(trace.name_of(row)) for row in around(trace, op)))
 
 
 def numel(items: Items, item: int) -> int | None:

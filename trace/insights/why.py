@@ -13,6 +13,7 @@ from fusetui.trace.insights.cpu import cpu_accounts
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
 from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.trace.insights.reading import args_read
 from fusetui.trace.insights.rules import findings_of
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
@@ -78,8 +79,9 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
 
 def explained(question: Asked) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
+    with args_read(question.accounts.trace):
+        found = _accounted(question)
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
-    found = _accounted(question)
     findings, unknown = findings_of(facts)
     answers = msgspec.structs.replace(
         found,

@@ -46,7 +46,7 @@ def arguments(
     """
     if not keep_as:
         return _as_arguments(*_read(events, orders, names))
-    asked = _digest(orders, names)
+    asked = digest(orders, names)
     kept = events.recall(keep_as, KeptArguments)
     if kept is None or kept.asked != asked:
         kept = KeptArguments(asked, *_read(events, orders, names))
@@ -54,7 +54,8 @@ def arguments(
     return _as_arguments(kept.number, kept.texts)
 
 
-def _digest(orders: NDArray[np.int64], names: tuple[str, ...]) -> bytes:
+def digest(orders: NDArray[np.int64], names: tuple[str, ...]) -> bytes:
+    """Equal for equal questions only."""
     from hashlib import blake2b  # not needed by most commands
 
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
@@ -87,14 +88,22 @@ def arguments_of(
     keep_as: str = "",
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
-    names = tuple(dict.fromkeys(name for _, some in asked for name in some))
-    every = arguments(events, np.concatenate([orders for orders, _ in asked]), names, keep_as)
+    together, names = joined(asked)
+    every = arguments(events, together, names, keep_as)
     ends = np.cumsum([len(orders) for orders, _ in asked]).tolist()
     found, begin = [], 0
     for (_, some), end in zip(asked, ends, strict=True):
         found.append(_only(every, slice(begin, end), [names.index(name) for name in some]))
         begin = end
     return tuple(found)
+
+
+def joined(
+    asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]],
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Several questions as one: all orders, and all names."""
+    names = tuple(dict.fromkeys(name for _, some in asked for name in some))
+    return np.concatenate([orders for orders, _ in asked]), names
 
 
 def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:

@@ -33,6 +33,7 @@ BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
 NODE = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
 """The engine's names for the ops it runs; before 2021 they are named after their node alone."""
 ENGINE = "autograd::engine::evaluate_function: "
+KEPT_AS = "autograd"
 MOST = 64  # thread numbers of torch, and threads, that are compared
 
 
@@ -76,21 +77,26 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
     """The backward ops. Reads the file again if any op of the trace may belong to a backward
     pass."""
-    ops = trace.rows_of(Role.OP)
-    used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
-    if not any(BACKWARD.search(trace.names[n]) for n in used.tolist()):
+    if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
     return linked_by(trace, _autograd(trace, stop))
+
+
+def may_run_backward(trace: Trace) -> bool:
+    """Whether any op may belong to a backward pass, by its name."""
+    ops = trace.rows_of(Role.OP)
+    used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
+    return any(BACKWARD.search(trace.names[n]) for n in used.tolist())
 
 
 def _autograd(trace: Trace, stop: Stop) -> Autograd:
     """What the file says about autograd; read only once if the trace is in the cache."""
     events = own_events(trace.elements)
-    found = events.recall("autograd", Autograd)
+    found = events.recall(KEPT_AS, Autograd)
     if found is None:
         found = read_autograd(events, stop)
         if not stop():
-            events.keep("autograd", found)
+            events.keep(KEPT_AS, found)
     return found
 
 

@@ -58,7 +58,7 @@ class Series:
 
     def add(self, key: Key, time: int, value: object) -> None:
         """Adds a value, unless it is not a finite number."""
-        number = _number(value)
+        number = finite(value)
         if number is None:
             return
         if key not in self.columns:
@@ -113,7 +113,8 @@ def add_memory(series: Series, sample: Sample, time: int) -> None:
         series.add(Key(sample.pid, name, str(kind), total), time, sample.args.get(arg))
 
 
-def _number(value: object) -> float | None:
+def finite(value: object) -> float | None:
+    """None for what is not a finite number."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
     try:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import msgspec
+import numpy as np
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.counters import DEVICES, TOTALS, Series, add_memory
+from fusetui.trace.model.events import Events
+from fusetui.trace.questions.counters import DEVICES, TOTALS, finite
+from fusetui.trace.read.totals import PLACE, Rows, totals_in
 
 KEPT_AS = "memory"
-GPU = f"{DEVICES[1]} "
+GPUS = [kind for kind, name in DEVICES.items() if name == "GPU"]
+DEVICE, ALLOCATED, RESERVED = 1, 2, 3  # columns of Rows
 
 
 class MemoryPeak(msgspec.Struct, frozen=True):
@@ -26,30 +33,64 @@ class MemoryPeaks(msgspec.Struct, frozen=True):
     is_recorded: bool  # any memory event: of 2021 they have no totals, and some are of the CPU
 
 
+class Part(NamedTuple):
+    """Of one stretch: the device, and its largest totals (bytes), of each GPU that has any; nan for
+    one that is not recorded."""
+
+    most: tuple[tuple[int, float, float], ...] = ()
+    is_recorded: bool = False
+
+
 def memory_peaks(trace: Trace) -> MemoryPeaks:
     """Reads the memory events of the file, but only once if the trace is in the cache."""
     found = trace.elements.recall(KEPT_AS, MemoryPeaks)
     if found is None:
-        found = _read(trace)
-        trace.elements.keep(KEPT_AS, found)
+        events = trace.elements
+        found = peaks_of(peaks_in(events, number) for number in range(len(events.stretches)))
+        events.keep(KEPT_AS, found)
     return found
 
 
-def _read(trace: Trace) -> MemoryPeaks:
-    series, is_recorded = Series(), False
-    for number, stretch in enumerate(trace.elements.stretches):
-        if stretch.samples:
-            for sample, time in trace.elements.samples(number):
-                if sample.is_memory:
-                    is_recorded = True
-                    add_memory(series, sample, time)
-    most: dict[str, dict[str, int]] = {}
-    for key, (_, values) in series.columns.items():
-        totals = most.setdefault(key.name, {})
-        totals[key.series] = max(totals.get(key.series, 0), int(max(values)))
-    peaks = tuple(
-        MemoryPeak(int(name.removeprefix(GPU)), totals["allocated"], totals["reserved"])
-        for name, totals in most.items()
-        if name.startswith(GPU) and totals.keys() == set(TOTALS.values())
+def peaks_in(events: Events, number: int) -> Part:
+    """Reads one stretch."""
+    if not events.stretches[number].samples:
+        return Part()
+    totals = totals_in(events.text, events.stretches[number])
+    totals = _one_by_one(events, number) if totals is None else totals
+    gpus = totals[np.isin(totals[:, 0], GPUS) & (totals[:, DEVICE] >= 0)]
+    most = tuple(
+        (int(device), *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist())
+        for device in np.unique(gpus[:, DEVICE])
     )
-    return MemoryPeaks(peaks, is_recorded)
+    return Part(most, bool(len(totals)))
+
+
+def peaks_of(parts: Iterable[Part]) -> MemoryPeaks:
+    """From the parts of all stretches."""
+    most: dict[int, tuple[float, float]] = {}
+    is_recorded = False
+    for part in parts:
+        is_recorded |= part.is_recorded
+        for device, *totals in part.most:
+            allocated, reserved = np.fmax(most.get(device, (np.nan, np.nan)), totals).tolist()
+            most[device] = allocated, reserved
+    known = {device: totals for device, totals in most.items() if not np.isnan(totals).any()}
+    peaks = (MemoryPeak(device, *(max(int(n), 0) for n in known[device])) for device in known)
+    return MemoryPeaks(tuple(peaks), is_recorded)
+
+
+def _one_by_one(events: Events, number: int) -> Rows:
+    """What `totals_in` gives, of a stretch that it cannot read."""
+    every = [sample.args for sample, _ in events.samples(number) if sample.is_memory]
+    rows = [
+        [
+            *(_integer(args.get(name)) for name in PLACE),
+            *(finite(args.get(name)) for name in TOTALS),
+        ]
+        for args in every
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(PLACE) + len(TOTALS))
+
+
+def _integer(value: object) -> int | None:
+    return value if type(value) is int else None

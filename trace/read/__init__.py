@@ -6,6 +6,7 @@ from fusetui.trace.read.reading import Callbacks, read
 __all__ = [
     "Callbacks",
     "Raw",
+    "aside",
     "autograd",
     "body",
     "chunks",
@@ -20,6 +21,8 @@ __all__ = [
     "peek",
     "read",
     "repair",
+    "reread",
     "source",
     "structure",
+    "totals",
 ]

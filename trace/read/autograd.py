@@ -10,7 +10,7 @@ fwdbwd, since 2022-10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
@@ -29,8 +29,11 @@ from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 
+Int64s = NDArray[np.int64]
+
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 LARGEST = 2**63
+NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)
 LONGEST = 20  # digits of a number worth looking at
 T = TypeVar("T")
 
@@ -73,9 +76,9 @@ class Autograd(msgspec.Struct, frozen=True, eq=False):
     """The numbered ops in file order, arrays of shape [ops]; flows only if no op is known by its
     number to have run backward."""
 
-    order: NDArray[np.int64]  # index in traceEvents
-    number: NDArray[np.int64]
-    thread: NDArray[np.int64]  # 0: forward; else torch's number of the forward thread
+    order: Int64s  # index in traceEvents
+    number: Int64s
+    thread: Int64s  # 0: forward; else torch's number of the forward thread
     flows: tuple[FlowEnd, ...] = ()
 
 
@@ -88,14 +91,33 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
     Ends early with what was found once `stop` returns True.
     """
+    parts = _events(events, NUMBER.encode(), decode_numbered, _numbered, stop)
+    return autograd_of(events, [numbers_of(part) for part in parts], stop)
+
+
+def numbers_of(part: Iterable[tuple[int, Numbered]]) -> Int64s:
+    """The order, sequence number and thread of those that have a number, shape [numbered, 3]."""
     numbers = [
         (order, _integer(args.number), _integer(args.thread))
-        for part in _events(events, NUMBER.encode(), decode_numbered, _numbered, stop)
         for order, event in part
         if (args := event.args) is not None and args.number is not None
     ]
     columns = np.array(numbers, dtype=np.int64).reshape(-1, 3)
-    order, number, thread = columns[(columns >= 0).all(axis=1)].T
+    return columns[(columns >= 0).all(axis=1)]
+
+
+def numbers_in(events: Events, stretch: int, first: int) -> Int64s:
+    """`numbers_of` one stretch, whose first element has the index `first`."""
+    try:
+        own = events.stretches[stretch]
+        return numbers_of(_decoded(events, own, first, decode_numbered, _numbered))
+    except (OSError, TraceError):
+        return NO_NUMBERS
+
+
+def autograd_of(events: Events, parts: Sequence[Int64s], stop: Stop = never) -> Autograd:
+    """What `numbers_of` found in each stretch, with the flows if these are needed."""
+    order, number, thread = np.concatenate([NO_NUMBERS, *parts]).T
     ran_backward = bool((thread > 0).any())
     return Autograd(order, number, thread, () if ran_backward else read_flows(events, stop))
 

@@ -34,6 +34,7 @@ class Elements:
         self.text = text
         self.stretches = tuple(stretches)
         self._keeper = keeper
+        self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(self._decode)
 
@@ -64,11 +65,17 @@ class Elements:
         return Elements(self.text, self.stretches, keeper)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
+        found = self._kept.get(name)
+        if isinstance(found, kind):
+            return found
         return None if self._keeper is None else self._keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
         """Nothing is kept if the text is not available: part of it may be missing in `found`."""
-        if self._keeper is not None and self.at_hand and not self.problem():
+        if not self.at_hand or self.problem():
+            return
+        self._kept[name] = found
+        if self._keeper is not None:
             self._keeper.keep(name, found)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:

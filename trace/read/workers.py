@@ -52,7 +52,7 @@ class Workers:
         self._given = self._give = self._finished = self._finish = -1
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
-        self._forks = threading.active_count() == 1 and _can_fork()
+        self._forks = may_fork()
         with suppress(OSError):  # no more processes or files: continue with those that were started
             self._start(self._workers_for(size))
 
@@ -253,6 +253,15 @@ def _close(end: int) -> int:
     if end != -1:
         os.close(end)
     return -1
+
+
+def may_fork() -> bool:
+    """Whether a process may be forked now: a copy of one that has other threads may hang."""
+    return threading.active_count() == 1 and _can_fork()
+
+
+def has_second_core() -> bool:
+    return _cores() > 1
 
 
 def _can_share() -> bool:

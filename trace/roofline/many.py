@@ -27,7 +27,9 @@ from fusetui.trace.roofline.tiles import blocks_of
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
+Question = tuple[Int64s, tuple[str, ...]]
 
+KEPT_AS: Final = "inputs"
 INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 
@@ -56,7 +58,7 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     `given` are figures of the devices that override those of the table, see `peaks.peak_of`. Reads
     the args of the kernels and of the ops that launched them.
     """
-    keep_as = "inputs" if rows is None else ""
+    keep_as = KEPT_AS if rows is None else ""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
     inputs, launches = _args_of(trace, rows, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
@@ -121,13 +123,18 @@ def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
 def _args_of(trace: Trace, rows: Rows, keep_as: str) -> tuple[Arguments, Arguments]:
     """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration
     (LAUNCH)."""
+    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
     ops, place = np.unique(trace.op[rows], return_inverse=True)
-    known = ops >= 0
-    asked = ((trace.order[ops[known]], INPUTS), (trace.order[rows], LAUNCH))
-    inputs, launches = arguments_of(trace.elements, asked, keep_as)
     number = np.full(len(ops), -1, dtype=np.int32)
-    number[known] = inputs.number
+    number[ops >= 0] = inputs.number
     return Arguments(number[place], inputs.distinct), launches
+
+
+def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
+    """What is read of the args of these kernels and of their ops: the indices in traceEvents of
+    some events, and the names of args."""
+    ops = np.unique(trace.op[rows])
+    return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:

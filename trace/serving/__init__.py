@@ -4,7 +4,7 @@ layers, the time between replays, and the least time that a step can take.
 
 __all__ = [
     "answer",
-    "bubble",
+    "between",
     "join",
     "kv",
     "layers",

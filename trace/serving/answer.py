@@ -12,11 +12,11 @@ from fusetui.trace.insights.account import accounts
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.questions.spread import percentile
-from fusetui.trace.serving.bubble import Bubble, bubble_of
+from fusetui.trace.serving.between import Between, between_of
 from fusetui.trace.serving.layers import Layers, layers_of
 from fusetui.trace.serving.limit import Limit, limit_of
 from fusetui.trace.serving.outliers import outliers
-from fusetui.trace.serving.passes import Pass, extent, passes
+from fusetui.trace.serving.passes import Pass, interval_of, passes
 from fusetui.trace.serving.replays import bare_launches
 from fusetui.trace.serving.requests import Phase
 from fusetui.trace.serving.weights import products_of
@@ -69,7 +69,7 @@ class PhaseLimit(msgspec.Struct, frozen=True):
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """`bubble` is that of the device with the most passes; `missing`: what cannot be told, and
+    """`between` is that of the device with the most passes; `missing`: what cannot be told, and
     why."""
 
     file: str
@@ -77,7 +77,7 @@ class Serving(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     phases: tuple[PhaseTimes, ...]
     limits: tuple[PhaseLimit, ...]
-    bubble: Bubble | None
+    between: Between | None
     missing: tuple[str, ...]
 
 
@@ -96,8 +96,8 @@ def serving(
         for phase in UNDERSTOOD
     }
     groups = {phase: own for phase, own in groups.items() if own}
-    bubbles = [bubble_of(trace, found, device) for device in known.devices]
-    most = max((one for one in bubbles if one), key=lambda one: one.count, default=None)
+    each = [between_of(trace, found, device) for device in known.devices]
+    most = max((one for one in each if one), key=lambda one: one.count, default=None)
     return Serving(
         file=trace.report.path,
         joins=trace.joins if isinstance(trace, Joined) else (),
@@ -107,13 +107,13 @@ def serving(
             _limit(trace, phase, _median(steps, own), found, config, given)
             for phase, own in groups.items()
         ),
-        bubble=most,
+        between=most,
         missing=tuple(_missing(trace, found, most)),
     )
 
 
 def _step(trace: Trace, one: Pass, because: tuple[str, ...] | None) -> Step:
-    all_, model = extent(trace, one.rows), extent(trace, one.model)
+    all_, model = interval_of(trace, one.rows), interval_of(trace, one.model)
     captured = None
     if isinstance(trace, Joined) and len(one.model) and (trace.captured[one.model] >= 0).any():
         captured = products_of(trace, one.model).rows
@@ -163,15 +163,15 @@ def _limit(
     return PhaseLimit(phase.value, at, layers_of(trace, one.model), limit)
 
 
-def _missing(trace: Trace, found: Sequence[Pass], bubble: Bubble | None) -> list[str]:
+def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:
     said = []
     if not found:  # nothing else is known either
         said.append(
             "Steps: no annotation has the name of a server's step (execute_..., step[...]), and no"
             " graph was replayed."
         )
-    elif bubble is None:
-        said.append("The bubble: it takes two passes of the model, and the trace has one.")
+    elif between is None:
+        said.append("The time between passes of the model: it takes two, and the trace has one.")
     if bare := bare_launches(trace):
         said.append(f"What {bare} graph launches ran: the profiler did not trace graphs by node.")
     return said

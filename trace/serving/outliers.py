@@ -10,7 +10,7 @@ from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.facts import COMPILER
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.serving.passes import Mode, Pass, extent
+from fusetui.trace.serving.passes import Mode, Pass, interval_of
 from fusetui.trace.serving.requests import Phase
 from fusetui.trace.text.figures import duration
 
@@ -24,7 +24,7 @@ def outliers(
     trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
 ) -> dict[int, tuple[str, ...]]:
     """By the index of each outlier, what explains it; () if nothing that was recorded does."""
-    spans = [extent(trace, step.rows).span_ns for step in steps]
+    spans = [interval_of(trace, step.rows).span_ns for step in steps]
     found = {}
     for phase in dict.fromkeys(step.asked.phase for step in steps):
         own = [n for n, step in enumerate(steps) if step.asked.phase is phase and len(step.rows)]
@@ -54,7 +54,7 @@ def _reasons(
     if step.mode is Mode.EAGER and usual is not Mode.EAGER:
         found.append(f"it runs eagerly, where the others replay {usual}")
     if n and steps[n - 1].asked.phase in (Phase.PREFILL, Phase.MIXED):
-        before, own = extent(trace, steps[n - 1].rows), extent(trace, step.rows)
+        before, own = interval_of(trace, steps[n - 1].rows), interval_of(trace, step.rows)
         if before.end_ns > begin and own.end_ns > before.end_ns > own.begin_ns - excess:
             found.append("the prefill before it was still running")
     waited = sum(

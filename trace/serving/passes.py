@@ -45,7 +45,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
         return len(self.rows)
 
 
-class Extent(msgspec.Struct, frozen=True):
+class Interval(msgspec.Struct, frozen=True):
     """When some GPU events ran."""
 
     begin_ns: int
@@ -57,12 +57,12 @@ class Extent(msgspec.Struct, frozen=True):
         return self.end_ns - self.begin_ns
 
 
-def extent(trace: Trace, rows: Rows) -> Extent:
+def interval_of(trace: Trace, rows: Rows) -> Interval:
     """Zeros if there are none."""
     if not len(rows):
-        return Extent(0, 0, 0)
+        return Interval(0, 0, 0)
     start, end = trace.start[rows], trace.end[rows]
-    return Extent(int(start.min()), int(end.max()), union_length(start, end))
+    return Interval(int(start.min()), int(end.max()), union_length(start, end))
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:

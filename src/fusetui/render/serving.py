@@ -10,7 +10,7 @@ import msgspec
 
 from fusetui.trace import Trace
 from fusetui.trace.serving.answer import PhaseLimit, Serving, Step
-from fusetui.trace.serving.bubble import Bubble
+from fusetui.trace.serving.between import Between
 from fusetui.trace.serving.layers import Layers
 from fusetui.trace.serving.limit import Limit, Loss
 from fusetui.trace.text.figures import count, duration, percent, plural, quantity, several
@@ -40,8 +40,8 @@ def serving_text(found: Serving, width: int) -> str:
     """At most some 40 lines."""
     blocks = [_phases(found, width), _steps(found, width)]
     blocks += ["\n".join(_limit(found, one, width)) for one in found.limits]
-    if found.bubble:
-        blocks.append("\n".join(_bubble(found.bubble, width)))
+    if found.between:
+        blocks.append("\n".join(_between(found.between, width)))
     blocks += ["\n".join(_wrapped(f"Cannot tell: {text}", width)) for text in found.missing]
     return "\n\n".join(block for block in blocks if block)
 
@@ -173,16 +173,16 @@ def _loss(loss: Loss) -> str:
     return f"{lost}{known} in {printable(loss.what)}"
 
 
-def _bubble(bubble: Bubble, width: int) -> Iterator[str]:
-    parts = [("kernels", bubble.compute_ns), ("communication", bubble.communication_ns)]
-    parts += [("copies", bubble.copy_ns), *bubble.idle.items()]
+def _between(between: Between, width: int) -> Iterator[str]:
+    parts = [("kernels", between.compute_ns), ("communication", between.communication_ns)]
+    parts += [("copies", between.copy_ns), *between.idle.items()]
     told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
     yield from _wrapped(
-        f"Between passes of the model: {plural(bubble.count, 'bubble')}, the median"
-        f" {duration(bubble.median_ns)}, {duration(bubble.total_ns)} in all: {told}.",
+        f"Between passes of the model: {plural(between.count, 'gap')}, the median"
+        f" {duration(between.median_ns)}, {duration(between.total_ns)} in all: {told}.",
         width,
     )
-    for one in bubble.doing[:DOINGS]:
+    for one in between.doing[:DOINGS]:
         yield from _wrapped(f"  {duration(one.dur_ns)} {one.kind}: {printable(one.what)}", width)
 
 

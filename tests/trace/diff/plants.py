@@ -47,10 +47,7 @@ def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
         )
 
     item = subject.chosen(place, nth, pair)
-    planted = _each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
-    if planted is not None and item is not None and planted.once:
-        return None  # one step that was compiled differs in several rows
-    return planted
+    return _each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
 
 
 def split(subject: Subject, place: str, nth: int) -> Planted | None:

@@ -54,6 +54,28 @@ def test_a_step_that_does_much_else_is_one_row(build: Build) -> None:
     assert (row.op, row.b_count) == ("20 pieces of work", 20)
 
 
+FUSED = ("aten::add_relu", "triton_poi_fused_add_relu_0", 40.0)
+
+
+def test_two_kernels_that_one_step_fuses_are_one_row(build: Build) -> None:
+    (row,) = changed(planted(build, MM, FUSED))
+    assert (row.kind, row.a, row.b) == (Kind.FUSED, ("add_kernel", "relu_kernel"), (FUSED[1],))
+    assert (row.why, row.counts) == ("only in step 3 of B", False)
+    assert row.change_ns == 40_000 * 103 // 100 - 70_000 * 103 // 100
+
+
+def test_a_fused_kernel_that_one_step_lacks_is_split(build: Build) -> None:
+    found = diff(build([MM, FUSED], FACTORS), build([MM, FUSED], FACTORS, odd={3: USUAL}))
+    (row,) = changed(found)
+    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (FUSED[1],), ("add_kernel", "relu_kernel"))
+
+
+def test_a_kernel_that_lists_other_ops_is_no_fusion(build: Build) -> None:
+    other = ("aten::mul", "triton_poi_fused_cos_mul_0", 40.0)
+    found = changed(planted(build, MM, other))
+    assert sorted(row.kind for row in found) == [Kind.ADDED, Kind.REMOVED, Kind.REMOVED]
+
+
 def test_a_kernel_that_took_long_in_one_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, (*ADD[:2], 52.0), USUAL[2]))
     assert (row.kind, row.op) == (Kind.SLOWER, "aten::add")

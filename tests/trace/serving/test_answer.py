@@ -115,35 +115,35 @@ def test_repetition(names: list[int], found: tuple[int, int, int] | None) -> Non
 
 def test_the_bubble_adds_up(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", *usual(3)))
-    bubble = found.bubble
-    assert bubble is not None
+    between = found.between
+    assert between is not None
     model_ns = 1000 + 3 * 16_500 + 12 * 500
-    assert (bubble.count, bubble.total_ns) == (2, 2 * (1_000_000 - model_ns))
-    parts = bubble.compute_ns + bubble.communication_ns + bubble.copy_ns + bubble.idle_ns
-    assert parts == bubble.total_ns
-    assert sum(bubble.idle.values()) == bubble.idle_ns
+    assert (between.count, between.total_ns) == (2, 2 * (1_000_000 - model_ns))
+    parts = between.compute_ns + between.communication_ns + between.copy_ns + between.idle_ns
+    assert parts == between.total_ns
+    assert sum(between.idle.values()) == between.idle_ns
 
 
-def test_what_the_cpu_did_in_the_bubble(tmp_path: Path) -> None:
+def test_what_the_cpu_did_in_between(tmp_path: Path) -> None:
     frames = [
         python("scheduler.py(99): get_next_batch_to_run", 1100, 800),
         python("sampler.py(7): sample", 2100, 850),
     ]
-    bubble = serving(opened(tmp_path / "a.json", *usual(3), frames)).bubble
-    assert bubble is not None
-    assert [(one.what, one.kind) for one in bubble.doing] == [
+    between = serving(opened(tmp_path / "a.json", *usual(3), frames)).between
+    assert between is not None
+    assert [(one.what, one.kind) for one in between.doing] == [
         ("sampler.py(7): sample", "sampling"),
         ("scheduler.py(99): get_next_batch_to_run", "scheduler"),
     ]
-    host = sum(ns for reason, ns in bubble.idle.items() if reason.startswith("host_"))
-    assert sum(one.dur_ns for one in bubble.doing) == host
+    host = sum(ns for reason, ns in between.idle.items() if reason.startswith("host_"))
+    assert sum(one.dur_ns for one in between.doing) == host
 
 
-def test_one_pass_has_no_bubble(tmp_path: Path) -> None:
+def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
-    assert found.bubble is None
+    assert found.between is None
     assert found.missing == (
-        "The bubble: it takes two passes of the model, and the trace has one.",
+        "The time between passes of the model: it takes two, and the trace has one.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The bubble: the time from the end of one pass of the model to the start of the next, in the
+"""The time from the end of one pass of the model to the start of the next, in the
 classes of the account of `why`, and what the CPU did meanwhile by frames, ops and annotations."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.longest import gaps_of
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.serving.passes import Pass, extent
+from fusetui.trace.serving.passes import Pass, interval_of
 
 HOST = "host_"
 KINDS = (
@@ -39,8 +39,8 @@ class Doing(msgspec.Struct, frozen=True):
     dur_ns: int
 
 
-class Bubble(msgspec.Struct, frozen=True):
-    """All bubbles of one device. compute + communication + copies + idle = total, exactly, and
+class Between(msgspec.Struct, frozen=True):
+    """All such times of one device. compute + communication + copies + idle = total, exactly, and
     `idle` by reason (see insights/gaps.py) adds up to idle_ns."""
 
     count: int
@@ -54,11 +54,11 @@ class Bubble(msgspec.Struct, frozen=True):
     doing: tuple[Doing, ...]  # the largest first; adds up to the host's part of idle
 
 
-def bubble_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Bubble | None:
-    """The bubbles between these passes on a device; None if there are none."""
+def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between | None:
+    """The time between these passes on a device; None if there is none."""
     own = [step for step in steps if len(step.model)]
     own = [step for step in own if trace.track_of(int(step.model[0])).pid == device.pid]
-    parts = sorted((extent(trace, step.model) for step in own), key=lambda part: part.begin_ns)
+    parts = sorted((interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns)
     ends = np.array([part.end_ns for part in parts], dtype=np.int64)
     begin = np.maximum.accumulate(ends)[:-1] if len(parts) else ends
     end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
@@ -72,7 +72,7 @@ def bubble_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Bubble | N
         for reason, ns in account.idle.items():
             idle[reason] += ns
     each = np.sort(end - begin)
-    return Bubble(
+    return Between(
         count=len(begin),
         total_ns=int(each.sum()),
         median_ns=int(each[(len(each) - 1) // 2]),
