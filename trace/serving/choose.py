@@ -32,6 +32,7 @@ class Chosen(msgspec.Struct, frozen=True):
     capture: int = -1
     likely: str = ""
     problem: str = ""
+    kernels_only: bool = False  # copies and sets of the graph have no call
 
 
 def choose(
@@ -86,7 +87,8 @@ def _of_step(
             return [Chosen(problem=f"{text}, and the step replays {len(own)}")] * len(own)
         likely.append(IN_TURN)
     chosen = fitting if len(fitting) > 1 else fitting * len(own)
-    return [Chosen(n, "; ".join(likely)) for n in chosen]
+    why = "; ".join(likely)
+    return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
 
 
 def _size(

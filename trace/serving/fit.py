@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.categories import Role
@@ -59,10 +61,37 @@ class Fit(msgspec.Struct, frozen=True):
     problem: str = ""  # why it does not; "" if it does
     at: int = -1  # the node that differs first
     by_name: bool = True  # every kernel by its name
+    kernels_only: bool = False  # copies and sets differ
+
+
+def kernels_alone(
+    trace: Trace, nodes: Nodes, capture: Capture, there: Trace
+) -> tuple[Nodes, Capture]:
+    """Without copies and sets: a graph may do them in other ways, or not at all."""
+    kernels = nodes.rows[trace.role[nodes.rows] == Role.KERNEL]
+    names = [there.name_of(call) for call in capture.calls.tolist()]
+    launch = np.array([not any(word in name for word in _MOVED) for name in names], np.bool_)
+    texts = tuple(text for text, own in zip(capture.kernels, launch, strict=True) if own)
+    return replace(nodes, rows=kernels), replace(
+        capture, calls=capture.calls[launch], kernels=texts
+    )
 
 
 def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
-    """Compares each node with its call. `there` is the trace of the capture."""
+    """Compares each node with its call, or if there are more of one than of the other, each kernel
+    with its launch. `there` is the trace of the capture."""
+    if len(nodes) == len(capture):
+        return _compared(trace, nodes, capture, there)
+    alone = kernels_alone(trace, nodes, capture, there)
+    if not len(alone[0]) or len(alone[0]) != len(alone[1]):
+        return _compared(trace, nodes, capture, there)
+    found = _compared(trace, *alone, there)
+    if not found.problem and not found.by_name:
+        return _compared(trace, nodes, capture, there)  # without names the counts must be equal
+    return replace(found, kernels_only=True)
+
+
+def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
     if len(nodes) != len(capture):
         problem = f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
         return Fit(problem, min(len(nodes), len(capture)))

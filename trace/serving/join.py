@@ -12,6 +12,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 from fusetui.trace.serving.captures import Capture, captures
 from fusetui.trace.serving.choose import Chosen, choose, counted
+from fusetui.trace.serving.fit import kernels_alone
 from fusetui.trace.serving.graft import graft
 from fusetui.trace.serving.replays import Nodes, bare_launches, replays
 from fusetui.trace.serving.sizes import sizes
@@ -28,14 +29,18 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
     known = captures(there)
     chosen = _chosen(trace, there, own, known.whole)
-    made = [(nodes, one) for nodes, one in zip(own, chosen, strict=True) if one.capture >= 0]
-    likely = list(dict.fromkeys(one.likely for _, one in made if one.likely))
+    made = [
+        _paired(trace, nodes, known.whole[one.capture], there, one)
+        for nodes, one in zip(own, chosen, strict=True)
+        if one.capture >= 0
+    ]
+    likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
     refused = counted([one.problem for one in chosen if one.problem])
     record = Join(
         path=there.report.path,
         replays=len(made),
         of_replays=len(own),
-        kernels=sum(len(nodes) for nodes, _ in made),
+        kernels=sum(len(nodes) for nodes, _ in made),  # copies and sets too
         certainty=LIKELY if likely else CERTAIN,
         why_likely="; ".join(likely),
         refused=(*refused, *_remarks(trace, own, known.whole, known.cut)),
@@ -43,9 +48,17 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     )
     if not made:
         return trace, record
-    nodes = np.concatenate([nodes.rows for nodes, _ in made])
-    calls = np.concatenate([known.whole[one.capture].calls for _, one in made])
+    nodes, calls = (np.concatenate(rows) for rows in zip(*made, strict=True))
     return graft(trace, there, nodes, calls, record), record
+
+
+def _paired(
+    trace: Trace, nodes: Nodes, capture: Capture, there: Trace, one: Chosen
+) -> tuple[Rows, Rows]:
+    """The nodes and their calls."""
+    if one.kernels_only:
+        nodes, capture = kernels_alone(trace, nodes, capture, there)
+    return nodes.rows, capture.calls
 
 
 def wants_capture(trace: Trace) -> bool:

@@ -149,7 +149,7 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if trace.launch[row] < 0:
         place = "what was read of this trace" if trace.report.prefix else "this trace"
         return f"in {chain}" if chain else f"its launch is not recorded in {place}"
-    return f"launched {_waited(trace, row)} by {chain}{_captured(trace, row, glyphs)}"
+    return f"{_captured(trace, row, glyphs)}launched {_waited(trace, row)} by {chain}"
 
 
 def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
@@ -159,7 +159,7 @@ def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
     call = int(trace.asked[row])
     around = [call, *ancestors(trace, call)][:MOST]
     names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
-    return f"   captured in {f' {glyphs.chain} '.join(names)}"
+    return f"captured by {f' {glyphs.chain} '.join(names)}   "
 
 
 def _waited(trace: Trace, row: int) -> str:

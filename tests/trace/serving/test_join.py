@@ -229,6 +229,25 @@ def test_copies_and_sets_are_nodes(tmp_path: Path) -> None:
     assert (found.kernels, found.certainty) == (14, "certain")
 
 
+def test_a_copy_that_left_no_node(tmp_path: Path) -> None:
+    """The names of the kernels settle it."""
+    capture = SERVER.capture(4)
+    capture[-1]["ts"] += 50
+    capture.append(call("hipMemcpyAsync", capture[-1]["ts"] - 20))
+    trace, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [capture])
+    assert ops_of(trace) == [launch.op for launch in SERVER.launches(4)]
+    assert (found.kernels, found.certainty) == (13, "certain")
+
+
+def test_without_names_a_copy_without_a_node_refuses(tmp_path: Path) -> None:
+    capture = CUDA.capture(4)
+    capture[-1]["ts"] += 50
+    capture.append(call("cudaMemcpyAsync", capture[-1]["ts"] - 20))
+    trace, found = pair(tmp_path, [CUDA.step(4, 0, 1)], [capture])
+    assert ops_of(trace) == [""] * 13
+    assert len(found.refused) == 1
+
+
 def test_nodes_that_were_not_recorded(tmp_path: Path) -> None:
     trace, found = pair(tmp_path, [SERVER.step(4, 0, 1, cut=slice(0))], [SERVER.capture(4)])
     assert not wants_capture(trace)
