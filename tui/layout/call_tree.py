@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.tui.layout.tree import is_ops
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
@@ -165,8 +166,10 @@ def _tree(
     outer: NDArray[np.intp],
 ) -> CallTree:
     gpu, kernels = gpu_under(trace)
-    own = self_ns(trace)
-    if bottom_up:
+    own, dur = self_ns(trace), trace.dur
+    recorded = trace.role != Role.CAPTURED
+    if bottom_up:  # a capture has no thread of its own here: only its GPU time counts
+        own, dur = np.where(recorded, own, 0), np.where(recorded, dur, 0)
         gpu, kernels = _own_gpu(trace, gpu), _own_gpu(trace, kernels)
     columns: list[list[Int64s]] = [[] for _ in range(9)]
     for number, (parents, names, place, rows, threads) in enumerate(levels):
@@ -185,14 +188,14 @@ def _tree(
             return found
 
         longest = np.full(size, -1, dtype=np.int64)
-        by_length = np.argsort(trace.dur[rows], kind="stable")
+        by_length = np.argsort(dur[rows], kind="stable")
         longest[place[by_length]] = -1 if threads else rows[by_length]
         found = (
             parents,
             names,
             np.full(size, number),
-            np.bincount(place[counted], minlength=size),
-            summed(trace.dur),
+            np.bincount(place[counted & (recorded[rows] | (not bottom_up))], minlength=size),
+            summed(dur),
             summed(own) if not threads else np.zeros(size, dtype=np.int64),
             summed(gpu),
             summed(kernels),
@@ -227,6 +230,6 @@ def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
 
 
 def _rows(trace: Trace) -> NDArray[np.intp]:
-    """Of the ops layers of all threads."""
-    tracks = [track.layer is Layer.OPS for track in trace.tracks]
+    """Of the ops layers of all threads, and of those of a capture."""
+    tracks = [is_ops(trace, track) for track in trace.tracks]
     return np.flatnonzero(np.array([*tracks, False])[trace.track])
