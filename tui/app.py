@@ -14,6 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
+from fusetui.trace.text.printable import printable
 from fusetui.tui import explaining, loading, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
@@ -31,7 +32,7 @@ from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.offers import Offer, offers_of
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
@@ -233,6 +234,8 @@ class FusetuiApp(Ending):
             self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
+        if message.notices:
+            self.do(partial(told, sentence="   ".join(map(printable, message.notices))))
 
     def on_failed(self, message: loading.Failed) -> None:
         if message.paths is self.state.wanted:

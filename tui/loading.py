@@ -14,7 +14,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
-from fusetui.trace.serving.opening import with_captures
+from fusetui.trace.serving.opening import said, with_captures
 from fusetui.tui.explaining import explain
 from fusetui.tui.kept import Kept, read_kept
 from fusetui.tui.layout.frame import busy_of
@@ -45,10 +45,14 @@ class Loaded(Message):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
     def __init__(
-        self, paths: Sequence[str], sides: tuple[Side, ...], kept: Kept | None = None
+        self,
+        paths: Sequence[str],
+        sides: tuple[Side, ...],
+        kept: Kept | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.paths, self.sides = paths, sides
+        self.paths, self.sides, self.notices = paths, sides, notices
         self.kept = kept or Kept()  # of the only trace
 
     @property
@@ -100,12 +104,15 @@ def load(
     message.
     """
     traces: list[Trace] = []
+    notices: list[str] = []
     preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
     try:
         for path in paths:
             report = _reporter(path, post, cancelled)
             trace = open_trace(path, report, stop=stopped, preview=preview)
-            traces.append(with_captures(trace, captured_by, open_trace)[0])
+            trace, joins = with_captures(trace, captured_by, open_trace)
+            traces.append(trace)
+            notices += [*trace.notes, *said(joins)]
             if stopped():
                 break
     except NothingRead:
@@ -116,7 +123,7 @@ def load(
     except Cancelled:
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
-    post(Loaded(paths, _sides(traces, paths), kept))
+    post(Loaded(paths, _sides(traces, paths), kept, notices))
     _go_on(traces, post, cancelled)
 
 

@@ -63,6 +63,8 @@ def warnings(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
     found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
+    if trace.notes:
+        found.append("replayed kernels as they were captured")
     if report.missing:
         found.append(report.missing)
     if report.unreadable:
