@@ -90,7 +90,11 @@ def serving(
     found = passes(trace)
     known = accounts(trace)
     odd = outliers(trace, found, known.devices)
-    steps = tuple(_step(trace, one, odd.get(n)) for n, one in enumerate(found))
+    tokens = _captured_tokens(trace, found)
+    steps = tuple(
+        _step(trace, one, own, odd.get(n))
+        for n, (one, own) in enumerate(zip(found, tokens, strict=True))
+    )
     groups = {
         phase: [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
         for phase in UNDERSTOOD
@@ -112,11 +116,22 @@ def serving(
     )
 
 
-def _step(trace: Trace, one: Pass, because: tuple[str, ...] | None) -> Step:
+def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
+    """For how many tokens the graph of each pass was captured; each capture is looked at once."""
+    if not isinstance(trace, Joined):
+        return [None] * len(found)
+    known: dict[int, int | None] = {}
+    each: list[int | None] = []
+    for one in found:
+        call = int(trace.captured[one.model].max(initial=-1))
+        if call >= 0 and call not in known:
+            known[call] = products_of(trace, one.model).rows
+        each.append(known.get(call))
+    return each
+
+
+def _step(trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...] | None) -> Step:
     all_, model = interval_of(trace, one.rows), interval_of(trace, one.model)
-    captured = None
-    if isinstance(trace, Joined) and len(one.model) and (trace.captured[one.model] >= 0).any():
-        captured = products_of(trace, one.model).rows
     return Step(
         name=one.name,
         start_ns=one.start_ns - trace.begin_ns,

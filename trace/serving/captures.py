@@ -24,7 +24,7 @@ Rows = NDArray[np.intp]
 BEGIN = re.compile(r"StreamBeginCapture")
 END = re.compile(r"StreamEndCapture")
 MOVES = re.compile(r"Memcpy|Memset")
-SIZE = re.compile(r"captur\w*?_(\d{1,9})(?:_|\b)", re.IGNORECASE)
+SIZE = re.compile(r"capture_(\d{1,9})(?:_[A-Z_]{1,40})?\Z")
 """SGLang's annotation around a capture: capture_32_DECODE."""
 
 KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
@@ -130,6 +130,6 @@ def _size(trace: Trace, begin: int) -> int | None:
     time = trace.start[begin]
     rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
     for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
-        if found := SIZE.search(trace.name_of(row)[:LONGEST_NAME]):
+        if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):
             return int(found[1])
     return None

@@ -30,7 +30,7 @@ BUDGET = 8 << 20  # bytes on disk of files that are searched whole
 LARGEST = 1 << 27  # bytes of a document that are searched
 OPENED = 4
 _BEGIN = b"StreamBeginCapture"
-_NAMED = re.compile(rb'"name": ?"captur[a-z]{0,10}_([0-9]{1,9})[_"]', re.IGNORECASE)
+_NAMED = re.compile(rb'"name": ?"capture_([0-9]{1,9})(?:_[A-Z_]{1,40})?"')
 
 
 _KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')

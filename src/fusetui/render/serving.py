@@ -19,6 +19,7 @@ from fusetui.trace.text.tables import JSON_ALL, Column, left_out, table
 
 STEPS = 8  # that are listed: the outliers, then the longest
 LOSSES, DOINGS, SLOW = 5, 5, 3
+LARGEST = 1 << 53
 TIMES = (
     Column("phase", left=True),
     *(Column(title) for title in ("steps", "p50", "p90", "p99", "longest")),
@@ -49,7 +50,14 @@ def serving_text(found: Serving, width: int) -> str:
 def serving_json(found: Serving, trace: Trace) -> dict[str, Any]:
     """The keys of docs/json.md."""
     document: dict[str, Any] = msgspec.to_builtins(found)
+    for one in document["limits"]:
+        one["limit"] = {key: _exact(value) for key, value in one["limit"].items()}
     return {"base_ns": str(trace.begin_ns), **document}
+
+
+def _exact(value: Any) -> Any:
+    """An integer that a double cannot hold, rounded to one; such FLOP are possible."""
+    return float(value) if isinstance(value, int) and value > LARGEST else value
 
 
 def _phases(found: Serving, width: int) -> str:
