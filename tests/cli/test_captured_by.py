@@ -55,6 +55,13 @@ def test_why_names_the_modules_of_the_capture(fusetui: Run, replay: Path) -> Non
     assert {"Linear_*", "Attention_*"} <= {one["module"] for one in found["modules"]}
 
 
+def test_lines(fusetui: Run, replay: Path) -> None:
+    found = fusetui("lines", replay, "--captured-by", replay.parent / "captures", "--json").json
+    (function,) = found["functions"]
+    assert (function["file"], function["line"], function["kernels"]) == ("model.py", 7, 13)
+    assert (function["gpu_ns"], function["cpu_ns"]) == (1000 + 3 * 16_500, 0)
+
+
 def test_diff_aligns_by_the_op(fusetui: Run, tmp_path: Path) -> None:
     """The captures are found beside the replays."""
     for folder, server in (("a", SERVER), ("b", Server(product="Cijk_Alik_Bljk_other"))):
