@@ -14,6 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
+from fusetui.trace.text.printable import printable
 from fusetui.tui import loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
@@ -32,7 +33,7 @@ from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
@@ -52,6 +53,7 @@ class Options(msgspec.Struct, frozen=True):
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
     alone: bool = True  # everything is worked out in this process
+    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
 
 
 class FusetuiApp(Ending):
@@ -82,7 +84,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self, options.alone)
+        self._performing = Performing(self, options.alone, options.captured_by)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -237,6 +239,8 @@ class FusetuiApp(Ending):
             self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
+        if message.notices:
+            self.do(partial(told, sentence="   ".join(map(printable, message.notices))))
 
     def on_failed(self, message: loading.Failed) -> None:
         if message.paths is self.state.wanted:
@@ -294,6 +298,7 @@ def run(
     mouse: bool = True,
     tour: bool = False,
     offers: Sequence[Offer] = (),
+    captured_by: Sequence[str] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
@@ -311,6 +316,7 @@ def run(
         tour=tour,
         offers=tuple(offers),
         alone=False,
+        captured_by=tuple(captured_by),
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

@@ -12,6 +12,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.trace.serving.opening import said, with_captures
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
@@ -45,10 +46,14 @@ class Loaded(Message):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
     def __init__(
-        self, paths: Sequence[str], sides: tuple[Side, ...], kept: Kept | None = None
+        self,
+        paths: Sequence[str],
+        sides: tuple[Side, ...],
+        kept: Kept | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.paths, self.sides = paths, sides
+        self.paths, self.sides, self.notices = paths, sides, notices
         self.kept = kept or Kept()  # of the only trace
 
     @property
@@ -107,6 +112,8 @@ def load(
     cancelled: Stop,
     stopped: Stop = never,
     beside: Beside | None = None,
+    *,
+    captured_by: Sequence[str] = (),
 ) -> None:
     """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
     takes longer: Unpacked, Counted, Explained, which `beside` may work out.
@@ -115,11 +122,15 @@ def load(
     message.
     """
     traces: list[Trace] = []
+    notices: list[str] = []
     preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
     try:
         for path in paths:
             report = _reporter(path, post, cancelled)
-            traces.append(open_trace(path, report, stop=stopped, preview=preview))
+            trace = open_trace(path, report, stop=stopped, preview=preview)
+            trace, joins = with_captures(trace, captured_by, open_trace)
+            traces.append(trace)
+            notices += [*trace.notes, *said(joins)]
             if stopped():
                 break
     except NothingRead:
@@ -130,7 +141,7 @@ def load(
     except Cancelled:
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
-    post(Loaded(paths, _sides(traces, paths), kept))
+    post(Loaded(paths, _sides(traces, paths), kept, notices))
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()

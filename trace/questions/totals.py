@@ -79,9 +79,10 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     [slices].
 
     Memcpys and memsets count in the time. A launch counts at its call; if only its op is known, at
-    that op.
+    that op; that of a node of a graph which was joined with its capture, at the captured call.
     """
-    rows, host = trace.gpu_rows, trace.launch_rows
+    rows = trace.gpu_rows
+    host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
     spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]

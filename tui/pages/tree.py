@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.units import Unit, unit_of
@@ -125,15 +126,19 @@ class TreePage(TreeListPage):
         row = self._row_of(state, place)
         if row < 0:
             return self.turn(state)
+        trace = state.side.trace
+        if trace.role[row] == Role.CAPTURED:
+            return _shown_nodes(state, row)
         rows = np.array([row])
         merged = merged_of(state)
         if merged is not None:
             node = int(merged.preorder(state.tree.sort).nodes[place])
             same = np.flatnonzero(merged.of_row == node)
-            same = same[np.argsort(state.side.trace.start[same], kind="stable")]
+            same = same[trace.role[same] != Role.CAPTURED]
+            same = same[np.argsort(trace.start[same], kind="stable")]
             rows = same if len(same) else rows
         at = int((rows == row).argmax())
-        return search.shown(state, Hits(state.side.trace.name_of(row), state.active, rows, at))
+        return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
     def subject(self, state: State) -> int:
         node = self.node(state)
@@ -179,6 +184,17 @@ MAKERS: dict[str, Callable[[Trace], CallTree | OpTree]] = {
     "callers": callers_tree,
     "each": op_tree,
 }
+
+
+def _shown_nodes(state: State, row: int) -> Outcome:
+    """What was captured is not in the timeline: the kernels that replay it are."""
+    trace = state.side.trace
+    asked = trace.asked[trace.gpu_rows]
+    rows = trace.gpu_rows[(asked >= row) & (asked < trace.end_row[row])]
+    if not len(rows):
+        return told(state, "no replay of it was recorded")
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    return search.shown(state, Hits(trace.name_of(row), state.active, rows, 0))
 
 
 def merged_of(state: State) -> CallTree | None:
@@ -265,7 +281,7 @@ def _row(
         return [(text, palette.TITLE) for text in fit(columns, texts, width)]
     whole = int(merged.gpu_ns[merged.level == (0 if merged.bottom_up else 1)].sum())
     gpu, kernels = int(merged.gpu_ns[node]), int(merged.kernels[node])
-    role = int(merged.trace.role[merged.row[node]])
+    role = int(merged.trace.source_role[merged.row[node]])
     texts = [
         units[0].text(gpu) if gpu else "",
         percent(gpu, whole) if gpu else "",
@@ -304,10 +320,10 @@ def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: i
         duration(int(tree.own_ns[node])),
         duration(gpu) if gpu else "",
         count(kernels) if kernels else "",
-        indent + label_of(int(trace.role[row]), trace.name_of(row)),
+        indent + label_of(int(trace.source_role[row]), trace.name_of(row)),
     ]
     *figures, name = fit(COLUMNS, texts, width)
-    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    kind = kind_of(int(trace.source_role[row]), trace.name_of(row))
     return [*((text, palette.PLAIN) for text in figures), (name, palette.swatch(kind))]
 
 
