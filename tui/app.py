@@ -14,7 +14,8 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import explaining, loading, ranking, registry, searching, summaries, whole
+from fusetui.trace.text.printable import printable
+from fusetui.tui import loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -32,7 +33,7 @@ from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
@@ -51,6 +52,8 @@ class Options(msgspec.Struct, frozen=True):
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
+    alone: bool = True  # everything is worked out in this process
+    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
 
 
 class FusetuiApp(Ending):
@@ -81,7 +84,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self)
+        self._performing = Performing(self, options.alone, options.captured_by)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -236,6 +239,8 @@ class FusetuiApp(Ending):
             self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
+        if message.notices:
+            self.do(partial(told, sentence="   ".join(map(printable, message.notices))))
 
     def on_failed(self, message: loading.Failed) -> None:
         if message.paths is self.state.wanted:
@@ -247,7 +252,10 @@ class FusetuiApp(Ending):
     def on_counted(self, message: loading.Counted) -> None:
         self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
 
-    def on_explained(self, message: explaining.Explained) -> None:
+    def on_prepared(self, message: loading.Prepared) -> None:
+        self.do(partial(reading.prepared, trace=message.trace, made=message.made.by))
+
+    def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 
     def on_ranking(self, message: ranking.Ranking) -> None:
@@ -290,6 +298,7 @@ def run(
     mouse: bool = True,
     tour: bool = False,
     offers: Sequence[Offer] = (),
+    captured_by: Sequence[str] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
@@ -306,6 +315,8 @@ def run(
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),
+        alone=False,
+        captured_by=tuple(captured_by),
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

@@ -6,6 +6,7 @@ from threading import Event
 
 from textual.worker import get_current_worker
 
+from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
@@ -31,8 +32,10 @@ from fusetui.tui.summaries import summarize
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending) -> None:
-        self._app = app
+    def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
+        """`alone`: no other process helps."""
+        self._app, self._alone = app, alone
+        self._captured_by = captured_by  # see opening.with_captures
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -71,7 +74,16 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            load(paths, self._app.post_message, lambda: worker.is_cancelled, stop.is_set)
+            post, cancelled, captures = (
+                self._app.post_message,
+                lambda: worker.is_cancelled,
+                self._captured_by,
+            )
+            if self._alone:
+                load(paths, post, cancelled, stop.is_set, captured_by=captures)
+                return
+            with Beside(captures) as beside:
+                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 

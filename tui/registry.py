@@ -15,6 +15,7 @@ from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
+from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
@@ -52,6 +53,7 @@ PAGES: tuple[Page, ...] = (
     WhyPage(),
     ModulesPage(),
     RanksPage(),
+    FlamePage(),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (

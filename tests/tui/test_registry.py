@@ -65,6 +65,11 @@ def with_region(state: State) -> State:
     return replace(state, comparison=replace(shown, found=found))
 
 
+def flamed(state: State) -> State:
+    """The flame graph of time on the CPU, in which every op has a part."""
+    return after(state, *do("flame", "flame-time"))
+
+
 def of_a_job(state: State) -> State:
     return replace(state, job=Job(("rank0.json", "rank1.json")))
 
@@ -132,6 +137,16 @@ CASES = {
     "turn": Case(*do("tree")),
     "unfold": Case(*do("tree", "row-down")),
     "fold-node": Case(*do("tree")),
+    "flame": Case(explained),
+    "flame-in": Case(explained, *do("flame")),
+    "flame-out": Case(explained, *do("flame", "flame-in")),
+    "flame-left": Case(explained, flamed, *do("flame-in", "flame-right")),
+    "flame-right": Case(explained, flamed, *do("flame-in")),
+    "flame-zoom": Case(explained, *do("flame", "flame-in")),
+    "flame-back": Case(explained, *do("flame", "flame-in", "flame-in", "flame-zoom")),
+    "flame-show": Case(explained, *do("flame", "flame-in")),
+    "flame-tree": Case(explained, *do("flame")),
+    "flame-time": Case(explained, *do("flame")),
     "diff-open": Case(with_region, sides=2),
     "diff-zoom-in": Case(sides=2),
     "diff-zoom-out": Case(*do("diff-zoom-in"), sides=2),
@@ -167,6 +182,7 @@ CASES = {
     "next-step": Case(),
     "previous-step": Case(),
     "other-pass": Case(LINEAR),
+    "steps": Case(),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),
