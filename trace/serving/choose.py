@@ -54,9 +54,11 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        for step in dict.fromkeys(steps[at] for at in same):
-            own = [at for at in same if steps[at] == step]
-            for at, one in zip(own, _of_step(own, matching, sizes, step[1]), strict=True):
+        by_step: dict[tuple[int, int | None], list[int]] = {}
+        for at in same:
+            by_step.setdefault(steps[at], []).append(at)
+        for (_, batch), own in by_step.items():
+            for at, one in zip(own, _of_step(own, matching, sizes, batch), strict=True):
                 found[at] = one
     return found
 

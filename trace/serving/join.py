@@ -14,7 +14,7 @@ from fusetui.trace.serving.captures import Capture, captures
 from fusetui.trace.serving.choose import Chosen, choose, counted
 from fusetui.trace.serving.fit import kernels_alone
 from fusetui.trace.serving.graft import graft
-from fusetui.trace.serving.replays import Nodes, bare_launches, replays
+from fusetui.trace.serving.replays import Nodes, bare_launches, graph_calls, replays
 from fusetui.trace.serving.sizes import sizes
 from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.text.figures import plural
@@ -62,8 +62,13 @@ def _paired(
 
 
 def wants_capture(trace: Trace) -> bool:
-    """Whether the trace has replays that were not joined."""
-    return any(not _is_joined(trace, nodes) for nodes in replays(trace))
+    """Whether the trace has nodes of graphs that were not joined."""
+    rows = trace.gpu_rows
+    launch = trace.launch[rows]
+    nodes = (launch >= 0) & graph_calls(trace)[launch]
+    if isinstance(trace, Joined):
+        nodes &= trace.captured[rows] < 0
+    return bool(nodes.any())
 
 
 def _is_joined(trace: Trace, nodes: Nodes) -> bool:
