@@ -1,7 +1,8 @@
 """The replays of graphs in a trace, each with its nodes in the order of their capture.
 
 The order is that of `graph node id` where the profiler wrote it (Kineto since 2026), as CUDA
-numbers nodes in the order in which they were added; else that of the starts on the device.
+numbers nodes in the order in which they were added; else that of the starts on the device (see also
+join.py).
 """
 
 from __future__ import annotations

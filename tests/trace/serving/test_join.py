@@ -220,6 +220,28 @@ def test_nodes_in_the_order_of_their_ids(tmp_path: Path) -> None:
     assert (found.kernels, found.certainty) == (13, "certain")
 
 
+def test_nodes_whose_times_are_wrong(tmp_path: Path) -> None:
+    """The file has them in order; all names agree."""
+    replay = SERVER.step(4, 0, 1)
+    nodes = [event for event in replay if event["cat"] == "kernel"]
+    for node in nodes[5:]:
+        node["ts"] -= 15
+    trace, found = pair(tmp_path, [replay], [SERVER.capture(4)])
+    assert (found.kernels, found.certainty) == (13, "certain")
+    by_file = sorted(trace.rows_of(Role.KERNEL).tolist(), key=lambda row: int(trace.order[row]))
+    ops = [trace.name_of(int(trace.op[row])) for row in by_file]
+    assert ops == [launch.op for launch in SERVER.launches(4)]
+
+
+def test_without_names_times_alone_decide(tmp_path: Path) -> None:
+    replay = CUDA.step(4, 0, 1)
+    nodes = [event for event in replay if event["cat"] == "kernel"]
+    for node in nodes[5:]:
+        node["ts"] -= 15
+    _, found = pair(tmp_path, [replay], [CUDA.capture(4)])
+    assert (found.kernels, len(found.refused)) == (0, 1)
+
+
 def test_copies_and_sets_are_nodes(tmp_path: Path) -> None:
     capture = SERVER.capture(4)
     capture[-1]["ts"] += 50  # the end
