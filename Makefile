@@ -62,10 +62,12 @@ clean:
 # The stamps say that an installation is complete and up to date.
 $(VENV)/.dev: $(VENV)/.capture
 	@echo "installing the development tools"
-	@$(PIP) install --editable '.[dev]'
+	@if $(BIN)/python -P -c 'import triton' 2>/dev/null; \
+	then $(PIP) install --editable '.[dev]'; \
+	else $(PIP) install --editable '.[dev]' --constraint constraints.txt; fi
 	@touch $@
 
-# An installed torch is used, because a GPU machine needs its own build. pip compiles what it installs,
+# An installed torch or triton is used, because a GPU machine needs its own build. pip compiles what it installs,
 # but not an editable install, which would otherwise be compiled at every start. compileall does not
 # follow the links in src.
 $(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt

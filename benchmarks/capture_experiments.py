@@ -23,6 +23,10 @@ from time import perf_counter
 
 import torch
 
+sys.path.append(str(Path(__file__).parents[1]))
+
+from benchmarks import sources
+
 from fusetui.capture.command import capture
 from fusetui.capture.device import find_device, versions
 from fusetui.capture.errors import CaptureError
@@ -36,8 +40,7 @@ FORMS = ("loop", "big", "masked", "bmm", "fused")
 
 @dataclass(frozen=True)
 class Experiment:
-    """One command. `sweep` and `variants` as for `fusetui capture`; a CPU runs `cpu_sweep` instead,
-    so that it takes minutes."""
+    """One command. `sweep` and `variants` as for `fusetui capture`."""
 
     name: str
     workload: str
@@ -45,12 +48,7 @@ class Experiment:
     variants: Sequence[str] = ()
     expect: Sequence[str] = ()
     sweep: str = ""
-    cpu_sweep: str = ""
     mode: str | None = None
-
-    def sweep_on(self, kind: str) -> str:
-        """The sweep for a device."""
-        return self.cpu_sweep if kind == "cpu" and self.cpu_sweep else self.sweep
 
     def command(self, kind: str) -> str:
         """The command line that does the same."""
@@ -59,7 +57,7 @@ class Experiment:
         words += ["--backward"] if self.backward else []
         words += ["--mode", self.mode] if self.mode else []
         words += [word for guess in self.expect for word in ("--expect", guess)]
-        words += ["--sweep", self.sweep_on(kind)] if self.sweep else []
+        words += ["--sweep", self.sweep] if self.sweep else []
         prefix = f"OMP_NUM_THREADS={THREADS} " if kind == "cpu" else ""
         return prefix + shlex.join([*words, "--device", kind])
 
@@ -79,27 +77,9 @@ EXPERIMENTS = (
     Experiment("partitioned-linear", "partitioned-linear"),
     Experiment("partitioned-linear-training", "partitioned-linear", backward=True),
     Experiment("paper-batch", "partitioned-linear", variants=FORMS, sweep="paper-batch"),
-    Experiment(
-        "paper-n",
-        "partitioned-linear",
-        variants=FORMS,
-        sweep="paper-n",
-        cpu_sweep="n=2,4,...,64",
-    ),
-    Experiment(
-        "paper-in",
-        "partitioned-linear",
-        variants=FORMS,
-        sweep="paper-in",
-        cpu_sweep="in=16,32,...,128",
-    ),
-    Experiment(
-        "paper-out",
-        "partitioned-linear",
-        variants=FORMS,
-        sweep="paper-out",
-        cpu_sweep="out=16,32,...,128",
-    ),
+    Experiment("paper-n", "partitioned-linear", variants=FORMS, sweep="paper-n"),
+    Experiment("paper-in", "partitioned-linear", variants=FORMS, sweep="paper-in"),
+    Experiment("paper-out", "partitioned-linear", variants=FORMS, sweep="paper-out"),
     Experiment("split-stack", "split-stack"),
     Experiment("split-stack-training", "split-stack", backward=True),
 )
@@ -140,12 +120,13 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
     begin = perf_counter()
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
+        beside = sources.compared(experiment.name, runs / experiment.name)
     except CaptureError as error:
         print(f"{experiment.name}: {error}", file=sys.stderr)
         return False
     seconds = perf_counter() - begin
     text = PAGE.read_text(encoding="utf-8")
-    paragraph = _paragraph(experiment.command(kind), printed, kind)
+    paragraph = _paragraph(experiment.command(kind), f"{printed}\n\n{beside}".strip(), kind)
     PAGE.write_text(insert(text, f"{experiment.name} {kind}", paragraph), encoding="utf-8")
     print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
     return True
@@ -155,14 +136,13 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
     """The output of `fusetui capture` without the lines that name the folder."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        sweep = experiment.sweep_on(kind)
         options = Options(
             variants=experiment.variants,
             device=kind,
             backward=experiment.backward,
             mode=experiment.mode,
             expect=experiment.expect,
-            sweep=[sweep] if sweep else (),
+            sweep=[experiment.sweep] if experiment.sweep else (),
             scrub=True,
         )
         capture(experiment.workload, options, folder)

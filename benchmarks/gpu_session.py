@@ -3,7 +3,8 @@
     python -P benchmarks/gpu_session.py OUT
 
 Runs the GPU part of the tests, the experiments of docs/experiments.md at their full shapes, the
-pointwise kernel against a copy, and two more captures: with CUDA graphs, with stacks and memory.
+pointwise kernel against a copy, two more captures (with CUDA graphs, with stacks and memory), and
+what the kernels were predicted to take beside what they took.
 The run folders, whose traces are scrubbed and may become samples, logs and session.json go into
 OUT, the tables into docs/experiments.md. If a part fails or takes too long, the others still run;
 the most important come first. fusetui need not be installed, but its dependencies must be. Exit
@@ -53,6 +54,7 @@ def parts(out: Path) -> list[Piece]:
     experiments += ["--runs", str(out / "runs")]
     tests = [*PYTHON, "-m", "pytest", "-q", "tests/kernels", "tests/capture"]
     pointwise = [*PYTHON, "benchmarks/capture_pointwise.py", "--out", str(out / "pointwise.json")]
+    predictions = [*PYTHON, "benchmarks/predictions.py", "--runs", str(out / "runs")]
     one_by_one = ["matmul-add", "linear", "mlp", "mlp-training", "split-stack"]
     forms = ["partitioned-linear", "paper-batch", "paper-n", "paper-in", "paper-out"]
     rest = ["partitioned-linear-training", "split-stack-training"]
@@ -62,6 +64,7 @@ def parts(out: Path) -> list[Piece]:
         Piece("workloads", [*experiments, *one_by_one], 150),
         Piece("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
         Piece("partitioned-linear", [*experiments, *forms], 260),
+        Piece("predictions", predictions, 60),
         Piece("tests", tests, 150),
         Piece("more-workloads", [*experiments, *rest], 120),
     ]

@@ -32,11 +32,13 @@ class Device:
     """`kind` is torch's name, cpu or cuda; `name` is for users.
 
     `cache_bytes` is the size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU.
+    `capability` is the compute capability of an NVIDIA GPU, None of anything else.
     """
 
     kind: str
     name: str
     cache_bytes: int = 0
+    capability: tuple[int, int] | None = None
 
 
 def load_torch() -> Any:
@@ -74,7 +76,8 @@ def find_device(wanted: str) -> Device:
     check("device", wanted)
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
-        return Device("cuda", torch.cuda.get_device_name(), _cache_bytes(torch))
+        capability = None if torch.version.hip else torch.cuda.get_device_capability()
+        return Device("cuda", torch.cuda.get_device_name(), _cache_bytes(torch), capability)
     if wanted == "cuda":
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()

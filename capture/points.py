@@ -16,18 +16,24 @@ def parse_sweep(
 ) -> tuple[Point, ...]:
     """Every combination of the sizes of all named axes, the last one changing fastest.
 
-    A text is `batch=64,128 n=2,4`, or the name of a preset. Raises CaptureError for an unknown axis
-    or preset, an axis that is named twice, or invalid sizes.
+    A text is `batch=64,128 n=2,4`, or the name of a preset; `in=1024/n` gives each n a size of its
+    own. Raises CaptureError for an unknown axis or preset, an axis that is named twice, or invalid
+    sizes.
     """
     ranges: dict[str, tuple[int, ...]] = {}
+    shares: dict[str, tuple[int, str]] = {}
     for word in " ".join(texts).split():
         for term in _expanded(word, presets).split():
-            axis, sizes = _parse_term(term, axes, presets)
-            if axis in ranges:
+            axis, text = _parse_term(term, axes, presets)
+            if axis in ranges or axis in shares:
                 raise CaptureError(f"--sweep names {axis} twice.")
-            ranges[axis] = sizes
+            if "/" in text:
+                shares[axis] = _share(axis, text)
+            else:
+                ranges[axis] = parse_sizes(axis, text)
     points = [
-        dict(zip(ranges, sizes, strict=True)) for sizes in itertools.product(*ranges.values())
+        _with_shares(dict(zip(ranges, sizes, strict=True)), shares)
+        for sizes in itertools.product(*ranges.values())
     ]
     if not ranges or len(points) > MOST_POINTS:
         raise CaptureError(f"--sweep needs between 1 and {MOST_POINTS} points, not {len(points)}.")
@@ -66,16 +72,32 @@ def _expanded(word: str, presets: Mapping[str, str]) -> str:
     return presets.get(word, word)
 
 
-def _parse_term(
-    term: str, axes: Sequence[str], presets: Mapping[str, str]
-) -> tuple[str, tuple[int, ...]]:
+def _share(axis: str, text: str) -> tuple[int, str]:
+    """`1024/n`: a total and the axis that it is divided by."""
+    total, _, by = text.partition("/")
+    return _size(axis, total), by
+
+
+def _with_shares(point: Point, shares: Mapping[str, tuple[int, str]]) -> Point:
+    """The point with the sizes that follow from others."""
+    found = dict(point)
+    for axis, (total, by) in shares.items():
+        if by not in point:
+            raise CaptureError(f"--sweep {axis}={total}/{by} needs {by} in the sweep as well.")
+        if total % point[by]:
+            raise CaptureError(f"--sweep {axis}: {total} is no multiple of {by}={point[by]}.")
+        found[axis] = total // point[by]
+    return found
+
+
+def _parse_term(term: str, axes: Sequence[str], presets: Mapping[str, str]) -> tuple[str, str]:
     axis, equals, sizes = term.partition("=")
     if not equals:
         known = f"its presets are {', '.join(presets)}" if presets else "it has no presets"
         raise CaptureError(f"--sweep '{term}' is neither axis=sizes nor a preset: {known}.")
     if axis not in axes:
         raise CaptureError(f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}.")
-    return axis, parse_sizes(axis, sizes)
+    return axis, sizes
 
 
 def _between(axis: str, before: int, first: int, last: int) -> list[int]:

@@ -48,21 +48,43 @@ def training_step(
 ) -> Step:
     """Forward and backward pass, starting without gradients; no optimizer.
 
-    `gradient` is that of the result; None means ones.
+    `gradient` is that of the result; None means ones. A plain function may hide parameters, in a
+    closure for instance: those that the first result depends on are known.
     """
     feed = cycle(copies)
+    hidden: list[Tensor] | None = None
 
     def forward(_: object) -> Any:
         inputs = next(feed)
-        for tensor in (*_tensors(inputs), *_parameters(call).values()):
+        for tensor in (*_tensors(inputs), *_parameters(call).values(), *(hidden or ())):
             tensor.grad = None
         return call(*inputs)
 
     def backward(result: Tensor) -> Tensor:
+        nonlocal hidden
+        if hidden is None:
+            hidden = leaves_behind(result)
+            for tensor in hidden:
+                tensor.grad = None
         result.backward(torch.ones_like(result) if gradient is None else gradient)
         return result
 
     return (Piece(f"{label}_fwd", forward), Piece(f"{label}_bwd", backward))
+
+
+def leaves_behind(result: object) -> list[Tensor]:
+    """The tensors that a backward pass from this result gives a gradient; none without autograd."""
+    found: list[Tensor] = []
+    nodes: list[Any] = [getattr(result, "grad_fn", None)]
+    seen: set[Any] = {None}
+    while nodes:
+        if (node := nodes.pop()) in seen:
+            continue
+        seen.add(node)
+        if isinstance(leaf := getattr(node, "variable", None), Tensor):
+            found.append(leaf)
+        nodes += [parent for parent, _ in node.next_functions]
+    return found
 
 
 def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:

@@ -28,7 +28,7 @@ from .expect import guess_lines
 from .folder import default_folder, file_name
 from .guard import same_folder
 from .measure import measure
-from .options import Options, validate
+from .options import Options, declared, validate
 from .outcome import Outcome
 from .points import Point, as_arguments, describe_point, parse_sweep
 from .progress import Progress
@@ -115,8 +115,19 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
     except (CaptureError, KeyError, TypeError) as error:
         raise CaptureError(f"{folder} exists and is not a sweep: give another --out.") from error
     if there != asked:
-        raise CaptureError(f"{folder} holds another sweep: give another --out.")
+        differs = _difference(there, asked)
+        raise CaptureError(f"{folder} holds another sweep, with {differs}: give another --out.")
     return folder
+
+
+def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """What the first option that differs is in each sweep."""
+    name = next(n for n in {**asked, **there} if there.get(n) != asked.get(n))
+    option = declared()[name].asked.flag if name in declared() else ""
+    if name == "points":
+        return "other sizes"
+    values = (orjson.dumps(each.get(name)).decode().strip('"') for each in (there, asked))
+    return printable("{} {} instead of {}".format(option or name, *values))
 
 
 def _made(folder: Path, asked: Mapping[str, Any]) -> bool:

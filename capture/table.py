@@ -18,6 +18,8 @@ _COLUMNS = (
     Column("weights"),
     Column("largest error"),
 )
+_GRADIENTS = Column("largest gradient error")
+"""As a share of the largest value of that gradient."""
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
@@ -28,10 +30,11 @@ def closing_table(record: RunRecord) -> str:
 
     Speed-ups are relative to the first variant that ran.
     """
-    rows = [_row(variant, baseline(record)) for variant in record.variants]
+    columns = (*_COLUMNS, _GRADIENTS) if record.backward else _COLUMNS
+    rows = [_row(variant, baseline(record))[: len(columns)] for variant in record.variants]
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
-    return "\n".join([title(record), "", table(_COLUMNS, rows), *_notes(record), *failures])
+    return "\n".join([title(record), "", table(columns, rows), *_notes(record), *failures])
 
 
 def guesses(record: RunRecord) -> list[str]:
@@ -68,7 +71,7 @@ def speed_up(baseline_ns: int | None, median_ns: int) -> str:
 
 def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]:
     if isinstance(variant, Failed):
-        return (printable(variant.name), *["-"] * (len(_COLUMNS) - 1))
+        return (printable(variant.name), *["-"] * len(_COLUMNS))
     median = variant.step_ns.median if variant.step_ns else None
     return (
         printable(variant.name),
@@ -77,6 +80,7 @@ def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]
         f"{variant.kernels_per_step:g}",
         "-" if variant.weight_bytes is None else size(variant.weight_bytes),
         "-" if variant.max_error is None else f"{variant.max_error:.2g}",
+        "-" if variant.max_gradient_error is None else f"{variant.max_gradient_error:.2%}",
     )
 
 

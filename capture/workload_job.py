@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from fusetui.kernels import Shapes, Workload
+from fusetui.kernels import Shapes, Variant, Workload
 from fusetui.kernels.variants import prepare
 
 from .check import TOLERANCE
@@ -45,7 +45,7 @@ def workload_job(workload: Workload, options: Options, device: Device) -> Job:
             build=partial(prepare, variant, model, options.mode),
             copies=copies,
             compiles=variant.compiled or variant.needs_gpu,
-            unable=NEEDS_GPU if variant.needs_gpu and device.kind == "cpu" else None,
+            unable=unable(variant, device),
         )
 
     return Job(
@@ -60,6 +60,19 @@ def workload_job(workload: Workload, options: Options, device: Device) -> Job:
         keeps_gradients=False,
         reference=reference,
         gradient=gradient.to(**to),
+    )
+
+
+def unable(variant: Variant, device: Device) -> str | None:
+    """Why a variant cannot run on a device, in one sentence, or None."""
+    if device.kind == "cpu":
+        return NEEDS_GPU if variant.needs_gpu else None
+    if device.capability is None or device.capability >= variant.capability:
+        return None
+    least, found = (f"{major}.{minor}" for major, minor in (variant.capability, device.capability))
+    return (
+        f"it needs compute capability {least}, and this GPU has {found}: Triton does not use its "
+        "tensor cores."
     )
 
 

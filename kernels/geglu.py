@@ -20,8 +20,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK = 1024
-"""Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16 at once."""
+from . import tiles
+
+BLOCK, BLOCK_AMD = 1024, 2048
+"""Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16 at once. A
+warp of AMD has 64 threads instead of 32."""
 
 
 @triton.jit
@@ -144,5 +147,6 @@ def _launch(kernel: Any, *tensors: Tensor) -> None:
     """Runs an elementwise kernel over tensors of equal layout; skips empty ones, which have no
     grid."""
     count = tensors[0].numel()
+    block = BLOCK_AMD if tiles.architecture(tensors[0]).startswith("gfx") else BLOCK
     if count:
-        kernel[(triton.cdiv(count, BLOCK),)](*tensors, count, BLOCK=BLOCK)
+        kernel[(triton.cdiv(count, block),)](*tensors, count, BLOCK=block)

@@ -17,10 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu import gate_of, gradients
-
-STAGES = 3
-TILES = ((128, 128, 64), (128, 64, 64), (64, 64, 32))
-"""(BLOCK_M, BLOCK_N, BLOCK_K), best first; the first that fits into shared memory is used."""
+from .tile_table import GEGLU_TILES
+from .tiles import choose, padded, precision, whole
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -45,48 +43,51 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     rows,
     hidden,
     dim,
+    out_row,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major."""
+    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major.
+
+    BLOCK_K must divide `dim`, so the loop needs no masks: rows and features beyond the end wrap
+    around, and what they give is not stored, or stored in the padding of a row.
+    """
     tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
     depth = tl.arange(0, BLOCK_K)
-    row_inside, column_inside = row < rows, column < hidden
-    x_at = x_ptr + row[:, None] * dim + depth[None, :]
-    weight_at = column[None, :] * dim + depth[:, None]
+    x_at = x_ptr + (row % rows)[:, None] * dim + depth[None, :]
+    weight_at = (column % hidden)[None, :] * dim + depth[:, None]
+    gate_at, up_at = gate_ptr + weight_at, up_ptr + weight_at
     gate = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, dim, BLOCK_K):
-        deep = depth < dim - start
-        x = tl.load(x_at + start, mask=row_inside[:, None] & deep[None, :], other=0.0)
-        inside = column_inside[None, :] & deep[:, None]
-        gate_weight = tl.load(gate_ptr + weight_at + start, mask=inside, other=0.0)
-        up_weight = tl.load(up_ptr + weight_at + start, mask=inside, other=0.0)
-        gate = tl.dot(x, gate_weight, gate, input_precision=PRECISION)
-        up = tl.dot(x, up_weight, up, input_precision=PRECISION)
+    for _ in range(0, dim, BLOCK_K):
+        x = tl.load(x_at)
+        gate = tl.dot(x, tl.load(gate_at), gate, input_precision=PRECISION)
+        up = tl.dot(x, tl.load(up_at), up, input_precision=PRECISION)
+        x_at += BLOCK_K
+        gate_at += BLOCK_K
+        up_at += BLOCK_K
     share, _ = gate_of(gate)
     product = (gate * share * up).to(out_ptr.dtype.element_ty)
-    out_at = out_ptr + row[:, None] * hidden + column[None, :]
-    tl.store(out_at, product, mask=row_inside[:, None] & column_inside[None, :])
-
-
-def precision() -> str:
-    """How Triton multiplies float32: exactly, unless torch is set to allow TF32."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    out_at = out_ptr + row[:, None] * out_row + column[None, :]
+    tl.store(out_at, product, mask=(row < rows)[:, None] & (column < out_row)[None, :])
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd."""
-    x, gate_weight, up_weight = x.contiguous(), gate_weight.contiguous(), up_weight.contiguous()
+    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd.
+
+    If the tile does not divide `dim`, the inputs are padded with zeros first. The rows of the
+    result are padded to a multiple of 16 elements; the padding is not part of the result.
+    """
+    tile = choose(GEGLU_TILES, x)
+    x, gate_weight, up_weight = (whole(matrix, tile.k) for matrix in (x, gate_weight, up_weight))
     (rows, dim), hidden = x.shape, len(gate_weight)
-    out = torch.empty(rows, hidden, dtype=x.dtype, device=x.device)
-    block_m, block_n, block_k = choose_tile(x.element_size(), shared_bytes(x))
-    tiles = triton.cdiv(rows, block_m) * triton.cdiv(hidden, block_n)
+    out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
+    tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
     if tiles:
         geglu_gemm_kernel_triton[(tiles,)](
             x,
@@ -96,32 +97,16 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
             rows,
             hidden,
             dim,
-            BLOCK_M=block_m,
-            BLOCK_N=block_n,
-            BLOCK_K=block_k,
+            out.stride(0),
+            BLOCK_M=tile.m,
+            BLOCK_N=tile.n,
+            BLOCK_K=tile.k,
             GROUP=8,
-            PRECISION=precision(),
-            num_warps=8 if block_m * block_n > 64 * 64 else 4,
-            num_stages=STAGES,
+            PRECISION=precision(x),
+            num_warps=tile.warps,
+            num_stages=tile.stages,
         )
-    return out
-
-
-def choose_tile(item_bytes: int, available_bytes: int) -> tuple[int, int, int]:
-    """The first of TILES that fits, or the last: a stage holds a tile of x and of two weights."""
-    for block_m, block_n, block_k in TILES:
-        if (block_m + 2 * block_n) * block_k * item_bytes * STAGES <= available_bytes:
-            return block_m, block_n, block_k
-    return TILES[-1]
-
-
-def shared_bytes(tensor: Tensor) -> int:
-    """Shared memory per program on the tensor's device, in bytes; 0 on a CPU."""
-    if tensor.device.type != "cuda":
-        return 0
-    properties = torch.cuda.get_device_properties(tensor.device)
-    # torch names it since 2.5; every GPU has at least 64 KiB.
-    return int(getattr(properties, "shared_memory_per_block_optin", 65_536))
+    return out[:, :hidden]
 
 
 class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]

@@ -16,11 +16,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .geglu_gemm import precision
-
-DEPTH_BYTES = 128
-"""BLOCK_K in bytes: with tiles of 128 and three stages, 96 KiB of shared memory, which every GPU
-since Ampere has."""
+from .tile_table import GROUPED_TILES
+from .tiles import QUANTUM, choose, padded, precision, reads_only_depth, whole
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -41,45 +38,58 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     out_group,
     out_row,
     out_column,
+    out_columns,
     HAS_BIAS: tl.constexpr,
+    WHOLE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups."""
+    """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups.
+
+    Rows and columns beyond the end wrap around; what they give is not stored, or stored in the
+    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks.
+    """
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
-    row_inside, column_inside = row < rows, column < columns
     step = tl.arange(0, BLOCK_K).to(tl.int64)
-    a_at = a_ptr + group * a_group + row[:, None] * a_row + step[None, :] * a_column
-    b_at = b_ptr + group * b_group + step[:, None] * b_row + column[None, :] * b_column
+    a_at = a_ptr + group * a_group + (row % rows)[:, None] * a_row + step[None, :] * a_column
+    b_at = b_ptr + group * b_group + step[:, None] * b_row + (column % columns)[None, :] * b_column
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, depth, BLOCK_K):
-        deep = step < depth - start
-        a = tl.load(a_at, mask=row_inside[:, None] & deep[None, :], other=0.0)
-        b = tl.load(b_at, mask=deep[:, None] & column_inside[None, :], other=0.0)
+        if WHOLE:
+            a, b = tl.load(a_at), tl.load(b_at)
+        else:
+            deep = step < depth - start
+            a = tl.load(a_at, mask=deep[None, :], other=0.0)
+            b = tl.load(b_at, mask=deep[:, None], other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
         a_at += BLOCK_K * a_column
         b_at += BLOCK_K * b_row
     if HAS_BIAS:
-        bias = tl.load(bias_ptr + group * columns + column, mask=column_inside, other=0.0)
+        bias = tl.load(bias_ptr + group * columns + column % columns)
         total += bias.to(tl.float32)[None, :]
     out_at = out_ptr + group * out_group + row[:, None] * out_row + column[None, :] * out_column
-    inside = row_inside[:, None] & column_inside[None, :]
+    inside = (row < rows)[:, None] & (column < out_columns)[None, :]
     tl.store(out_at, total.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> Tensor:
     """Fills and returns out [n, rows, columns] from a [n, rows, depth] and b [n, depth, columns].
 
-    `bias` is [n, columns], contiguous. No autograd. Block sizes follow the shapes in powers of two,
-    so a new shape recompiles the kernel only if it needs other block sizes.
+    `out` may have more columns than `b`: what is in those is undefined. `bias` is [n, columns],
+    contiguous. No autograd. Block sizes follow the shapes in powers of two, so a new shape
+    recompiles the kernel only if it needs other block sizes.
     """
+    if reads_only_depth(a):
+        a, b = whole(a, QUANTUM), whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
     (groups, rows, depth), columns = a.shape, b.shape[2]
-    block_m, block_n = block_size(rows, 128), block_size(columns, 128)
+    tile = choose(GROUPED_TILES, a)
+    block_m, block_n = block_size(rows, tile.m), block_size(columns, tile.n)
+    block_k = depth_of_block(depth, tile.k)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
     if tiles and groups:
         grouped_gemm_kernel_triton[(tiles, groups)](
@@ -93,42 +103,58 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
             *a.stride(),
             *b.stride(),
             *out.stride(),
+            out.shape[2],
             HAS_BIAS=bias is not None,
+            WHOLE=depth % block_k == 0,
             BLOCK_M=block_m,
             BLOCK_N=block_n,
-            BLOCK_K=block_size(depth, DEPTH_BYTES // a.element_size()),
-            PRECISION=precision(),
-            num_warps=8 if block_m * block_n > 64 * 128 else 4,
+            BLOCK_K=block_k,
+            PRECISION=precision(a),
+            num_warps=tile.warps if block_m * block_n == tile.m * tile.n else 4,
+            num_stages=tile.stages,
         )
     return out
 
 
 def block_size(size: int, largest: int) -> int:
     """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to `largest`."""
-    return max(16, min(int(triton.next_power_of_2(size)), largest))
+    return max(QUANTUM, min(int(triton.next_power_of_2(size)), largest))
+
+
+def depth_of_block(depth: int, largest: int) -> int:
+    """The largest power of two that divides the depth; if that is too small, one that covers it."""
+    divides = min(depth & -depth, largest)
+    return divides if divides >= QUANTUM else block_size(depth, largest)
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with different strides."""
+    """Forward and both gradients are the same grouped GEMM with different strides.
+
+    Sizes that are no multiple of 16 are padded once, so that every row is aligned to 16 bytes.
+    """
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        x, rows = whole(x, QUANTUM), whole(weight, QUANTUM)
         context.save_for_backward(x, weight)
-        out = x.new_empty(x.shape[0], *bias.shape)
-        grouped_gemm(x.transpose(0, 1), weight.transpose(1, 2), out.transpose(0, 1), bias)
-        return out
+        out = x.new_empty(*x.shape[:2], padded(bias.shape[1]))
+        grouped_gemm(x.transpose(0, 1), rows.transpose(1, 2), out.transpose(0, 1), bias)
+        return out[..., : bias.shape[1]]
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = context.saved_tensors
+        (_, outs, ins), grads = weight.shape, whole(grad, QUANTUM)
         grad_x = None
         if context.needs_input_grad[0]:
             grad_x = torch.empty_like(x)
-            grouped_gemm(grad.transpose(0, 1), weight, grad_x.transpose(0, 1))
-        grad_weight = torch.empty_like(weight)
-        grouped_gemm(grad.permute(1, 2, 0), x.transpose(0, 1), grad_weight)
-        return grad_x, grad_weight, grad.sum(0)
+            rows = whole(weight, QUANTUM, QUANTUM)
+            grouped_gemm(grads.transpose(0, 1), rows, grad_x.transpose(0, 1))
+            grad_x = grad_x[..., :ins]
+        grad_weight = weight.new_empty(len(weight), padded(outs), padded(ins))
+        grouped_gemm(grads.permute(1, 2, 0), x.transpose(0, 1), grad_weight)
+        return grad_x, grad_weight[:, :outs, :ins], grad.sum(0)
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import Shapes, Variant, Workload
-from .variants import COMPILED, EAGER
+from .variants import COMPILED, EAGER, TENSOR_CORES
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]
@@ -97,7 +97,7 @@ def _variants() -> dict[str, Variant]:
         "eager": EAGER,
         "compiled": COMPILED,
         "fused": Variant(Fused, needs_gpu=True),
-        "fused-gemm": Variant(FusedGemm, needs_gpu=True),
+        "fused-gemm": Variant(FusedGemm, needs_gpu=True, capability=TENSOR_CORES),
     }
     if find_spec("liger_kernel"):
         variants["liger"] = Variant(Liger, needs_gpu=True)

@@ -19,12 +19,13 @@ class Variant:
 
     `build` turns the workload's model (already on its device, in its dtype) into the module that is
     measured, with the model's weights or others made from them; `variants.prepare` compiles it if
-    `compiled` is set.
+    `compiled` is set. `capability` is the least that an NVIDIA GPU must have.
     """
 
     build: Callable[[nn.Module], nn.Module]
     compiled: bool = False
     needs_gpu: bool = False
+    capability: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """n different nn.Linear, the i-th on x[:, i]: a list of layers against faster ways to write it.
 
-The forms are in `partitioned_forms.py`; all of them are made from the list's weights.
+The forms are in `partitioned_forms.py`; all of them are made from the list's weights. The source
+names three: A is `big`, B is `loop`, C is `masked`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from torch import Tensor, nn
 
 from .model import Shapes, Variant, Workload
 from .partitioned_forms import Big, Bmm, Form, Fused, Masked, convert, random_loop
-from .variants import COMPILED, EAGER
+from .variants import COMPILED, EAGER, TENSOR_CORES
 
 
-def _form(form: type[Form], *, compiled: bool = False, needs_gpu: bool = False) -> Variant:
-    return Variant(partial(convert, to=form), compiled=compiled, needs_gpu=needs_gpu)
+def _form(form: type[Form], *, compiled: bool = False) -> Variant:
+    return Variant(partial(convert, to=form), compiled=compiled)
 
 
 def _model(shapes: Shapes) -> nn.Module:
@@ -42,16 +43,17 @@ WORKLOAD = Workload(
         "big": _form(Big),
         "masked": _form(Masked),
         "bmm": _form(Bmm),
-        "fused": _form(Fused, needs_gpu=True),
+        "fused": Variant(partial(convert, to=Fused), needs_gpu=True, capability=TENSOR_CORES),
         "loop-compiled": COMPILED,
         "masked-compiled": _form(Masked, compiled=True),
         "bmm-compiled": _form(Bmm, compiled=True),
     },
-    # The source sweeps these four axes; the exact sizes are ours.
+    # The sweeps of the source. Its sizes are totals: 256, 1024, 8096 and 8192 over n = 32 layers,
+    # or 1024 over n of them.
     sweeps={
         "paper-batch": "batch=64,128,...,2048",
-        "paper-n": "n=2,4,...,128",
-        "paper-in": "in=16,32,...,512",
-        "paper-out": "out=16,32,...,512",
+        "paper-n": "n=4,8,...,32 in=1024/n out=1024/n",
+        "paper-in": "in=8,32,253,256",
+        "paper-out": "out=8,32,253,256",
     },
 )

@@ -15,35 +15,41 @@ from .variants import COMPILED, EAGER
 
 
 class Split(nn.Module):  # type: ignore[misc]
-    """A loop over the features."""
+    """Takes the features out of one flat tensor and computes them one by one."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, features: int, dim: int) -> None:
         super().__init__()
+        self.features, self.dim = features, dim
         self.head = nn.Linear(dim, 1)
 
-    def forward(self, features: Tensor) -> Tensor:
-        normed = [torch.tanh(functional.layer_norm(f, f.shape[-1:])) for f in features.unbind(0)]
-        return torch.relu(self.head(torch.stack(normed)))
+    def forward(self, flat: Tensor) -> Tensor:
+        parts = torch.split(flat, flat.numel() // self.features)
+        done = [normalized(part.view(-1, self.dim)) for part in parts]
+        return torch.relu(self.head(torch.stack(done)))
 
 
 class Combined(nn.Module):  # type: ignore[misc]
-    """The same on the stacked tensor."""
+    """The same on one view of all features."""
 
     def __init__(self, split: Split) -> None:
         super().__init__()
-        self.head = split.head
+        self.features, self.dim, self.head = split.features, split.dim, split.head
 
-    def forward(self, features: Tensor) -> Tensor:
-        normed = functional.layer_norm(features, features.shape[-1:])
-        return torch.relu(self.head(torch.tanh(normed)))
+    def forward(self, flat: Tensor) -> Tensor:
+        return torch.relu(self.head(normalized(flat.view(self.features, -1, self.dim))))
+
+
+def normalized(features: Tensor) -> Tensor:
+    """Layer norm without weights and with an eps of 0, as in the source, and tanh."""
+    return torch.tanh(functional.layer_norm(features, features.shape[-1:], eps=0.0))
 
 
 def _model(shapes: Shapes) -> nn.Module:
-    return Split(shapes["dim"])
+    return Split(shapes["features"], shapes["dim"])
 
 
 def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["features"], shapes["rows"], shapes["dim"]),)
+    return (torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),)
 
 
 _SHAPES = {"features": 16, "rows": 1024, "dim": 256}

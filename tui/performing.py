@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from threading import Event
 
 from textual.worker import get_current_worker
 
+from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
+from fusetui.tui.ranking import rank
 from fusetui.tui.searching import look
 from fusetui.tui.state.effects import (
     Compare,
@@ -17,6 +20,7 @@ from fusetui.tui.state.effects import (
     Interrupt,
     Quit,
     Read,
+    ReadRanks,
     Refuse,
     Search,
     StopReading,
@@ -29,9 +33,9 @@ from fusetui.tui.summaries import summarize
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending, captured_by: tuple[str, ...] = ()) -> None:
-        self._app = app
-        self._captured_by = captured_by  # see opening.with_captures
+    def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
+        """`alone`: no other process helps. `captured_by`: see opening.with_captures."""
+        self._app, self._alone, self._captured_by = app, alone, captured_by
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -44,6 +48,8 @@ class Performing:
                 self._compare(a, b)
             case Summarize(wanted):
                 self._summarize(wanted)
+            case ReadRanks(paths):
+                self._rank(paths)
             case Search(side, text):
                 self._search(side, text)
             case _:
@@ -68,13 +74,13 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            load(
-                paths,
-                self._app.post_message,
-                lambda: worker.is_cancelled,
-                stop.is_set,
-                captured_by=self._captured_by,
-            )
+            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
+            read = partial(load, paths, post, cancelled, stop.is_set, captured_by=self._captured_by)
+            if self._alone:
+                read()
+                return
+            with Beside() as beside:
+                read(beside=beside)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 
@@ -83,6 +89,13 @@ class Performing:
             compare(a, b, self._app.post_message)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
+
+    def _rank(self, paths: tuple[str, ...]) -> None:
+        def work() -> None:
+            worker = get_current_worker()
+            rank(paths, self._app.post_message, lambda: worker.is_cancelled)
+
+        self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
 
     def _search(self, side: Side, text: str) -> None:
         def work() -> None:

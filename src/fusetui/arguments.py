@@ -73,7 +73,7 @@ OPS_BY = ("name", "shape")
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME.",
+    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")

@@ -82,8 +82,8 @@ COMMANDS = (
         _of_capture,
         "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
         'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 continues the progression, and paper-batch is a "
-        "predefined sweep.",
+        "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
+        "and paper-batch is a predefined sweep.",
         open_ended=True,
     ),
     Command(
@@ -244,6 +244,30 @@ COMMANDS = (
         (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY),
     ),
     Command(
+        "ranks",
+        "Many traces of one job: which rank is late, and who waits for it.",
+        (
+            argument(
+                "paths",
+                metavar="PATH",
+                nargs="+",
+                help="Traces of the ranks: files, folders, patterns or URLs.",
+            ),
+            JSON,
+            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            argument(
+                "--on",
+                metavar="WHERE",
+                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+            ),
+            TOP,
+            NO_CACHE,
+        ),
+        "Each trace is summarized once, by as many processes as cores and memory allow; the "
+        "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
+        "figures.",
+    ),
+    Command(
         "scrub",
         "Write a copy of a trace without private data, to share it.",
         (
@@ -279,6 +303,11 @@ COMMANDS = (
         ),
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command(
+        "schema",
+        "The JSON Schema of what a command prints with --json.",
+        (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
     Command(
         "completion",
         "Print a script that completes fusetui in your shell.",

@@ -1,11 +1,9 @@
 """The page of the experiments and the script that fills it in."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
-from tests.places import ROOT
+from tests.scripts import benchmark
 
 pytest.importorskip("torch", reason="the script runs torch")
 pytestmark = pytest.mark.torch
@@ -13,14 +11,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    path = ROOT / "benchmarks" / "capture_experiments.py"
-    spec = spec_from_file_location("capture_experiments", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("capture_experiments")
 
 
 def test_a_table_goes_between_its_markers(script: Any) -> None:
@@ -46,5 +37,5 @@ def test_a_command_can_be_typed(script: Any) -> None:
     batch = next(e for e in script.EXPERIMENTS if e.name == "paper-n")
     assert batch.command("cpu") == (
         "OMP_NUM_THREADS=1 fusetui capture partitioned-linear --variant loop --variant big "
-        "--variant masked --variant bmm --variant fused --sweep n=2,4,...,64 --device cpu"
+        "--variant masked --variant bmm --variant fused --sweep paper-n --device cpu"
     )

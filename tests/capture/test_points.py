@@ -51,6 +51,25 @@ def test_several_axes_give_every_combination(texts: list[str]) -> None:
     ]
 
 
+def test_a_total_is_divided_by_another_axis() -> None:
+    points = parse_sweep(["n=4,8 batch=24/n"], AXES, {})
+    assert points == ({"n": 4, "batch": 6}, {"n": 8, "batch": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n=5 batch=24/n", "24 is no multiple of n=5"),
+        ("batch=24/n", "needs n in the sweep as well"),
+        ("n=4 batch=x/n", "positive whole numbers, not 'x'"),
+        ("n=4 batch=24/n batch=2", "names batch twice"),
+    ],
+)
+def test_a_total_that_cannot_be_divided_is_told(text: str, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
+        parse_sweep([text], AXES, {})
+
+
 def test_a_preset_is_a_sweep_with_a_name() -> None:
     points = parse_sweep(["batch=1", "paper-n"], AXES, PRESETS)
     assert [point["n"] for point in points] == [2, 4, 8, 16]
@@ -79,4 +98,4 @@ def test_every_preset_of_the_workloads_is_a_sweep() -> None:
     pytest.importorskip("torch", reason="the workloads are torch modules")
     for workload in map(kernels.get, kernels.names()):
         for preset in workload.sweeps:
-            assert len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps)) >= 6
+            assert len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps)) >= 4

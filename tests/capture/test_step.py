@@ -1,5 +1,6 @@
 """One step: forward, backward, rotated inputs."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,16 @@ def test_a_training_step_starts_without_gradients() -> None:
         step.run_step(parts)
     assert layer.bias.grad.item() == 3
     assert [part.label for part in parts] == ["f_fwd", "f_bwd"]
+
+
+@pytest.mark.parametrize("hide", [lambda f: lambda x: f(x), lambda f: partial(f.forward)])
+def test_gradients_of_parameters_that_a_function_hides_are_cleared(hide: Any) -> None:
+    layer, copies = torch.nn.Linear(2, 1), step.rotation([torch.ones(3, 2)], 0, True)
+    layer.bias.grad = torch.tensor([7.0])
+    parts = step.training_step(hide(layer), "f", copies, None)
+    for _ in range(2):
+        step.run_step(parts)
+        assert layer.bias.grad.item() == 3
 
 
 @pytest.mark.parametrize(("cache_bytes", "copies"), [(0, 1), (39, 1), (40, 2), (10**9, 1024)])

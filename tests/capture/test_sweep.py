@@ -24,8 +24,9 @@ SHAPES = ["--in=2", "--out=2"]
 OPTIONS = Options(variants=VARIANTS, device="cpu", shapes=SHAPES, seconds=1e-9)
 
 
-def run(out: Path | None, points: str = "batch=2,4 n=1,3") -> Path:
-    return command.capture("partitioned-linear", replace(OPTIONS, sweep=[points]), out).folder
+def run(out: Path | None, points: str = "batch=2,4 n=1,3", **options: Any) -> Path:
+    asked = replace(OPTIONS, sweep=[points], **options)
+    return command.capture("partitioned-linear", asked, out).folder
 
 
 def test_every_point_is_a_run_folder(tmp_path: Path) -> None:
@@ -85,8 +86,14 @@ def test_a_sweep_that_was_stopped_goes_on(
 
 def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
     run(tmp_path / "a", "n=1")
-    with pytest.raises(CaptureError, match="holds another sweep"):
+    with pytest.raises(CaptureError, match="holds another sweep, with other sizes"):
         run(tmp_path / "a", "n=2")
+
+
+def test_a_sweep_with_another_option_is_told_which(tmp_path: Path) -> None:
+    run(tmp_path / "a", "n=1")
+    with pytest.raises(CaptureError, match="with --backward false instead of true: give"):
+        run(tmp_path / "a", "n=1", backward=True)
 
 
 def test_a_folder_that_is_no_sweep_is_not_touched(tmp_path: Path) -> None:

@@ -52,6 +52,17 @@ def test_rows_compare_with_the_first_variant_that_ran() -> None:
     ]
 
 
+def test_a_backward_pass_has_the_error_of_its_gradients() -> None:
+    ran = replace(measured("b", 1000), max_gradient_error=0.0123)
+    forward, backward = (
+        closing_table(replace(record(Failed("a", "no."), ran), backward=both))
+        for both in (False, True)
+    )
+    assert "gradient" not in forward
+    assert "largest gradient error" in backward
+    assert [line.split()[-1] for line in backward.splitlines()[3:5]] == ["-", "1.23%"]
+
+
 def test_no_name_begins_a_line_of_its_own() -> None:
     found = replace(record(Failed("a", WORST), measured("b", 1000)), workload=WORST, device=WORST)
     lines = closing_table(found).split("\n")

@@ -18,6 +18,19 @@ def test_a_gradient_has_values_of_the_dtype() -> None:
     assert torch.equal(gradient, gradient.bfloat16().float())
 
 
+def test_a_gpu_whose_tensor_cores_triton_does_not_use_runs_no_triton_gemm() -> None:
+    from fusetui import kernels
+    from fusetui.capture.device import Device
+
+    variants = kernels.get("mlp").variants
+    turing, ampere, amd = (Device("cuda", "a GPU", 0, c) for c in ((7, 5), (8, 0), None))
+    refused = workload_job.unable(variants["fused-gemm"], turing)
+    assert refused.startswith("it needs compute capability 8.0, and this GPU has 7.5: ")
+    assert workload_job.unable(variants["fused"], turing) is None
+    assert workload_job.unable(variants["fused-gemm"], ampere) is None
+    assert workload_job.unable(variants["fused-gemm"], amd) is None
+
+
 def test_shapes_are_shrunk_only_by_the_cpus_defaults() -> None:
     from fusetui import kernels
 

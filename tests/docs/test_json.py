@@ -30,6 +30,7 @@ COMMANDS = (
     ("decode", "triton_poi_fused_gelu_mul_0"),
     ("serving", EAGER),
     ("samples",),
+    ("ranks", EAGER),
 )
 REAL = [path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 18]
 OF_NAMES = {"decoded", "names"}  # see kernel-names.md

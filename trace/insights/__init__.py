@@ -5,6 +5,7 @@ __all__ = [
     "account",
     "causes",
     "facts",
+    "gaps",
     "longest",
     "markdown",
     "model",

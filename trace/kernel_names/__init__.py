@@ -70,7 +70,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("nccl", "void nccl"), nccl.decode),
     ((), cublas.decode),
     (("sm",), xmma.decode),
-    (("cutlass", "void cutlass"), cutlass2.decode),
+    ((), cutlass2.decode),
     (("nvjet_",), nvjet.decode),
     (("cutlass3x_",), cutlass3.decode),
     (("Cijk_", "Custom_Cijk_"), tensile.decode),

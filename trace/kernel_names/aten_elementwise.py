@@ -31,7 +31,9 @@ _ONE_TYPE = re.compile(rf"<({_TYPE}) ?>")
 _FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({_TYPE})[,>]")
 _LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({_TYPE})[,)]")
 _ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
-_POINTER = re.compile(r"&(?:\(void )?(?=[\w(])")
+_POINTER = re.compile(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
+_LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
+"""Functions of ATen that apply the functor, which is their first template argument."""
 
 _WITH_SCALAR: Final = {
     "AUnaryFunctor": "the first operand is one number",
@@ -65,15 +67,16 @@ def decode(name: str) -> KernelName | None:
 
 def _fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     kernel, end = match["kernel"], match.end()
-    functor: str | None = match["word"]
+    word: str = match["word"]
+    functor: str | None = word
     fields: dict[str, Any] = {}
+    if word.startswith("__nv_"):
+        functor, end = _applied(name, match.start("functor"))
     if functor in _WITH_SCALAR:
         operands = _OPERANDS.match(name, end)
         # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
         functor, end = _applied(name, operands.end() if operands else end + 1)
         fields = _operand_types(operands) if operands else {}
-    elif match["word"].startswith("__nv_"):
-        functor, end = _applied(name, match.start("functor"))
     one_type = _ONE_TYPE.match(name, end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
@@ -92,13 +95,18 @@ def _operand_types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 def _applied(name: str, start: int) -> tuple[str | None, int]:
-    """The functor at `start` and where its name ends; a wrapped lambda is named after its
-    address."""
+    """The functor at `start` and where its name ends; a wrapped lambda is named after the function
+    that it is in, and if that only launches a kernel, after the functor that it was given."""
     if name.startswith("__nv_", start):
-        pointer = _POINTER.search(name, start, start + 400)
+        pointer = _POINTER.search(name, start, start + 1500)
         if pointer is None:
             return None, start
-        start = pointer.end()
+        start = pointer.start("function")
+        if (
+            pointer["word"].startswith(_LAUNCHERS)
+            and name[pointer.end() : pointer.end() + 1] == "<"
+        ):
+            start = pointer.end() + 1
     word = base_of(name, start)
     return word, name.find(word, start) + len(word) if word else start
 
@@ -146,7 +154,7 @@ def _short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
     dtype = fields.get("dtype") or dtype_words(
         fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
     )
-    if dtype is None:
+    if dtype is None and not match["word"].startswith("__nv_"):
         found = _LAMBDA_TYPES.search(name, match.end(), match.end() + 300)
         dtype = cxx_type(found[1]) if found else None
     if match["word"] == "AUnaryFunctor" or "FunctorOnOther" in match["word"]:

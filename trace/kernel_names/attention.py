@@ -47,7 +47,8 @@ _TRTLLM_TYPES: Final = {
 }
 _TRTLLM_TYPE = "|".join(_TRTLLM_TYPES)
 _TRTLLM = re.compile(
-    rf"fmhaSm(?P<cc>\d{{2,3}})[af]?Kernel_Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
+    r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
+    rf"Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"
     r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head>\d{1,6}))(?P<rest>[A-Za-z0-9]*?)"
     r"Q(?P<m>\d{1,6})Kv(?P<n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
@@ -69,8 +70,10 @@ _MEANINGS: Final = {
 
 def decode(name: str) -> KernelName | None:
     """The record of a fused attention kernel."""
-    if name.startswith("fmha"):
-        return _decode_mem_eff(name) or _decode_trtllm(name)
+    if name.startswith("fmha_cutlass"):
+        return _decode_mem_eff(name)
+    if "fmhaSm" in name[:120]:
+        return _decode_trtllm(name)
     if "flash" not in name[:60]:
         return None
     return _decode_flash2(name) or _decode_flash3(name)

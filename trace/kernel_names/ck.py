@@ -56,6 +56,8 @@ def _operation(name: str, sign: Signature) -> dict[str, Any]:
     base = sign.base
     if sign.scope.startswith("ck_tile::"):
         head = name[sign.end : sign.end + 120]
+        if "MoeSorting" in head or "MoeSorting" in base:
+            return {"op": "moe"}
         return {"op": "attention" if "Fmha" in head else "norm" if _NORM.search(head) else None}
     direction = next((way for piece, way in _PASSES if piece in base), None)
     if "conv" in base or direction:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fusetui.trace.kernel_names import arch, cutlass2
 from fusetui.trace.kernel_names.callee import callee_text
-from fusetui.trace.kernel_names.cxx import signature
+from fusetui.trace.kernel_names.cxx import SCOPE, signature
 from fusetui.trace.kernel_names.dtypes import MMA_SHAPES
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
@@ -31,7 +31,11 @@ _IMPLICIT = re.compile(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
 )
 _CLUSTER = re.compile(r"_cga(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})")
-_CUTLASS = re.compile(r"(?:void )?cutlass_\w*cudnn\w*::Kernel2?<")
+_CUTLASS = re.compile(rf"(?:void )?cutlass_\w*cudnn\w*::(?:Kernel2?|device_kernel)<{SCOPE}")
+_IN_CUTLASS: Final = (
+    (re.compile(r"::conv::|ImplicitGemm"), "conv"),
+    (re.compile(r"::gemm::|[Gg]emm"), "gemm"),
+)
 _MEANINGS: Final = {
     "arch": "built for the {} generation",
     "acc": "{}: the type of the sums (s fp32, h fp16)",
@@ -148,10 +152,12 @@ def _decode_cutlass(name: str) -> KernelName | None:
     found = cutlass2.decode_at(name, match.end(), "cudnn")
     if found is not None:
         return found
-    if "reduction::kernel::ReduceSplitK<" in name[match.end() : match.end() + 80]:
+    if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
         fields = {"op": "reduction", "role": "splitk_reduce"}
         return build(name, "cudnn", "splitk-reduce of conv", [], **fields)
-    return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", [])
+    head = name[match.start() : match.end() + 160]
+    op = next((op for pattern, op in _IN_CUTLASS if pattern.search(head)), None)
+    return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", [], op=op)
 
 
 def _decode_cxx(name: str) -> KernelName | None:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.trace.kernel_names import arch
+from fusetui.trace.kernel_names.cxx import SCOPE
 from fusetui.trace.kernel_names.dtypes import (
     ACCUMULATORS,
     CUTLASS,
@@ -31,7 +32,7 @@ from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
 from fusetui.trace.kernel_names.text import gemm_label
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
-_WRAPPER = re.compile(r"(?:void )?(?:cutlass::Kernel2?<)?(?=cutlass_)")
+_WRAPPER = re.compile(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
 _BODY = re.compile(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
     rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"

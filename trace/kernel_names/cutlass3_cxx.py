@@ -32,7 +32,7 @@ _MAINLOOP = re.compile(
     rf"[^>]*(?:>[^>]*)?>, {_TILE}"
 )
 _ATTENTION = re.compile(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
-_GEMM = re.compile(r"GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
+_GEMM = re.compile(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
 _MEANINGS = {
     "a": "type of A and B",
     "out": "type of the result",

@@ -5,6 +5,8 @@ arguments change between releases: they are read only where the first argument h
 list the length of a known form, and otherwise left open.
 
     sm90_fp8_gemm_1d2d_impl<major, M, N, K, groups, BM, BN, BK, swizzle x3, stages, ...>
+    sm90_bf16_gemm_impl<majA, majB, M, N, K, groups, BM, BN, BK, swizzle x3, stages, ...>
+    sm90_tf32_hc_prenorm_gemm_impl<N, K, BM, BN, BK, splits, swizzle, stages, threads x2>
     sm100_fp8_fp4_gemm_1d1d_impl<majA, majB, granA, granB, M, N, K, BM, BN, BK, groups,
         swizzle x3, stages, ...>
     fp8_gemm_kernel<N, K, BM, BN, BK, ..., stages, ...>
@@ -29,15 +31,18 @@ class _Form(NamedTuple):
     tile: int
     stages: int
     least: int
-    both_fp8: bool
+    dtype: str | None
 
 
 _MAJOR: Final = re.compile(r"\(cute::UMMA::Major\)\d")
 _NUMBER: Final = re.compile(r"\d{1,6}u?")
 _FORMS: Final = {
-    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, 5, 11, 18, True),
-    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, 7, 14, 18, False),
-    "fp8_gemm_kernel": _Form(_NUMBER, 2, 8, 13, True),
+    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, 5, 11, 18, "fp8_e4m3"),
+    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, 7, 14, 18, None),
+    "fp8_gemm_kernel": _Form(_NUMBER, 2, 8, 13, "fp8_e4m3"),
+    "sm90_bf16_gemm_impl": _Form(_MAJOR, 6, 12, 20, "bf16"),
+    "sm90_tf32_hc_prenorm_gemm_impl": _Form(_NUMBER, 2, 7, 10, None),
+    "sm100_tf32_hc_prenorm_gemm_impl": _Form(_NUMBER, 2, 7, 10, None),
 }
 _CAPABILITY: Final = re.compile(r"sm(\d{2,3})_")
 
@@ -58,8 +63,8 @@ def decode(name: str) -> KernelName | None:
     if form is not None and _fits(name, spans, form):
         fields |= _tile_fields(name, spans, form)
         parts += _tile_parts(spans, form)
-        if form.both_fp8:
-            fields |= {"dtype_a": "fp8_e4m3", "dtype_b": "fp8_e4m3"}
+        if form.dtype:
+            fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
             fields |= {"dtype_acc": "fp32"} if capability else {}
     tail = sign.base.removesuffix("_impl").removesuffix("_kernel")
     return build(name, "deep-gemm", gemm_label("gemm", fields, tail), parts, **fields)

@@ -57,7 +57,8 @@ def kinds(name: str) -> frozenset[str]:
     decoded = decode(name)
     if decoded is None:
         return frozenset({"comm" if is_collective(name) else "unknown"})
-    words = {decoded.op, decoded.kernel_category, decoded.family} - {None}
+    op = decoded.op or ("comm" if is_collective(name) else None)
+    words = {op, decoded.kernel_category, decoded.family} - {None}
     return frozenset(str(word) for word in words | {_ALSO[w] for w in words if w in _ALSO})
 
 

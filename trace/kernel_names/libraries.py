@@ -4,7 +4,9 @@ Their kernels have ordinary C++ function names, so a library is two tables: how 
 which words of the base name say what it does. The names are those of the public sources:
 vllm-project/vllm csrc/, sgl-project/sglang, pytorch/FBGEMM fbgemm_gpu/, flashinfer-ai/flashinfer,
 NVIDIA/TransformerEngine, NVIDIA/apex csrc/, Dao-AILab/flash-attention csrc/layer_norm, ROCm/aiter,
-deepseek-ai/DeepEP.
+deepseek-ai/DeepEP, bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, pytorch/ao torchao/csrc/,
+NVSHMEM, uxlfoundation/oneCCL, HazyResearch/ThunderKittens, modular/modular max/kernels/src/linalg,
+tile-ai/tilelang, and the kernels of NVIDIA/cutlass python/CuTeDSL, which FlashAttention 4 uses.
 """
 
 from __future__ import annotations
@@ -23,17 +25,23 @@ Rule = tuple[str, str]
 
 class Library(NamedTuple):
     """One library: how its names begin, what the rest says, whether fwd and bwd are
-    distinguished."""
+    distinguished, and whether the first template argument counts as part of the name."""
 
     family: str
     begins: re.Pattern[str]
     rules: tuple[tuple[re.Pattern[str], str], ...]
     forward: re.Pattern[str] | None = None
     backward: re.Pattern[str] | None = None
+    argument: bool = False
 
 
 def _library(
-    family: str, begins: str, *rules: Rule, forward: str = "", backward: str = ""
+    family: str,
+    begins: str,
+    *rules: Rule,
+    forward: str = "",
+    backward: str = "",
+    argument: bool = False,
 ) -> Library:
     return Library(
         family,
@@ -41,15 +49,19 @@ def _library(
         tuple((re.compile(pattern), op) for pattern, op in rules),
         re.compile(forward) if forward else None,
         re.compile(backward) if backward else None,
+        argument,
     )
 
 
 _LIBRARIES: Final = (
     _library(
         "vllm-sglang",
-        r"(?:vllm|sglang|sgl_hip|sgl_kernel|marlin|marlin_moe_wna16)::|paged_attention_(?:ll4mi_|v\d)",
+        r"(?:vllm|sglang|sgl_hip|sgl_kernel|(?:gptq_)?marlin|marlin_moe_wna16|marlin_24|machete)::"
+        r"|(?:gptq|awq)_marlin_repack|paged_attention_(?:ll4mi_|v\d)",
         (r"^vllm::moe::", "moe"),
-        (r"Marlin$", "gemm"),
+        (r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_", "gemm"),
+        (r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_", "quant"),
+        (r"_marlin_repack_kernel$", "copy"),
         (r"paged_attention_", "attention"),
         (r"cross_device_reduce_", "comm"),
         (r"rms_norm", "norm"),
@@ -105,14 +117,61 @@ _LIBRARIES: Final = (
         backward=r"ln_bwd_",
     ),
     _library("gluon", r"gluon_"),
+    _library(
+        "bitsandbytes",
+        r"k(?:Quantize|Dequantize)(?:Blockwise)?$|kgemm_4bit_inference|kdequant_mm_int32"
+        r"|kOptimizer(?:32bit|Static8bit)|kPreconditionOptimizer|kInt8VectorQuant",
+        (r"^kgemm_", "gemm"),
+        (r"Optimizer", "optimizer"),
+        (r"^k(?:Quantize|Dequantize|dequant|Int8VectorQuant)", "quant"),
+    ),
+    _library("torchao", r"torchao::", (r"gemm|_mm_|linear", "gemm"), (r"quant", "quant")),
+    _library("nvshmem", r"nvshmem[xi]?_", (r"^", "comm")),
+    _library("oneccl", r"oneccl_|(?:one)?ccl::", (r"^", "comm")),
+    _library(
+        "thunderkittens",
+        r"kittens::|(?:bwd_)?attend_(?:prep_)?ker$",
+        (r"attend|attn|attention", "attention"),
+        (r"matmul|gemm", "gemm"),
+        (r"layer_?norm|rms_?norm", "norm"),
+        (r"rotary|rope", "rope"),
+        argument=True,
+    ),
+    _library(
+        "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", (r"gemm|matmul", "gemm")
+    ),
+    _library("tilelang", r"main_kernel$|\w{1,100}_tilelang(?:_kernel)?$"),
+    _library(
+        "flash-attn",
+        r"kernel_cutlass_kernel_flash_attn|flash_(?:fwd|bwd)_sm\d{2,3}_",
+        (r"^", "attention"),
+        forward=r"flash_fwd_|AttentionForward",
+        backward=r"flash_bwd_|AttentionBackward",
+    ),
+    _library(
+        "cute-dsl",
+        r"kernel_cutlass_",
+        (r"Attention|[Ff][Mm][Hh][Aa]|Mla[A-Z]", "attention"),
+        (r"Gemm|gemm", "gemm"),
+        (r"RMSNorm|RmsNorm|LayerNorm|rmsnorm|layernorm", "norm"),
+        (r"CrossEntropy", "loss"),
+        (r"Softmax", "softmax"),
+    ),
+    _library(
+        "apex",
+        r"cu(?:ApplyLayerNorm|ApplyRMSNorm|ComputeGradInput|ComputePartGradGammaBeta"
+        r"|ComputeGradGammaBeta)$|scaled_\w{0,60}softmax_warp_",
+        (r"softmax", "softmax"),
+        (r"^cu", "norm"),
+        forward=r"Apply|_forward$",
+        backward=r"Grad|_backward$",
+    ),
 )
 _APEX_FUNCTOR = re.compile(r">, (\w+Functor)\b")
 _APEX_OPTIMIZER = re.compile(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
-_CUTE_DSL = re.compile(
-    r"kernel_cutlass_kernel_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
-)
-_AITER_ATTENTION = re.compile(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(?:_|$)")
+_CUTE_DSL = re.compile(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
+_AITER_ATTENTION = re.compile(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(_causal)?(?:_|$)")
 
 
 def decode(name: str) -> KernelName | None:
@@ -124,7 +183,8 @@ def decode(name: str) -> KernelName | None:
     library = next((entry for entry in _LIBRARIES if entry.begins.match(qualified)), None)
     if library is None:
         return _decode_apex(name, sign)
-    fields = _fields(library, qualified, sign)
+    argument = name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
+    fields = _fields(library, qualified + argument, sign)
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {library.family}")]
     return build(name, library.family, _short(name, sign), parts, **fields)
 
@@ -140,7 +200,8 @@ def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]
         fields["pass_"] = "bwd"
     match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
     if match is not None:
-        fields |= {"head_dim": int(match[1]), "dtype_a": match[2]}
+        causal = True if match[3] else None
+        fields |= {"head_dim": int(match[1]), "dtype_a": match[2], "causal": causal}
     return fields
 
 

@@ -20,8 +20,11 @@ _OPERATIONS: Final = tuple(
         (r"(?:^|_)all_?reduce(?:_|$)", "comm"),
         (r"rope_kernel|rotary_embedding_kernel", "rope"),
         (r"(?:^|_)(?:rms_?norm|layer_?norm|group_?norm|qk_?norm)(?:_|$)", "norm"),
-        (r"_group_quant_", "quant"),
-        (r"^moe_sum_kernel$", "moe"),
+        (
+            r"_group_quant_|(?:^|_)(?:fp8|int8|8bit)_quant|(?:^|_)quant(?:ize)?_(?:fp8|int8|8bit)",
+            "quant",
+        ),
+        (r"^moe_sum_kernel$|(?:^|_)moe_(?:sorting|align_block_size)", "moe"),
     )
 )
 

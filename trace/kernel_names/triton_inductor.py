@@ -23,6 +23,12 @@ _TRITON = re.compile(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
     r"(?:_(?P<signature>\d{1,9}d[\dcde]*))?"
 )
+_TEMPLATES: Final = (
+    (re.compile(r"flex_(?:attention|decoding)\w*"), "attention"),
+    (re.compile(r"\w*convolution\w*"), "conv"),
+    (re.compile(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
+)
+"""The operator that a template computes; whatever else is in its name is fused to it."""
 _UNNAMED = re.compile(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
 _CPP = re.compile(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
@@ -56,7 +62,8 @@ def _decode_triton(name: str) -> KernelName | None:
     if _UNNAMED.fullmatch(name) is None:
         return None
     part = (0, len("triton_"), "a kernel of Inductor; unique_kernel_names was off")
-    return build(name, "inductor-triton", name[:MAX_SHORT], [part])
+    op = "gemm" if name.startswith("triton_mm") else None
+    return build(name, "inductor-triton", name[:MAX_SHORT], [part], op=op)
 
 
 def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
@@ -70,10 +77,18 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
         family,
         _short(match["category"], ops, match["number"]),
         parts,
-        op="elementwise" if category == "pointwise" else None,
+        op=_operation(category, ops or ()),
         kernel_category=category,
         fused_ops=ops,
     )
+
+
+def _operation(category: str | None, ops: tuple[str, ...]) -> str | None:
+    """Pointwise kernels and templates do what the category says; a reduction may do more."""
+    if category == "template":
+        found = (op for pattern, op in _TEMPLATES if any(map(pattern.fullmatch, ops)))
+        return next(found, None)
+    return "elementwise" if category == "pointwise" else None
 
 
 @lru_cache(maxsize=4096)

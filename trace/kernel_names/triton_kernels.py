@@ -44,6 +44,8 @@ _HABITS = re.compile(
             r"_?matmul_kernel\w*|\w*_matmul|_(?:p_)?matmul_ogs\w*",
             r"(?:chunk|fused_recurrent|fused_chunk|recompute|prepare)_\w*(?:fwd|bwd)_kernel\w*",
             r"merge_\d{1,6}x\d{1,6}_to_\w+|_combined_routing\w*|_sum_bitmatrix\w*",
+            r"_?per_token_(?:group_)?quant_\w+|(?:act|weight)_(?:de)?quant_kernel",
+            r"awq_(?:gemm|dequantize)_kernel",
             r"_topk_(?:forward|backward)\w*|\w+_kernel_triton|\w*BLOCK_SIZE_[MN]_\d{1,6}\w*",
         )
     )
@@ -54,6 +56,7 @@ _OPERATIONS: Final = (
     (re.compile(r"cross_entropy|_jsd_|_kldiv_"), "loss"),
     (re.compile(r"swiglu|geglu|silu_and_mul|gelu_and_mul"), "elementwise"),
     (re.compile(r"layer_?norm|rms_?norm|group_norm"), "norm"),
+    (re.compile(r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant"), "quant"),
 )
 _WITH_PASS: Final = ("attention", "elementwise", "norm")
 _MEANINGS: Final = {

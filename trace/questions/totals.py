@@ -87,7 +87,7 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    return _subtree_sums(trace, host, trace.dur[rows]), _subtree_sums(trace, host, kernels)
+    return subtree_sums(trace, host, trace.dur[rows]), subtree_sums(trace, host, kernels)
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
@@ -130,7 +130,7 @@ def _on_subrow(trace: Trace) -> NDArray[np.bool_]:
     return np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
 
 
-def _subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
+def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
     before = np.concatenate(([0], np.cumsum(_sums(host, amount, len(trace)))))
     return before[trace.end_row] - before[:-1]
 

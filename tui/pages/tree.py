@@ -52,6 +52,8 @@ COLUMNS = (
 
 NAME = "tree"
 BAR = 10  # cells
+LARGE = 200_000  # slices: the tree of fewer is made in a moment
+WORKING = "working: the op tree of this large trace will follow"
 
 
 class TreePage(TreeListPage):
@@ -70,6 +72,9 @@ class TreePage(TreeListPage):
         "tree-sort-right/tree-sort-left sort",
         "copy copy",
     )
+
+    def missing(self, state: State) -> str:
+        return awaited(state, state.tree.mode)
 
     def open(self, state: State) -> State:
         """Shows the selected slice, if it is in the tree."""
@@ -173,6 +178,9 @@ class TreePage(TreeListPage):
         return int(merged.preorder(state.tree.sort).place[node]) if node >= 0 else -1
 
 
+MAKERS = {"path": call_tree, "callers": callers_tree}
+
+
 def _shown_nodes(state: State, row: int) -> Outcome:
     """What was captured is not in the timeline: the kernels that replay it are."""
     trace = state.side.trace
@@ -186,9 +194,15 @@ def _shown_nodes(state: State, row: int) -> Outcome:
 
 def merged_of(state: State) -> CallTree | None:
     """The tree of merged ops; None where each is shown."""
-    makers = {"path": call_tree, "callers": callers_tree}
-    make = makers.get(state.tree.mode)
+    make = MAKERS.get(state.tree.mode)
     return state.side.once(make) if make else None
+
+
+def awaited(state: State, mode: str) -> str:
+    """A sentence while the tree of a large trace is made beside the app; no key makes that."""
+    side, make = state.side, MAKERS.get(mode)
+    is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
+    return WORKING if is_large and make and make not in side.made else ""
 
 
 def name_of(merged: CallTree, node: int) -> str:
@@ -315,6 +329,8 @@ def next_mode(state: State) -> State:
     """By call path, then from the ops up, then each; the op under the cursor stays in sight."""
     row = TREE.subject(state)
     mode = MODES[(MODES.index(state.tree.mode) + 1) % len(MODES)]
+    if said := awaited(state, mode):
+        return told(state, said)
     now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME, ListState())
     node = TREE._node_of(now, row) if row >= 0 else -1
     nodes = TREE.opened(now).nodes

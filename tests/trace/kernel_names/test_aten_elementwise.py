@@ -98,3 +98,27 @@ def test_nsys_spelling(says: Says) -> None:
         functor="CompareFunctor",
         dtype="int64",
     )
+
+
+LAUNCHER = "at::native::gpu_kernel_impl_nocast"
+ADD = "at::native::CUDAFunctor_add<float>"
+
+
+def test_a_functor_inside_the_wrapped_lambda_of_its_launcher(says: Says) -> None:
+    says(
+        "void at::native::elementwise_kernel<128, 4, __nv_hdl_wrapper_t<false, true, false, "
+        f"__nv_dl_tag<void (*)(at::TensorIteratorBase&, {ADD} const&), &(void {LAUNCHER}<{ADD} >"
+        f"(at::TensorIteratorBase&, {ADD} const&)), 1u>, void (int)> >(int, float)",
+        functor="CUDAFunctor_add",
+        dtype="fp32",
+    )
+
+
+def test_a_function_whose_address_is_in_parentheses(says: Says) -> None:
+    says(
+        f"void at::native::elementwise_kernel<128, 4, {LAUNCHER}<__nv_hdl_wrapper_t<false, false, "
+        "false, __nv_dl_tag<void (*)(at::TensorIteratorBase&), &(at::native::(anonymous namespace)"
+        "::sigmoid_kernel_cuda(at::TensorIteratorBase&)), 3u>, float (float)> >(int)::"
+        "{lambda(int)#1}>(int, float)",
+        functor="sigmoid_kernel_cuda",
+    )

@@ -87,3 +87,14 @@ def test_tensorrt_llm(says: Says) -> None:
         dtype_out="bf16",
         causal=True,
     )
+
+
+def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
+    says(
+        "void trtllm::fmhaSm100fKernel_QkvBfloat16OBfloat16H128PagedKvCausalP64VarSeqQ8Kv128Static"
+        "SwapsAbForGen(int)",
+        op="attention",
+        head_dim=128,
+        causal=True,
+        tile_n=128,
+    )

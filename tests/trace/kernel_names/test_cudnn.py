@@ -73,3 +73,19 @@ def test_attention(says: Says) -> None:
 def test_implicit_gemm_of_cudnn_7(says: Says) -> None:
     name = "Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1"
     says(name, family="cudnn", op="conv", pass_="fprop", arch_name="Volta")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("gemm::kernel::cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align4", "gemm"),
+        (
+            "conv::kernel::ImplicitGemmConvolution<cutlass_cudnn_train::conv::threadblock::X>",
+            "conv",
+        ),
+        ("gemm::kernel::GemmUniversal<float>", "gemm"),
+    ],
+)
+def test_what_is_in_cudnns_copy_of_cutlass(says: Says, kernel: str, op: str) -> None:
+    name = f"void cutlass_cudnn_train::Kernel2<cutlass_cudnn_train::{kernel}>(int)"
+    says(name, family="cudnn", op=op)

@@ -68,3 +68,14 @@ def test_convolution(says: Says) -> None:
 
 def test_unknown_grammar() -> None:
     assert decode("cutlass_80_tensorop_gemm") is None
+
+
+def test_any_namespace(says: Says) -> None:
+    says(
+        "void mine::cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_nn"
+        "_align8>(int)",
+        family="cutlass2",
+        op="gemm",
+        tile_m=64,
+        stages=6,
+    )

@@ -26,3 +26,27 @@ def test_other_argument_lists_stay_open(says: Says) -> None:
     says(f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<{ARGS}>(float*)", op="gemm", tile_m=None)
     says("void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 1u>(float*)", tile_m=None)
     says("void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u>(int)", arch="sm90", dtype_a=None)
+
+
+def test_bf16(says: Says) -> None:
+    says(
+        "void deep_gemm::sm90_bf16_gemm_impl<(cute::UMMA::Major)0, (cute::UMMA::Major)0, 0u, "
+        "4096u, 7168u, 1u, 128u, 160u, 64u, 128u, 128u, 128u, 4u, 128u, 256u, 1u, true, 132u, "
+        "(deep_gemm::GemmType)0, false, cutlass::bfloat16_t>(int)",
+        tile_m=128,
+        tile_n=160,
+        tile_k=64,
+        stages=4,
+        dtype_a="bf16",
+    )
+
+
+def test_prenorm(says: Says) -> None:
+    says(
+        "void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u, 16384u, 64u, 32u, 64u, 1u, 128u, 12u, "
+        "128u, 128u>(unsigned int)",
+        tile_m=64,
+        tile_n=32,
+        tile_k=64,
+        stages=12,
+    )

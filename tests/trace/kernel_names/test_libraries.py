@@ -53,3 +53,55 @@ def test_apex(says: Says) -> None:
         op="optimizer",
         functor="AdamFunctor",
     )
+
+
+def test_aiter_causal_attention(says: Says) -> None:
+    says("_ZN5aiter26fmha_fwd_hd128_bf16_causalE", head_dim=128, causal=True)
+    says("aiter::fmha_fwd_hd128_bf16_rtz", causal=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "op"),
+    [
+        (
+            "kernel_cutlass_kernel_flash_attncuteflash_bwd_sm100FlashAttentionBackwardSm100_object_"
+            "at__tensor0000o11101213_0",
+            "flash-attn",
+            "attention",
+        ),
+        (
+            "kernel_cutlass_kernel_amperetensorop_gemmTensorOpGemm_object_at__tensorptrf16gmem",
+            "cute-dsl",
+            "gemm",
+        ),
+        ("multistage_gemm_kernel", "mojo", "gemm"),
+        ("main_kernel", "tilelang", None),
+        ("mhc_post_tilelang_kernel", "tilelang", None),
+        (
+            "void kittens::prototype::lcf::kernel<matmul_template<2> >(int)",
+            "thunderkittens",
+            "gemm",
+        ),
+        ("void attend_ker<128, false>(int)", "thunderkittens", "attention"),
+        ("void kQuantizeBlockwise<__half, 4096, 4, 0, 2>(float*)", "bitsandbytes", "quant"),
+        ("void kgemm_4bit_inference_naive<__half, 128, 16>(int)", "bitsandbytes", "gemm"),
+        ("void kOptimizer32bit2State<float, 3>(int)", "bitsandbytes", "optimizer"),
+        ("void gptq_marlin::Marlin<__half, 256, 4>(int4 const*)", "vllm-sglang", "gemm"),
+        ("void gptq_marlin_repack_kernel<256, 4, true>(int)", "vllm-sglang", "copy"),
+        ("void vllm::awq::gemm_forward_4bit_cuda_m16nXk32<128>(int)", "vllm-sglang", "gemm"),
+        ("void vllm::awq::dequantize_weights(int*)", "vllm-sglang", "quant"),
+        ("void torchao::mxfp8_quantize_kernel<float>(int)", "torchao", "quant"),
+        ("void nvshmemi_proxy_rma_entrypoint(void*, void*)", "nvshmem", "comm"),
+        ("oneccl_reduce_base<float, 2, 16, 1, 1, 2>", "oneccl", "comm"),
+        ("void cuApplyLayerNorm<float, float, float>(float*)", "apex", "norm"),
+        ("void scaled_masked_softmax_warp_backward<__half, 7>(int)", "apex", "softmax"),
+        (
+            "void cutlass::device_kernel<machete::MacheteKernelTemplate<cutlass::half_t> >(int)",
+            "cutlass3",
+            "gemm",
+        ),
+        ("void ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblem<int> >(int)", "ck", "moe"),
+    ],
+)
+def test_other_libraries(says: Says, name: str, family: str, op: str | None) -> None:
+    says(name, family=family, op=op)

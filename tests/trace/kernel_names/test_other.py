@@ -1,5 +1,6 @@
 """Kernels whose names say what they do."""
 
+import pytest
 from tests.trace.kernel_names.conftest import Says
 
 from fusetui.trace.kernel_names import decode
@@ -15,3 +16,16 @@ def test_words(says: Says) -> None:
 def test_no_word_no_guess() -> None:
     assert decode("void (anonymous namespace)::store_kvcache<2048l, 4>(int)") is None
     assert decode("rotary_fwd_kv_kernel.kd") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("void moe_sorting_kernel<int>(int)", "moe"),
+        ("void moe_align_block_size_kernel<int>(int)", "moe"),
+        ("void static_scaled_fp8_quant<float>(int)", "quant"),
+        ("void quantize_fp8_kernel(float*)", "quant"),
+    ],
+)
+def test_experts_and_quantization(says: Says, name: str, op: str) -> None:
+    says(name, family="other", op=op)

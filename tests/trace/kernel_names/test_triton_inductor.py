@@ -64,3 +64,21 @@ def test_parts_point_at_the_operators(says: Says) -> None:
         "silu_backward",
         "9",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("triton_tem_fused_mm_0", "gemm"),
+        ("triton_tem_fused__to_copy_addmm_gelu_t_view_9", "gemm"),
+        ("triton_tem_fused_bmm_7", "gemm"),
+        ("triton_tem_fused__scaled_mm_2", "gemm"),
+        ("triton_tem_fused_convolution_2", "conv"),
+        ("triton_tem_fused_flex_attention_0", "attention"),
+        ("triton_tem_fused_flex_attention_backward_3", "attention"),
+        ("triton_tem_fused_0", None),
+        ("triton_mm", "gemm"),
+    ],
+)
+def test_a_template_computes_its_operator(says: Says, name: str, op: str | None) -> None:
+    says(name, op=op)

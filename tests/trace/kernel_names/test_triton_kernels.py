@@ -1,5 +1,6 @@
 """Hand-written Triton kernels."""
 
+import pytest
 from tests.trace.kernel_names.conftest import Says
 
 from fusetui.trace.kernel_names import decode
@@ -41,3 +42,16 @@ def test_habits_of_libraries(says: Says) -> None:
 def test_any_function_name_is_unknown() -> None:
     assert decode("my_function") is None
     assert decode("Kernel") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("_per_token_group_quant_fp8", "quant"),
+        ("weight_dequant_kernel", "quant"),
+        ("awq_gemm_kernel", "gemm"),
+        ("awq_dequantize_kernel", "quant"),
+    ],
+)
+def test_quantization(says: Says, name: str, op: str) -> None:
+    says(name, family="triton", op=op)

@@ -1,0 +1,264 @@
+"""Compiles our Triton kernels for many GPUs, none of which it needs, and reads the machine code.
+
+    python -P benchmarks/triton_code.py [--arch sm_80 ...] [--write]    prints what was compiled
+    python -P benchmarks/triton_code.py --tiles                         writes kernels/tile_table.py
+
+Every kernel is compiled at the sizes, dtypes and alignments of the workloads and their sweeps. With
+`--write` the table goes into docs/experiments.md. `--tiles` searches for each architecture and
+precision the tile with the most FLOP per byte that compiles clean: no spills, and shared memory
+within the device's limit. Compiled code is kept in Triton's own cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import triton
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from benchmarks.capture_experiments import insert
+from tests.kernels.launches import KERNELS, Launch, launches
+from tests.kernels.machine_code import SHARED, Code, compiled, violations
+
+from fusetui import kernels
+from fusetui.kernels import geglu_gemm, grouped_gemm
+from fusetui.kernels.tiles import Tile, has_tf32
+from fusetui.trace.text.figures import size
+from fusetui.trace.text.tables import Column, table
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, TABLE = ROOT / "docs" / "experiments.md", ROOT / "kernels" / "tile_table.py"
+ARCHITECTURES = tuple(SHARED)
+NO_GEMM = ("sm_75",)  # Triton has no tensor cores there, and capture refuses
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+PRECISIONS = (*DTYPES, "tf32")
+
+GEGLU = ((256, 64), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 32))
+GROUPED = ((128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 32))
+"""(BLOCK_M, BLOCK_N), by FLOP per byte: 4MN / (M + 2N) for two weights, 2MN / (M + N) for one."""
+DEPTH_BYTES = (128, 64)
+WGMMA = ("sm_90", "sm_100")
+"""Where one instruction multiplies 64 or 128 rows by all columns of a tile."""
+MOST_SUMS = (128, 256)
+"""Registers of a thread that sums may take, of NVIDIA and AMD: about half of all."""
+
+MLP_SIZES: Sequence[Mapping[str, int]] = ({}, {"dim": 760, "hidden": 3000})
+FORM_SIZES: Sequence[Mapping[str, int]] = (
+    {},
+    {"batch": 2048},
+    {"in": 8},
+    {"in": 253},
+    {"in": 256},
+    {"out": 8},
+    {"out": 253},
+    {"out": 256},
+    {"batch": 65},
+    {"n": 4, "in": 256, "out": 256},
+)
+MOST_DIFFERENT: Sequence[Mapping[str, int]] = (
+    {},
+    {"batch": 2048},
+    {"in": 253},
+    {"n": 4, "in": 256, "out": 256},
+)
+BIG = {"batch": 2048, "n": 8, "in": 128, "out": 128}
+
+
+@contextmanager
+def multiplied(precision: str) -> Iterator[torch.dtype]:
+    """The dtype of a precision; within the block float32 is multiplied as it says."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield DTYPES.get(precision, torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def of_mlp(variant: str, sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[Launch]:
+    """The launches of one variant of the MLP, without those of the pointwise gradient twice."""
+    workload = kernels.get("mlp")
+    shapes = {**workload.gpu_shapes, **sizes}
+    found = launches(workload, workload.variants[variant], shapes, dtype, arch)
+    return [one for one in found if variant == "fused" or one.kernel == "geglu_gemm"]
+
+
+def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[Launch]:
+    """The launches of the fused partitioned linear layers."""
+    workload = kernels.get("partitioned-linear")
+    shapes = {**workload.gpu_shapes, **sizes}
+    return list(launches(workload, workload.variants["fused"], shapes, dtype, arch))
+
+
+def everything(arch: str, precision: str) -> dict[Launch, str]:
+    """Every launch that compiles to code of its own, with the sizes it is for."""
+    found: dict[tuple[object, ...], tuple[Launch, str]] = {}
+
+    def add(made: Sequence[Launch], sizes: Mapping[str, int]) -> None:
+        said = " ".join(f"{axis}={value}" for axis, value in sizes.items()) or "as captured"
+        for one in made:
+            found.setdefault(one.code, (one, said))
+
+    if precision == "tf32" and not has_tf32(arch):
+        return {}
+    with multiplied(precision) as dtype:
+        if precision != "tf32":
+            add(of_mlp("fused", {}, dtype, arch), {})
+        if arch not in NO_GEMM:
+            for sizes in MLP_SIZES:
+                add(of_mlp("fused-gemm", sizes, dtype, arch), sizes)
+            for sizes in FORM_SIZES if precision == "bf16" else MOST_DIFFERENT:
+                add(of_forms(sizes, dtype, arch), sizes)
+    return dict(found.values())
+
+
+def row(arch: str, kernel: str, precisions: Sequence[str]) -> tuple[str, ...] | None:
+    """The worst of all code of a kernel on one architecture."""
+    codes: list[Code] = []
+    wrong: dict[str, None] = {}
+    for precision in precisions:
+        for launch, sizes in everything(arch, precision).items():
+            if launch.kernel != kernel:
+                continue
+            try:
+                code = compiled(launch, arch)
+            except Exception as error:  # whatever the compiler finds to say
+                wrong[f"{precision}, {sizes}: {str(error).splitlines()[0][:60]}"] = None
+                continue
+            codes.append(code)
+            found = violations(launch, code, arch, precision)
+            print(arch, precision, kernel, sizes, code, found, file=sys.stderr, flush=True)
+            wrong |= {f"{precision}, {sizes}: {one}": None for one in found}
+    if not (codes or wrong):
+        return None
+    return arch, kernel.replace("_", " "), str(len(codes)), *_figures(codes), _briefly(wrong)
+
+
+def _briefly(wrong: Mapping[str, None]) -> str:
+    if not wrong:
+        return "-"
+    first = next(iter(wrong))
+    return first if len(wrong) == 1 else f"{first}, and {len(wrong) - 1} more"
+
+
+def _figures(codes: Sequence[Code]) -> tuple[str, ...]:
+    """The largest of what should be small, and the smallest of what should be large."""
+    matrix = {re.split(r"[.]", op)[0] for code in codes for op in code.matrix}
+    return (
+        str(max(code.registers for code in codes)),
+        f"{max(code.stack for code in codes)} B",
+        size(max(code.shared for code in codes)),
+        str(min(code.width if code.copies else max(code.loads) for code in codes)),
+        str(min(max(code.stores) for code in codes if code.stores)),
+        " ".join(sorted(matrix)) or "-",
+    )
+
+
+COLUMNS = (
+    *(Column(name, left=True) for name in ("target", "kernel")),
+    *map(Column, ("compiled", "registers", "spilled", "shared", "loads", "stores")),
+    *(Column(name, left=True) for name in ("tensor cores", "violates")),
+)
+
+
+def search(arch: str, precision: str, kind: str) -> Tile:
+    """The first clean candidate. Raises RuntimeError if there is none."""
+    tiles = GEGLU if kind == "geglu" else GROUPED
+    for _, tile in _candidates(tiles, 1 + (kind == "geglu"), arch, precision):
+        with multiplied(precision) as dtype, _using(tile, arch, precision, kind):
+            made = (
+                of_mlp("fused-gemm", {}, dtype, arch)
+                if kind == "geglu"
+                else of_forms(BIG, dtype, arch)
+            )
+        try:
+            codes = [compiled(one, arch) for one in made]
+        except Exception as error:
+            print(f"{arch} {precision} {kind} {tile}: {str(error)[:80]}", file=sys.stderr)
+            continue
+        wrong = [
+            violations(one, code, arch, precision) for one, code in zip(made, codes, strict=True)
+        ]
+        print(f"{arch} {precision} {kind} {tile[:5]}: {wrong}", file=sys.stderr, flush=True)
+        if not any(one for one in chain(*wrong) if "stores" not in one):
+            return tile._replace(shared=max(code.shared for code in codes))
+    raise RuntimeError(f"no tile of {kind} compiles clean for {arch} in {precision}")
+
+
+def _candidates(
+    tiles: Sequence[tuple[int, int]], sums: int, arch: str, precision: str
+) -> Iterator[tuple[tuple[int, int], Tile]]:
+    item = DTYPES.get(precision, torch.float32).itemsize
+    amd = arch.startswith("gfx")
+    threads = 64 if amd else 32
+    if arch in WGMMA:
+        tiles = sorted(tiles, key=lambda tile: (-tile[0] * tile[1], -tile[1]))
+    for (m, n), depth, stages in product(tiles, DEPTH_BYTES, (2,) if amd else (4, 3)):
+        if (m + n) * depth * (stages - 1) <= SHARED[arch]:
+            for warps in (8, 4):
+                held = sums * m * n // (warps * threads)
+                if 16 <= held <= MOST_SUMS[amd]:
+                    yield (m, n), Tile(m, n, depth // item, warps, stages, 0)
+
+
+@contextmanager
+def _using(tile: Tile, arch: str, precision: str, kind: str) -> Iterator[None]:
+    module: Any = geglu_gemm if kind == "geglu" else grouped_gemm
+    name = "GEGLU_TILES" if kind == "geglu" else "GROUPED_TILES"
+    with patch.object(module, name, {arch: {precision: tile}}):
+        yield
+
+
+def write_tiles(architectures: Sequence[str]) -> None:
+    """Searches all tiles and writes the module that has them."""
+    parts = []
+    for kind in ("geglu", "grouped"):
+        lines = [f"{kind.upper()}_TILES: Table = {{"]
+        for arch in architectures:
+            found = {p: search(arch, p, kind) for p in ("bf16", "fp32")}
+            found["tf32"] = search(arch, "tf32", kind) if has_tf32(arch) else found["fp32"]
+            found["fp16"] = found["bf16"]  # the same code but for the names of the instructions
+            lines += [f'    "{arch}": {{']
+            lines += [f'        "{p}": Tile{tuple(tile)},' for p, tile in found.items()]
+            lines += ["    },"]
+        parts.append("\n".join([*lines, "}"]))
+    head = (
+        '"""Written by benchmarks/triton_code.py with Triton '
+        f'{triton.__version__}; see tiles.py."""\n\nfrom .tiles import Table, Tile\n\n'
+    )
+    TABLE.write_text(head + "\n".join(parts) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Prints the table, or writes the tiles."""
+    parser = argparse.ArgumentParser(description="Compiles our Triton kernels and reads the code.")
+    parser.add_argument("--arch", action="append", choices=ARCHITECTURES)
+    parser.add_argument("--type", action="append", choices=PRECISIONS)
+    parser.add_argument("--tiles", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    architectures = options.arch or ARCHITECTURES
+    if options.tiles:
+        write_tiles([arch for arch in architectures if arch not in NO_GEMM])
+        return
+    wanted = options.type or PRECISIONS
+    made = (row(arch, kernel, wanted) for arch, kernel in product(architectures, KERNELS))
+    text = table(COLUMNS, [one for one in made if one])
+    print(text)
+    if options.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(insert(page, "triton-code", f"```\n{text}\n```"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The lines of capture that only a GPU runs, run without one: tests/gpu.py stands in for it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import ROOT
+
+from fusetui import kernels
+from fusetui.capture import profile
+from fusetui.capture.command import capture
+from fusetui.capture.options import Options
+from fusetui.kernels import Variant
+
+torch = pytest.importorskip("torch", reason="capture runs torch")
+gpu = pytest.importorskip("tests.gpu")
+pytest.importorskip("fusetui.capture.recorder", reason="needs torch")
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
+
+LESSON = ROOT / "sample_traces" / "lessons" / "mlp-eager.json.gz"
+SHAPES = ["--batch=2", "--seq=3", "--dim=4", "--hidden=5"]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, int]:
+    found: Mapping[str, int] = gpu.stand_in(monkeypatch, LESSON)
+    return found
+
+
+def record(folder: Path, variants: list[str], **options: Any) -> Any:
+    asked = Options(variants, "cuda", shapes=SHAPES, seconds=0.01, **options)
+    outcome = capture("mlp", asked, folder)
+    return json.loads((outcome.folder / "run.json").read_text())
+
+
+def test_a_run_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+    found = record(tmp_path / "a", ["eager"], expect=["kernels=5 gemm=3"])
+    (eager,) = found["variants"]
+    assert (found["device"], found["device_kind"]) == (gpu.NAME, "cuda")
+    assert eager["kernels_per_step"] == 5
+    assert eager["peak_memory_bytes"] == gpu.PEAK_BYTES
+    assert 0 < eager["step_ns"]["p10"] <= eager["step_ns"]["median"]
+    assert [guess["found"] for guess in eager["guesses"]] == [[5, 5, 5], [3, 3, 3]]
+    assert calls["synchronize"] > 3
+
+
+def test_the_provenance_describes_the_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+    state = record(tmp_path / "a", ["eager"])["provenance"]["gpu"]
+    assert (state["multiprocessors"], state["l2_cache_bytes"]) == (108, gpu.CACHE_BYTES)
+    assert state["capability"] == "8.0"
+
+
+def test_inputs_take_turns_until_they_exceed_the_cache(
+    calls: Mapping[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[int, int] = {}
+
+    def watched(model: Any) -> Any:
+        model.register_forward_pre_hook(
+            lambda _, inputs: seen.update({inputs[0].data_ptr(): inputs[0].nbytes})
+        )
+        return model
+
+    monkeypatch.setitem(kernels.get("mlp").variants, "eager", Variant(watched))
+    record(tmp_path / "a", ["eager"])
+    assert sum(seen.values()) > gpu.CACHE_BYTES
+    assert len(seen) > 1
+
+
+def test_one_variant_out_of_memory_spares_the_others(
+    calls: Mapping[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(model: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setitem(kernels.get("mlp").variants, "compiled", Variant(too_large))
+    compiled, eager = record(tmp_path / "a", ["compiled", "eager"], backward=True)["variants"]
+    assert compiled["failed"] == "it ran out of GPU memory: use smaller shapes."
+    assert eager["max_gradient_error"] < 0.03
+    assert calls["empty_cache"] == 2
+
+
+def test_a_gpu_without_tensor_cores_for_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.stand_in(monkeypatch, LESSON, (7, 5))
+    _, refused = record(tmp_path / "a", ["eager", "fused-gemm"])["variants"]
+    assert refused["failed"].startswith("it needs compute capability 8.0, and this GPU has 7.5")
+
+
+def test_a_sweep_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+    options = Options(["eager"], "cuda", shapes=SHAPES[1:], sweep=["batch=1,2"], seconds=0.01)
+    capture("mlp", options, tmp_path / "a")
+    rows = json.loads((tmp_path / "a" / "sweep.json").read_text())["rows"]
+    assert [row["kernels_per_step"] for row in rows] == [5, 5]
+
+
+def test_a_loop_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+    with profile(tmp_path / "a", device="cuda", steps=3) as session:
+        for _ in range(8):
+            session.step()
+    (loop,) = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
+    assert loop["kernels_per_step"] == 5
+    assert loop["step_ns"]["n"] > 0

@@ -1,0 +1,88 @@
+"""Our Triton kernels as compiled for GPUs that are not there: the bounds of docs/experiments.md, at
+the sizes of the workloads. benchmarks/triton_code.py does the same for more GPUs."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from fusetui import kernels
+
+torch = pytest.importorskip("torch", reason="the kernels take tensors")
+pytest.importorskip("triton", reason="needs triton: pip install 'fusetui[triton]'")
+launches = pytest.importorskip("tests.kernels.launches")
+machine_code = pytest.importorskip("tests.kernels.machine_code")
+tiles = pytest.importorskip("fusetui.kernels.tiles")
+tile_table = pytest.importorskip("fusetui.kernels.tile_table")
+pytestmark = pytest.mark.torch
+
+ARCHITECTURES = ("sm_80", "sm_90")
+CASES: Sequence[tuple[str, str, Mapping[str, int]]] = (
+    ("mlp", "fused", {}),
+    ("mlp", "fused-gemm", {}),
+    ("mlp", "fused-gemm", {"dim": 760, "hidden": 3001}),
+    ("partitioned-linear", "fused", {}),
+    ("partitioned-linear", "fused", {"in": 253, "out": 8}),
+)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(("workload", "variant", "sizes"), CASES)
+def test_the_code_is_within_its_bounds(
+    workload: str, variant: str, sizes: Mapping[str, int], architecture: str
+) -> None:
+    found = kernels.get(workload)
+    shapes = {**found.gpu_shapes, **sizes}
+    made = launches.launches(found, found.variants[variant], shapes, torch.bfloat16, architecture)
+    assert made
+    for launch in made:
+        code = machine_code.compiled(launch, architecture)
+        assert machine_code.violations(launch, code, architecture, "bf16") == []
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_table_says_what_shared_memory_is_used(architecture: str) -> None:
+    mlp = kernels.get("mlp")
+    launch, _ = launches.launches(
+        mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, architecture
+    )
+    used = machine_code.compiled(launch, architecture).shared
+    assert tile_table.GEGLU_TILES[architecture]["bf16"].shared == used
+
+
+def test_every_tile_fits_its_device() -> None:
+    for table in (tile_table.GEGLU_TILES, tile_table.GROUPED_TILES):
+        for architecture, found in table.items():
+            assert {"bf16", "fp16", "fp32", "tf32"} == set(found)
+            assert all(
+                0 < tile.shared <= machine_code.SHARED[architecture] for tile in found.values()
+            )
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tile_of"),
+    [
+        ("sm_80", "sm_80"),
+        ("sm_87", "sm_86"),
+        ("sm_103", "sm_100"),
+        ("sm_75", "sm_80"),
+        ("gfx942", "gfx942"),
+        ("gfx90a", "gfx942"),
+    ],
+)
+def test_a_gpu_that_is_not_in_the_table_has_the_tiles_of_the_one_before(
+    gpu: str, tile_of: str
+) -> None:
+    assert tiles.nearest(tile_table.GEGLU_TILES, gpu) == tile_of
+
+
+def test_a_spill_is_seen() -> None:
+    """The bounds can be violated: two sums of 128 x 128 do not fit into the registers of sm_80."""
+    mlp = kernels.get("mlp")
+    too_large = {"sm_80": {"bf16": tiles.Tile(128, 128, 64, 8, 3, 0)}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fusetui.kernels.geglu_gemm.GEGLU_TILES", too_large)
+        launch, _ = launches.launches(
+            mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, "sm_80"
+        )
+    code = machine_code.compiled(launch, "sm_80")
+    assert machine_code.violations(launch, code, "sm_80", "bf16") == [f"{code.stack} B spilled"]

@@ -1,0 +1,47 @@
+"""How long a kernel should take: benchmarks/predictions.py."""
+
+from types import SimpleNamespace
+
+import pytest
+from tests.scripts import benchmark
+
+from fusetui import kernels
+from fusetui.trace.roofline.peaks import Peak
+
+torch = pytest.importorskip("torch", reason="the kernels take tensors")
+pytest.importorskip("triton", reason="needs triton: pip install 'fusetui[triton]'")
+launches = pytest.importorskip("tests.kernels.launches")
+predictions = benchmark("predictions")
+pytestmark = pytest.mark.torch
+DEVICE = Peak("", sms=100, gigabytes_per_s=1000, cache_mb=1, teraflops={"bf16": 100.0})
+
+
+def test_the_work_of_the_fused_gemm_is_that_of_both_projections() -> None:
+    mlp = kernels.get("mlp")
+    launch, _ = launches.launches(
+        mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, "sm_80"
+    )
+    work = predictions.work_of(launch)
+    assert work.flop == 2 * (2 * 8192 * 768 * 3072)
+    assert work.moved == 2 * (8192 * 768 + 2 * 3072 * 768 + 8192 * 3072)
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "warps", "blocks"),
+    [(32, 0, 4, 16), (128, 0, 8, 2), (32, 82_000, 4, 2), (255, 150_000, 8, 1)],
+)
+def test_what_limits_the_blocks_that_run_at_once(
+    registers: int, shared: int, warps: int, blocks: int
+) -> None:
+    code = SimpleNamespace(registers=registers, shared=shared, warps=warps)
+    assert predictions.at_once(code, "sm_80", 10) == 10 * blocks
+
+
+def test_the_longer_of_arithmetic_and_traffic_counts() -> None:
+    assert predictions.predicted_ns(predictions.Work(0, 10**9, 100), 100, DEVICE) == 10**6
+    assert predictions.predicted_ns(predictions.Work(10**12, 10**9, 100), 100, DEVICE) == 10**7
+
+
+def test_a_last_wave_takes_as_long_as_a_full_one() -> None:
+    one_more = predictions.Work(101 * 10**10, 0, 101)
+    assert predictions.predicted_ns(one_more, 100, DEVICE) == 2 * 10**7
