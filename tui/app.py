@@ -52,8 +52,8 @@ class Options(msgspec.Struct, frozen=True):
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
-    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
     alone: bool = True  # everything is worked out in this process
+    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
 
 
 class FusetuiApp(Ending):
@@ -315,8 +315,8 @@ def run(
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),
-        captured_by=tuple(captured_by),
         alone=False,
+        captured_by=tuple(captured_by),
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

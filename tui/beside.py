@@ -36,21 +36,25 @@ class Request(msgspec.Struct, frozen=True):
     begin_ns: int
     total_ns: int
     names: int  # a checksum
+    captured_by: tuple[str, ...]  # see opening.with_captures
 
 
 class NotBeside(Exception):  # noqa: N818
     """The other process does not do it."""
 
 
-def request_for(path: str, trace: Trace) -> Request:
+def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
     names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
-    return Request(path, len(trace), trace.begin_ns, int(trace.dur.sum()), names)
+    total_ns = int(trace.dur.sum())
+    return Request(path, len(trace), trace.begin_ns, total_ns, names, captured_by)
 
 
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, captured_by: tuple[str, ...] = ()) -> None:
+        """`captured_by`: the captures that traces are joined with, see opening.with_captures."""
+        self._captured_by = captured_by
         self._process: subprocess.Popen[bytes] | None = None
         if os.name != "posix":
             return
@@ -79,7 +83,8 @@ class Beside:
         if process is None or process.stdin is None or path == "-" or not whole:
             raise NotBeside
         try:
-            process.stdin.write(msgspec.json.encode(request_for(path, trace)) + b"\n")
+            request = request_for(path, trace, self._captured_by)
+            process.stdin.write(msgspec.json.encode(request) + b"\n")
             while (piece := unship(lambda size: self._take(size, cancelled), trace)) is not None:
                 if piece is False:
                     raise NotBeside

@@ -19,6 +19,7 @@ import msgspec
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.serving.opening import with_captures
 from fusetui.tui.beside import Request, request_for
 from fusetui.tui.later import pieces
 from fusetui.tui.shipping import ship
@@ -44,11 +45,12 @@ def answer(request: Request, out: IO[bytes]) -> None:
     """Writes all pieces about a trace, then None. Where the file cannot be read, or is another one
     by now, writes only False. Raises OSError when nobody reads any more."""
     try:
-        trace = open_trace(request.path)
+        named = request.captured_by
+        trace, _ = with_captures(open_trace(request.path), named, open_trace)
     except TraceError:
         ship(False, None, out)
         return
-    if request_for(request.path, trace) != request:
+    if request_for(request.path, trace, named) != request:
         ship(False, None, out)
         return
     for piece in pieces(trace, never):

@@ -12,7 +12,6 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.model.joined import Joined
 from fusetui.trace.serving.opening import said, with_captures
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
@@ -154,7 +153,7 @@ def load(
 def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside | None) -> None:
     """What takes longer, and is not needed for the lanes."""
     try:
-        if beside is None or isinstance(trace, Joined):  # the other process has no capture
+        if beside is None:
             raise NotBeside
         _post_all(trace, beside.pieces(path, trace, cancelled), post, cancelled)
     except NotBeside:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from threading import Event
 
 from textual.worker import get_current_worker
@@ -34,8 +33,9 @@ class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
     def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
-        """`alone`: no other process helps. `captured_by`: see opening.with_captures."""
-        self._app, self._alone, self._captured_by = app, alone, captured_by
+        """`alone`: no other process helps."""
+        self._app, self._alone = app, alone
+        self._captured_by = captured_by  # see opening.with_captures
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -74,13 +74,16 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
-            read = partial(load, paths, post, cancelled, stop.is_set, captured_by=self._captured_by)
+            post, cancelled, captures = (
+                self._app.post_message,
+                lambda: worker.is_cancelled,
+                self._captured_by,
+            )
             if self._alone:
-                read()
+                load(paths, post, cancelled, stop.is_set, captured_by=captures)
                 return
-            with Beside() as beside:
-                read(beside=beside)
+            with Beside(captures) as beside:
+                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 

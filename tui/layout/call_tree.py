@@ -13,7 +13,7 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.trace.questions.totals import gpu_under, self_ns, subtree_sums
-from fusetui.tui.layout.tree import layer_of
+from fusetui.tui.layout.tree import is_ops
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
@@ -113,7 +113,7 @@ class Preorder(msgspec.Struct, frozen=True, eq=False):
 
 def call_tree(trace: Trace) -> CallTree:
     """Ops and calls of each thread merged with those of the same call path."""
-    return _by_path(trace, _rows(trace, Layer.OPS), gpu_under(trace), DEEPEST)
+    return _by_path(trace, _op_rows(trace), gpu_under(trace), DEEPEST)
 
 
 def frame_tree(trace: Trace, found: Origins) -> CallTree:
@@ -123,7 +123,7 @@ def frame_tree(trace: Trace, found: Origins) -> CallTree:
     rows, frame = trace.gpu_rows[frame >= 0], frame[frame >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
     under = subtree_sums(trace, frame, trace.dur[rows]), subtree_sums(trace, frame, kernels)
-    return _by_path(trace, _rows(trace, Layer.PYTHON), under, DEEPEST_FRAMES)
+    return _by_path(trace, _frame_rows(trace), under, DEEPEST_FRAMES)
 
 
 def _by_path(
@@ -152,7 +152,7 @@ def _by_path(
 
 def callers_tree(trace: Trace) -> CallTree:
     """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
-    rows = _rows(trace, Layer.OPS)
+    rows = _op_rows(trace)
     levels = []
     names, place = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     levels.append((np.full(len(names), -1), names, place, rows, False))
@@ -251,7 +251,15 @@ def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
     return found
 
 
-def _rows(trace: Trace, layer: Layer) -> NDArray[np.intp]:
-    """Of a layer of all threads, and of captures."""
-    tracks = [layer_of(trace, track) is layer for track in trace.tracks]
+def _op_rows(trace: Trace) -> NDArray[np.intp]:
+    """Of the ops layers of all threads, and of those of a capture."""
+    return _on([is_ops(trace, track) for track in trace.tracks], trace)
+
+
+def _frame_rows(trace: Trace) -> NDArray[np.intp]:
+    """Of the Python layers of all threads."""
+    return _on([track.layer is Layer.PYTHON for track in trace.tracks], trace)
+
+
+def _on(tracks: list[bool], trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(np.array([*tracks, False])[trace.track])
