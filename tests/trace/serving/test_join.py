@@ -122,6 +122,14 @@ def test_several_sizes_in_one_capture(tmp_path: Path) -> None:
     assert found.why_likely == "the capture is for 4 and the step has 3"
 
 
+def test_a_capture_that_is_far_too_large_is_refused(tmp_path: Path) -> None:
+    _, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [SERVER.capture(8)])
+    assert found.refused == (
+        "1 graph replay cannot be joined: the capture is for 8 and the step has 4, which no server"
+        " pads so far.",
+    )
+
+
 def test_a_capture_that_is_too_small_is_refused(tmp_path: Path) -> None:
     _, found = pair(tmp_path, [SERVER.step(8, 0, 1)], [SERVER.capture(4)])
     assert found.refused == (
