@@ -39,6 +39,11 @@ KEYS = {
 """What is pressed first, and what is measured."""
 TERMINAL = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark"}
 """Nobody answers when the program asks for the color of the background."""
+SYNC_ASKED, SYNC_KNOWN = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+FRAME = b"\x1b[?2026h"
+"""Asked whether it can show a frame at once, the terminal says yes; this is how a frame begins."""
+RULER = "├"
+"""Is on the screen once there are lanes."""
 START = "from fusetui.cli import script; script()"
 T95 = {5: 2.776, 10: 2.262, 20: 2.093}
 """Student's t, two-sided, by the number of pairs."""
@@ -54,8 +59,11 @@ class Press(NamedTuple):
 class Program:
     """fusetui open in a terminal of its own."""
 
-    def __init__(self, source: Path, trace: str) -> None:
-        self._master, slave = pty.openpty()
+    def __init__(
+        self, source: Path, trace: str, until: str = RULER, patience: float = PATIENCE
+    ) -> None:
+        """Returns once a text is on the screen; `first` is all that was written by then."""
+        self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
         environment = {**os.environ, **TERMINAL, "PYTHONPATH": str(source)}
         self._process = subprocess.Popen(
@@ -67,35 +75,51 @@ class Program:
             start_new_session=True,
         )
         os.close(slave)
-        self._until_quiet(2.0)
+        self.first = b""
+        while until.encode() not in self.first and (more := self._read(patience)):
+            self.first += more
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def press(self, key: str) -> Press:
-        start = time.perf_counter()
-        os.write(self._master, key.encode())
-        last, written = self._until_quiet(QUIET)
-        return Press(max(0.0, last - start) * 1000, written)
+        start = last = time.perf_counter()
+        os.write(self.master, key.encode())
+        written = 0
+        while found := self._read(QUIET):
+            written += len(found)
+            last = time.perf_counter()
+            if last - start > PATIENCE:
+                break
+        return Press((last - start) * 1000, written)
+
+    def take(self, quiet: float) -> bytes:
+        """What is written until nothing more comes for so many seconds."""
+        found = bytearray()
+        while more := self._read(quiet):
+            found += more
+        return bytes(found)
 
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        os.close(self._master)
+        os.close(self.master)
 
-    def _until_quiet(self, seconds: float) -> tuple[float, int]:
-        """When the last byte came, and how many came."""
-        last = start = time.perf_counter()
-        written = 0
-        while time.perf_counter() - start < PATIENCE:
-            ready, _, _ = select.select([self._master], [], [], seconds)
-            if not ready:
-                break
-            written += len(os.read(self._master, 1 << 16))
-            last = time.perf_counter()
-        return last, written
+    def _read(self, seconds: float) -> bytes:
+        ready, _, _ = select.select([self.master], [], [], seconds)
+        if not ready:
+            return b""
+        found = os.read(self.master, 1 << 16)
+        if SYNC_ASKED in found:
+            os.write(self.master, SYNC_KNOWN)
+        return found
 
 
 def walk(source: Path, trace: str) -> dict[str, list[Press]]:
     """All kinds of keys in one run of the program."""
     program = Program(source, trace)
+    program.take(2.0)
     try:
         for key in "jj" + "..":  # a selection, and the first frames
             program.press(key)

@@ -55,10 +55,11 @@ class _Ending:
     def begin(self) -> None:
         _know_forks()
         _active.add(self)
-        os.set_blocking(self._tell, False)
-        listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        if listening != -1:  # an event loop already does
-            signal.set_wakeup_fd(listening)
+        if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on
+            os.set_blocking(self._tell, False)
+            listening = signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+            if listening != -1:  # an event loop already does
+                signal.set_wakeup_fd(listening)
         for number in _NUMBERS:
             before = signal.getsignal(number)
             if before is signal.SIG_DFL or callable(before):

@@ -47,6 +47,7 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("FUSETUI_KEYS", "off")
+        patch.setenv("FUSETUI_CONFIG", "off")
         patch.setenv("FUSETUI_KEPT", "off")
         for name in ("COLUMNS", "LINES"):
             patch.delenv(name, raising=False)

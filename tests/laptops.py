@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 import select
 import sys
+from contextlib import suppress
 
 import pytest
 
 MISSING = ("pread", "fork", "forkpty", "memfd_create", "set_blocking", "O_DIRECTORY")
+
+
+needs_fork = pytest.mark.skipif("not hasattr(os, 'fork')", reason="this system has no fork")
 
 
 def take_away(patch: pytest.MonkeyPatch) -> None:
@@ -30,4 +34,6 @@ def simulate() -> None:
     import tests.terminal  # noqa: F401
     import textual.drivers.linux_driver  # noqa: F401
 
+    with suppress(ImportError):
+        import filelock  # noqa: F401  (of torch.compile)
     take_away(pytest.MonkeyPatch())

@@ -31,19 +31,25 @@ def open_trace(
     stop: Stop = never,
     preview: Preview | None = None,
     cached: bool = True,
+    alone: bool = False,
 ) -> Trace:
     """Reads a trace of any supported form, or takes it from the cache (see trace/cache).
 
     `preview` is called with growing parts of a large trace while the rest is read. Once `stop`
     returns True, the result is the part that was read (see Report.prefix), which is not written to
-    the cache. With `cached` False the cache is neither read nor written. Raises TraceError with one
-    plain sentence, or NothingRead when stopped too early.
+    the cache. With `cached` False the cache is neither read nor written; with `alone` this process
+    decodes it all, as others are busy with other files. Raises TraceError with one plain sentence,
+    or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
     known = entry.load() if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
     try:
-        trace = known if known is not None else build(read(path, Callbacks(progress, stop, look)))
+        trace = (
+            known
+            if known is not None
+            else build(read(path, Callbacks(progress, stop, look, alone)))
+        )
     except MemoryError:
         raise CannotRead(f"{path} needs more memory than there is.") from None
     if entry is None or trace.report.prefix is not None or trace.report.changed:

@@ -14,7 +14,8 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input
 
-from fusetui.tui import explaining, loading, registry, searching, summaries, whole
+from fusetui.trace.text.printable import printable
+from fusetui.tui import loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -22,16 +23,17 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.keys import key_text
+from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
-from fusetui.tui.state import commands, marks, reading, search
+from fusetui.tui.state import commands, marks, ranks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
-from fusetui.tui.state.offers import Offer, offers_of
+from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
@@ -50,6 +52,8 @@ class Options(msgspec.Struct, frozen=True):
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
+    alone: bool = True  # everything is worked out in this process
+    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
 
 
 class FusetuiApp(Ending):
@@ -66,8 +70,11 @@ class FusetuiApp(Ending):
         self._scheme = scheme_for(options.light, few)
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
+        job = job_of_paths(options.paths)
+        named = offers_of_job(job.paths) if job.paths else offers_of(options.paths)
         self.state = State(
-            offers=options.offers or offers_of(options.paths),
+            offers=options.offers or named,
+            job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
             keymap=options.keymap,
@@ -77,7 +84,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self)
+        self._performing = Performing(self, options.alone, options.captured_by)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -232,6 +239,8 @@ class FusetuiApp(Ending):
             self.do(partial(restored, kept=message.kept))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
+        if message.notices:
+            self.do(partial(told, sentence="   ".join(map(printable, message.notices))))
 
     def on_failed(self, message: loading.Failed) -> None:
         if message.paths is self.state.wanted:
@@ -243,8 +252,21 @@ class FusetuiApp(Ending):
     def on_counted(self, message: loading.Counted) -> None:
         self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
 
-    def on_explained(self, message: explaining.Explained) -> None:
+    def on_prepared(self, message: loading.Prepared) -> None:
+        self.do(partial(reading.prepared, trace=message.trace, made=message.made.by))
+
+    def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
+
+    def on_ranking(self, message: ranking.Ranking) -> None:
+        self.do(partial(ranks.progressed, paths=message.paths, done=message.done))
+
+    def on_ranked(self, message: ranking.Ranked) -> None:
+        arrived = partial(ranks.found, paths=message.paths, answer=message.answer)
+        self.do(partial(arrived, strip=message.strip))
+
+    def on_not_ranked(self, message: ranking.NotRanked) -> None:
+        self.do(partial(ranks.failed, paths=message.paths, sentence=message.sentence))
 
     def on_searched(self, message: searching.Searched) -> None:
         self.do(partial(search.arrived, side=message.side, found=message.found))
@@ -276,6 +298,7 @@ def run(
     mouse: bool = True,
     tour: bool = False,
     offers: Sequence[Offer] = (),
+    captured_by: Sequence[str] = (),
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
@@ -292,6 +315,8 @@ def run(
         keymap=user_keymap(registry.ACTIONS),
         tour=tour,
         offers=tuple(offers),
+        alone=False,
+        captured_by=tuple(captured_by),
     )
     app = FusetuiApp(options)
     with ended_by_signals(app):

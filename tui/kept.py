@@ -1,5 +1,6 @@
-"""What is kept of a trace between two runs: marks, folds and the last window, in the user's state
-folder, by the content of the file, so that a copy or a renamed file has them too."""
+"""What is kept of a trace between two runs: marks, folds, pinned and hidden lanes and the last
+window, in the user's state folder, by the content of the file, so that a copy or a renamed file has
+them too."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
 from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.bookmarks import Bookmark
@@ -36,12 +38,21 @@ class KeptMark(msgspec.Struct, frozen=True):
     order: int = -1
 
 
+class KeptLanes(msgspec.Struct, frozen=True):
+    """Lanes by their keys, as an Arrangement has them by number."""
+
+    hidden: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    by_busy: bool = False
+
+
 class Kept(msgspec.Struct, frozen=True):
     """Of one trace."""
 
     marks: dict[str, KeptMark] = {}
     folds: dict[str, int] = {}  # by lane: how many of its lines the user wants to see at most
     window: tuple[int, int] | None = None  # ns of the file; None: the whole trace
+    lanes: KeptLanes | None = None  # None: as at first
 
 
 def read_kept(path: str) -> Kept:
@@ -86,6 +97,7 @@ def kept_of(state: State) -> Kept:
             if fold != fit
         },
         window=None if is_whole else window,
+        lanes=None if view.arranged == first.arranged else _kept_lanes(side, view.arranged),
     )
 
 
@@ -100,6 +112,8 @@ def restored(state: State, kept: Kept) -> State:
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
     }
     view = replace(state.view, folds=_folds(side, state.view.folds, kept.folds))
+    if kept.lanes:
+        view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
         begin, end = kept.window
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
@@ -111,6 +125,22 @@ def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple
     return tuple(
         min(max(kept.get(_key(lane), fold), FOLDED), ALL)
         for lane, fold in zip(side.lanes, folds, strict=True)
+    )
+
+
+def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
+    keys = [_key(lane) for lane in side.lanes]
+    hidden = tuple(sorted(keys[n] for n in arranged.hidden))
+    return KeptLanes(hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy)
+
+
+def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
+    """Lanes that are not there any more are left out; at least one is shown."""
+    number = {_key(lane): n for n, lane in enumerate(side.lanes)}
+    pinned = tuple(dict.fromkeys(number[key] for key in kept.pinned if key in number))
+    hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(pinned)
+    return Arrangement(
+        hidden if len(hidden) < len(side.lanes) else side.quiet, pinned, kept.by_busy
     )
 
 

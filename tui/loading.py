@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from textual.message import Message
 
-from fusetui.trace.cells.counters import Curve, curve_of
+from fusetui.trace.cells.counters import Curve
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.questions.counters import counters
-from fusetui.trace.questions.queue import queues
-from fusetui.tui.explaining import explain
+from fusetui.trace.serving.opening import said, with_captures
+from fusetui.tui.beside import Beside, NotBeside
+from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
+from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
@@ -44,10 +46,14 @@ class Loaded(Message):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
     def __init__(
-        self, paths: Sequence[str], sides: tuple[Side, ...], kept: Kept | None = None
+        self,
+        paths: Sequence[str],
+        sides: tuple[Side, ...],
+        kept: Kept | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.paths, self.sides = paths, sides
+        self.paths, self.sides, self.notices = paths, sides, notices
         self.kept = kept or Kept()  # of the only trace
 
     @property
@@ -68,6 +74,22 @@ class Counted(Message):
         self.trace, self.curves = trace, curves
 
 
+class Explained(Message):
+    """What is known about a trace so far."""
+
+    def __init__(self, trace: Trace, insight: Insight) -> None:
+        super().__init__()
+        self.trace, self.insight = trace, insight
+
+
+class Prepared(Message):
+    """Pages need not make this of a trace themselves."""
+
+    def __init__(self, trace: Trace, made: Made) -> None:
+        super().__init__()
+        self.trace, self.made = trace, made
+
+
 class Failed(Message):
     """A trace could not be read; the sentence says why."""
 
@@ -84,19 +106,31 @@ class Compared(Message):
         self.a, self.b, self.result = a, b, result
 
 
-def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never) -> None:
+def load(
+    paths: Sequence[str],
+    post: Post,
+    cancelled: Stop,
+    stopped: Stop = never,
+    beside: Beside | None = None,
+    *,
+    captured_by: Sequence[str] = (),
+) -> None:
     """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
-    takes longer: Unpacked, Counted, Explained.
+    takes longer: Unpacked, Counted, Explained, which `beside` may work out.
 
     Once `stopped`, posts Loaded with what was read by then. Once `cancelled`, ends without a
     message.
     """
     traces: list[Trace] = []
+    notices: list[str] = []
     preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
     try:
         for path in paths:
             report = _reporter(path, post, cancelled)
-            traces.append(open_trace(path, report, stop=stopped, preview=preview))
+            trace = open_trace(path, report, stop=stopped, preview=preview)
+            trace, joins = with_captures(trace, captured_by, open_trace)
+            traces.append(trace)
+            notices += [*trace.notes, *said(joins)]
             if stopped():
                 break
     except NothingRead:
@@ -107,32 +141,36 @@ def load(paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = neve
     except Cancelled:
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
-    post(Loaded(paths, _sides(traces, paths), kept))
-    _go_on(traces, post, cancelled)
-
-
-def _go_on(traces: Sequence[Trace], post: Post, cancelled: Stop) -> None:
-    """What takes longer, and is not needed for the lanes."""
+    post(Loaded(paths, _sides(traces, paths), kept, notices))
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
-    for trace in traces:
-        _count(trace, post, cancelled)
-    for trace in traces:
-        if not cancelled():
-            explain(trace, post, cancelled)
+    for path, trace in zip(paths, traces, strict=False):
+        _go_on(path, trace, post, cancelled, beside)
 
 
-def _count(trace: Trace, post: Post, cancelled: Stop) -> None:
-    """Posts Counted with the launch queues, for which nothing is read, then with the counters of
-    the file below them, unless there are none or they are no longer wanted."""
-    found: tuple[Curve, ...] = ()
-    for find in (queues, lambda trace: counters(trace, cancelled)):
-        more = tuple(map(curve_of, find(trace)))
-        found += more
-        if more and not cancelled():
-            post(Counted(trace, found))
+def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside | None) -> None:
+    """What takes longer, and is not needed for the lanes."""
+    try:
+        if beside is None:
+            raise NotBeside
+        _post_all(trace, beside.pieces(path, trace, cancelled), post, cancelled)
+    except NotBeside:
+        _post_all(trace, pieces(trace, cancelled), post, cancelled)
+
+
+def _post_all(trace: Trace, found: Iterable[Piece], post: Post, cancelled: Stop) -> None:
+    for piece in found:
+        if cancelled():
+            return
+        post(_message(trace, piece))
+
+
+def _message(trace: Trace, piece: Piece) -> Message:
+    if isinstance(piece, Insight):
+        return Explained(trace, piece)
+    return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
 
 
 def compare(a: Side, b: Side, post: Post) -> None:
@@ -154,6 +192,8 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
             lane.prepare()
         side.once(busy_of)
         side.once(shares)
+        side.once(facts)
+        side.once(warnings)
         _ = side.quiet
     return sides
 

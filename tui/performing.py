@@ -6,9 +6,11 @@ from threading import Event
 
 from textual.worker import get_current_worker
 
+from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import compare, load
+from fusetui.tui.ranking import rank
 from fusetui.tui.searching import look
 from fusetui.tui.state.effects import (
     Compare,
@@ -17,6 +19,7 @@ from fusetui.tui.state.effects import (
     Interrupt,
     Quit,
     Read,
+    ReadRanks,
     Refuse,
     Search,
     StopReading,
@@ -29,8 +32,10 @@ from fusetui.tui.summaries import summarize
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending) -> None:
-        self._app = app
+    def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
+        """`alone`: no other process helps."""
+        self._app, self._alone = app, alone
+        self._captured_by = captured_by  # see opening.with_captures
         self._stop = Event()
 
     def perform(self, effect: Effect) -> None:
@@ -43,6 +48,8 @@ class Performing:
                 self._compare(a, b)
             case Summarize(wanted):
                 self._summarize(wanted)
+            case ReadRanks(paths):
+                self._rank(paths)
             case Search(side, text):
                 self._search(side, text)
             case _:
@@ -67,7 +74,16 @@ class Performing:
 
         def work() -> None:
             worker = get_current_worker()
-            load(paths, self._app.post_message, lambda: worker.is_cancelled, stop.is_set)
+            post, cancelled, captures = (
+                self._app.post_message,
+                lambda: worker.is_cancelled,
+                self._captured_by,
+            )
+            if self._alone:
+                load(paths, post, cancelled, stop.is_set, captured_by=captures)
+                return
+            with Beside(captures) as beside:
+                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 
@@ -76,6 +92,13 @@ class Performing:
             compare(a, b, self._app.post_message)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
+
+    def _rank(self, paths: tuple[str, ...]) -> None:
+        def work() -> None:
+            worker = get_current_worker()
+            rank(paths, self._app.post_message, lambda: worker.is_cancelled)
+
+        self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
 
     def _search(self, side: Side, text: str) -> None:
         def work() -> None:

@@ -15,12 +15,14 @@ from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
+from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over, show_details
 from fusetui.tui.pages.page import Page
+from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
@@ -31,6 +33,7 @@ from fusetui.tui.state import (
     jumping,
     marks,
     moving,
+    ranks,
     reading,
     search,
     tour,
@@ -49,6 +52,8 @@ PAGES: tuple[Page, ...] = (
     DiffPage(),
     WhyPage(),
     ModulesPage(),
+    RanksPage(),
+    FlamePage(),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -83,7 +88,7 @@ def tree_of(state: State) -> TreeListPage | None:
     return found if isinstance(found, TreeListPage) else None
 
 
-def turned_to(page: Page, state: State) -> State:
+def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
     missing = page.missing(state)
     return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
@@ -195,6 +200,16 @@ def hint_text(hint: str, state: State) -> str:
     return f"{text} {what}" if text else ""
 
 
+def _as_asked(outcome: Outcome) -> Outcome:
+    """Another trace is open: the ranks of its job, or the wait that it was opened for."""
+    if isinstance(outcome, tuple):
+        return outcome
+    if outcome.job.comes_first:
+        now = replace(outcome, job=replace(outcome.job, comes_first=False))
+        return turned_to(BY_NAME[RanksPage.name], now)
+    return ranks.arrived(outcome)
+
+
 def settled(before: State, state: State) -> State:
     """After every change: the guided tour goes on, and what the cursor is on scrolls into view."""
     state = tour.followed(before, state)
@@ -208,7 +223,8 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     if state.reading is None or not state.reading.shown:
         taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
         size = Size(state.size.width, state.size.height - taken)
-        return reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
+        lines = timeline.lanes_height(size, len(sides))
+        return _as_asked(reading.opened(state, sides, lines))
     now = reading.replaced(state, sides)
     for page in PAGES:
         now = page.follow(state, now)

@@ -25,6 +25,7 @@ from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     body,
     head_height,
+    overlay_body,
     overlay_tour_lines,
     tabs_height,
     too_small,
@@ -86,7 +87,7 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 def overlay_panes(state: State) -> list[Pane]:
     if not state.overlay:
         return []
-    return [OVERLAYS.pane(state), *_tour(state, overlay_tour_lines(state))]
+    return [*OVERLAYS.show(state, overlay_body(state)), *_tour(state, overlay_tour_lines(state))]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -139,11 +140,12 @@ def _tabs(state: State) -> Pane:
                 not state.sides or bool(page.missing(state)),
             )
             for page in PAGES
+            if page.is_offered(state)
         )
     )
 
-    def pointed(state: State, x: int, y: int) -> State:
-        name = picture.at(x)
+    def pointed(state: State, x: int, y: int) -> Outcome:
+        name = picture.at(x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.sides else state
 
     return Pane(tabs_height(state.size), picture, pointed)

@@ -73,10 +73,18 @@ OPS_BY = ("name", "shape")
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), -, sample:NAME or lesson:NAME.",
+    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
+CAPTURED_BY = argument(
+    "--captured-by",
+    metavar="CAPTURE",
+    action="append",
+    default=[],
+    help="The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
+    "ops and modules from it. May be repeated; by default, looked for in the same folder.",
+)
 ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
 THEME = argument(
     "--theme",
@@ -99,6 +107,14 @@ PART = (
 )
 """The part of a trace that a question is about."""
 
+PEAK = argument(
+    "--peak",
+    metavar="KIND=FIGURE",
+    action="append",
+    default=[],
+    help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
+    "be repeated.",
+)
 TOP = argument(
     "--top",
     metavar="N",

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
+    CAPTURED_BY,
     JSON,
     KERNELS_BY,
     MOUSE,
     NO_CACHE,
     OPS_BY,
     PART,
+    PEAK,
     SHELLS,
     THEME,
     TOP,
@@ -104,6 +106,7 @@ COMMANDS = (
             ASCII,
             THEME,
             MOUSE,
+            CAPTURED_BY,
             NO_CACHE,
         ),
         "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
@@ -112,7 +115,7 @@ COMMANDS = (
     Command(
         "summary",
         "Key figures of the whole trace: times, counts, steps, lanes.",
-        (TRACE, JSON, NO_CACHE),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
     ),
     Command(
         "kernels",
@@ -121,16 +124,10 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             by(*KERNELS_BY),
-            argument(
-                "--peak",
-                metavar="KIND=FIGURE",
-                action="append",
-                default=[],
-                help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in "
-                "bandwidth=3.35e12; may be repeated.",
-            ),
+            PEAK,
         ),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
@@ -138,7 +135,7 @@ COMMANDS = (
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, TOP, by(*OPS_BY)),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY, TOP, by(*OPS_BY)),
     ),
     Command(
         "modules",
@@ -147,6 +144,7 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
         ),
@@ -160,6 +158,7 @@ COMMANDS = (
             TRACE,
             JSON,
             NO_CACHE,
+            CAPTURED_BY,
             TOP,
             argument(
                 "--file",
@@ -173,7 +172,26 @@ COMMANDS = (
     Command(
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
-        (TRACE, JSON, NO_CACHE),
+        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
+    ),
+    Command(
+        "serving",
+        "Steps of vLLM and SGLang: phases, layers, the time between, and the least they can take.",
+        (
+            TRACE,
+            JSON,
+            NO_CACHE,
+            CAPTURED_BY,
+            argument(
+                "--model-config",
+                metavar="FILE",
+                help="The config.json of the model, for the size of its keys and values where the "
+                "shapes of attention do not tell it.",
+            ),
+            PEAK,
+        ),
+        "The least time of a step is that of reading its weights, keys and values once and of "
+        "computing its products, at the peaks of the device. docs/serving.md explains it.",
     ),
     Command(
         "diff",
@@ -215,6 +233,7 @@ COMMANDS = (
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
+            CAPTURED_BY,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -222,7 +241,31 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-        (TRACE, *PART, JSON, NO_CACHE),
+        (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY),
+    ),
+    Command(
+        "ranks",
+        "Many traces of one job: which rank is late, and who waits for it.",
+        (
+            argument(
+                "paths",
+                metavar="PATH",
+                nargs="+",
+                help="Traces of the ranks: files, folders, patterns or URLs.",
+            ),
+            JSON,
+            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            argument(
+                "--on",
+                metavar="WHERE",
+                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+            ),
+            TOP,
+            NO_CACHE,
+        ),
+        "Each trace is summarized once, by as many processes as cores and memory allow; the "
+        "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
+        "figures.",
     ),
     Command(
         "scrub",
@@ -260,6 +303,11 @@ COMMANDS = (
         ),
     ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
+    Command(
+        "schema",
+        "The JSON Schema of what a command prints with --json.",
+        (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
     Command(
         "completion",
         "Print a script that completes fusetui in your shell.",

@@ -24,6 +24,9 @@ with new_folder(Path(sys.argv[1])) as folder:
 """
 
 
+needs_locks = pytest.mark.skipif("claim.fcntl is None", reason="files cannot be locked here")
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -38,6 +41,7 @@ def abandoned(tmp_path: Path) -> Path:
     return made.part
 
 
+@needs_locks
 @pytest.mark.parametrize("death", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
 def test_the_next_capture_removes_what_a_dead_one_left(tmp_path: Path, death: str) -> None:
     script = DIES.replace("DEATH", death)
@@ -48,6 +52,7 @@ def test_the_next_capture_removes_what_a_dead_one_left(tmp_path: Path, death: st
     assert names(tmp_path) == ["b"]
 
 
+@needs_locks
 def test_an_abandoned_name_can_be_claimed_again(tmp_path: Path, abandoned: Path) -> None:
     with new_folder(tmp_path / "a"):
         pass

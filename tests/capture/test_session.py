@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.laptops import needs_fork
 
 import fusetui.capture
 from fusetui.capture.errors import CaptureError
@@ -93,6 +94,7 @@ def test_guesses_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
 
 
+@needs_fork
 def test_a_child_that_leaves_the_loop_writes_no_run(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="capture runs torch")
     x, child, code = torch.ones(3, 3), -1, 1

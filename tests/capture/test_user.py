@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.laptops import needs_fork
 
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
@@ -125,6 +126,7 @@ def test_a_sweep_of_code_that_changes_the_folder_goes_on(
     assert (tmp_path / "a" / "batch=2" / "fine.json.gz").exists()
 
 
+@needs_fork
 def test_code_that_forks_keeps_its_run(code: Path, tmp_path: Path) -> None:
     parent = os.getpid()
     try:

@@ -93,7 +93,7 @@ def test_an_option_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("asked")
 
     monkeypatch.setattr(terminal, "may_ask", fail)
-    said = {"FUSETUI_THEME": "light", "COLORFGBG": "15;0"}
+    said = {"COLORFGBG": "0;15"}
     assert not is_light("dark", said)
     assert is_light("auto", said)
     assert not is_light("auto", {"COLORFGBG": "15;0"})

@@ -14,7 +14,7 @@ from tests.places import ROOT, TRACES
 Run = Callable[..., Any]
 DOCS = ROOT / "docs"
 EAGER, COMPILED = "lesson:mlp-eager", "lesson:mlp-compiled"
-OTHERS = {"why": "why.md", "gaps": "why.md", "decode": "kernel-names.md"}
+OTHERS = {"why": "why.md", "gaps": "why.md", "serving": "why.md", "decode": "kernel-names.md"}
 COMMANDS = (
     ("summary", EAGER),
     *(("kernels", EAGER, "--by", by) for by in ("name", "op", "shape", "module", "stream", "step")),
@@ -28,7 +28,9 @@ COMMANDS = (
     ("diff", EAGER, COMPILED),
     ("check", EAGER, "--expect", "kernels=5"),
     ("decode", "triton_poi_fused_gelu_mul_0"),
+    ("serving", EAGER),
     ("samples",),
+    ("ranks", EAGER),
 )
 REAL = [path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 18]
 OF_NAMES = {"decoded", "names"}  # see kernel-names.md

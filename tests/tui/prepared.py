@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
 
 from msgspec.structs import replace
 
@@ -12,7 +11,8 @@ from fusetui.trace.diff import diff
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.questions.search import find
 from fusetui.tui import whole
-from fusetui.tui.explaining import Explained, explain
+from fusetui.tui.later import Made, pieces
+from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import reading
@@ -51,11 +51,12 @@ def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> St
 
 def explained(state: State) -> State:
     """All that a thread finds out about the traces."""
-    found: list[Explained] = []
     for side in state.sides:
-        explain(side.trace, lambda message: found.append(cast(Explained, message)), never)
-    for message in found:
-        state = reading.explained(state, message.trace, message.insight)
+        for piece in pieces(side.trace, never):
+            if isinstance(piece, Insight):
+                state = reading.explained(state, side.trace, piece)
+            elif isinstance(piece, Made):
+                state = reading.prepared(state, side.trace, piece.by)
     return state
 
 

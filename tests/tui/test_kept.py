@@ -104,3 +104,12 @@ async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path)
         assert (app.state.view.begin, app.state.view.end) == window
         assert "a" in app.state.session.bookmarks
         assert "0 shows the whole trace" in screen(app)
+
+
+def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:
+    state = replace(opened(mlp), paths=(path,))
+    state = after(state, at("aten::gelu"), *do("pin"), at("ProfilerStep#3"), *do("hide", "sort"))
+    keep(state)
+    again = restored(opened(mlp), read_kept(path))
+    assert again.view.arranged == state.view.arranged
+    assert len(again.view.arranged.pinned) == len(again.view.arranged.hidden) == 1

@@ -6,8 +6,11 @@ from pathlib import Path
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
-from fusetui.tui.explaining import Explained
-from fusetui.tui.loading import Counted, Failed, Loaded, Loading, load
+from fusetui.tui.drawing.head import facts, warnings
+from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.shares import shares
+from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
 
 
 def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
@@ -20,13 +23,22 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     assert loaded.sides[0].label == "mlp"
 
 
-def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
-    """First the launch queue, then why the GPU was idle, then everything."""
+def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
-    loaded, counted, first, last = posted[-4:]
+    (loaded,) = [message for message in posted if isinstance(message, Loaded)]
+    assert {busy_of, shares, facts, warnings} <= loaded.sides[0].made.keys()
+
+
+def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
+    """First the launch queue, then why the GPU was idle, then everything, then the trees."""
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    posted: list[Message] = []
+    load([str(path)], posted.append, lambda: False)
+    loaded, counted, first, last, *trees = posted[-7:]
     assert isinstance(loaded, Loaded)
     assert isinstance(counted, Counted)
     assert isinstance(first, Explained)
@@ -34,6 +46,8 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     assert isinstance(last, Explained)
     assert last.insight.idle is first.insight.idle
     assert last.insight.answer is not None
+    made = [make for tree in trees if isinstance(tree, Prepared) for make in tree.made.by]
+    assert made == [FRAMES, call_tree, callers_tree]
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:

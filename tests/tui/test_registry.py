@@ -10,16 +10,20 @@ from typing import cast
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
+from tests.trace.ranks.made import rank
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
 from tests.tui.prepared import SIZE, after, at, do, explained, opened
 from textual.pilot import Pilot
 
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.ranks import explained as answered
+from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import marks, search
+from fusetui.tui.state import marks, ranks, search
 from fusetui.tui.state.action import Action, Run
 from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
 from fusetui.tui.state.overlays import Chooser
@@ -59,6 +63,22 @@ def with_region(state: State) -> State:
     assert shown.found is not None
     found = replace(shown.found, inner={0: shown.found.lines[1:]})
     return replace(state, comparison=replace(shown, found=found))
+
+
+def flamed(state: State) -> State:
+    """The flame graph of time on the CPU, in which every op has a part."""
+    return after(state, *do("flame", "flame-time"))
+
+
+def of_a_job(state: State) -> State:
+    return replace(state, job=Job(("rank0.json", "rank1.json")))
+
+
+def ranked(state: State) -> State:
+    """Two ranks that were read."""
+    read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
+    found = answered(read)
+    return ranks.found(state, state.job.paths, found.answer, strip_of(found))
 
 
 LINEAR = at("aten::linear")
@@ -117,6 +137,16 @@ CASES = {
     "turn": Case(*do("tree")),
     "unfold": Case(*do("tree", "row-down")),
     "fold-node": Case(*do("tree")),
+    "flame": Case(explained),
+    "flame-in": Case(explained, *do("flame")),
+    "flame-out": Case(explained, *do("flame", "flame-in")),
+    "flame-left": Case(explained, flamed, *do("flame-in", "flame-right")),
+    "flame-right": Case(explained, flamed, *do("flame-in")),
+    "flame-zoom": Case(explained, *do("flame", "flame-in")),
+    "flame-back": Case(explained, *do("flame", "flame-in", "flame-in", "flame-zoom")),
+    "flame-show": Case(explained, *do("flame", "flame-in")),
+    "flame-tree": Case(explained, *do("flame")),
+    "flame-time": Case(explained, *do("flame")),
     "diff-open": Case(with_region, sides=2),
     "diff-zoom-in": Case(sides=2),
     "diff-zoom-out": Case(*do("diff-zoom-in"), sides=2),
@@ -142,6 +172,9 @@ CASES = {
     "diff": Case(*do("timeline"), sides=2),
     "why": Case(explained),
     "modules": Case(explained),
+    "ranks": Case(of_a_job),
+    "ranks-sort-right": Case(of_a_job, *do("ranks"), ranked),
+    "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),
@@ -149,6 +182,7 @@ CASES = {
     "next-step": Case(),
     "previous-step": Case(),
     "other-pass": Case(LINEAR),
+    "steps": Case(),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),

@@ -5,8 +5,12 @@ are unchanged. Failures here are never reported: without a cache the file is rea
 """
 
 from fusetui.trace.cache.entry import Entry, entry_for
+from fusetui.trace.cache.record import Record, record_for, tidy
 
 __all__ = [
     "Entry",
+    "Record",
     "entry_for",
+    "record_for",
+    "tidy",
 ]

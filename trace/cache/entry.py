@@ -88,18 +88,18 @@ def entry_for(path: str) -> Entry | None:
         if folder is None or not _is_large(path):
             return None
         origin = origin_of(path)
-        return Entry(path, origin, folder / _name(origin.path))
+        return Entry(path, origin, place_in(folder, origin.path))
     except (OSError, ImportError, TraceError):  # reading the file will report it
         return None
 
 
-def _name(path: str) -> str:
-    """A distinct name for each path and user, so that several users can share a folder."""
+def place_in(folder: Path, path: str) -> Path:
+    """A distinct file for each path and user, so that several users can share a folder."""
     from hashlib import blake2b
 
     user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
     hashed = blake2b(os.fsencode(path), digest_size=16, key=user.encode())
-    return f"{hashed.hexdigest()}.v{pack.VERSION}"
+    return folder / f"{hashed.hexdigest()}.v{pack.VERSION}"
 
 
 def _is_large(path: str) -> bool:

@@ -26,12 +26,18 @@ def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> R
     middle, size = (begin + end) // 2, np.maximum(end - begin, 1)
     at = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
     row = np.where(at >= 0, at + track.first_row, -1).astype(np.int32)
+    cells = np.flatnonzero(row >= 0)  # those whose slice is not found yet
     for _ in range(MOST):
-        inside = np.minimum(trace.end[row], end) - np.maximum(trace.start[row], begin)
-        short = (trace.dur[row] < least_ns) & (trace.parent[row] >= 0)
-        little = np.flatnonzero((row >= 0) & ((ENOUGH * inside < size) | short))
-        if not len(little):
+        found = row[cells]
+        inside = np.minimum(trace.end[found], end[cells])
+        inside -= np.maximum(trace.start[found], begin[cells])
+        over = trace.parent[found]
+        little = (trace.dur[found] < least_ns) & (over >= 0)
+        little |= ENOUGH * inside < size[cells]
+        cells, over = cells[little], over[little]
+        row[cells] = over
+        cells = cells[over >= 0]
+        if not len(cells):
             return row
-        row[little] = trace.parent[row[little]]
-    row[little] = -1
+    row[cells] = -1
     return row

@@ -298,7 +298,7 @@ def outermost(trace: Trace, ops: Rows) -> Rows:
     ours = np.array([not is_compiler(name) for name in trace.names] or [False])
     found, row = np.full(len(ops), -1, dtype=np.intp), ops
     while (row >= 0).any():
-        is_op = (row >= 0) & (trace.role[row] == Role.OP) & ours[trace.name[row]]
+        is_op = (row >= 0) & (trace.source_role[row] == Role.OP) & ours[trace.name[row]]
         found = np.where(is_op, row, found)
         row = np.where(row >= 0, trace.parent[row], -1)
     return found

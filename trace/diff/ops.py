@@ -38,7 +38,7 @@ def around(trace: Trace, op: int) -> list[int]:
     """The rows of an op and of those around it on its thread, innermost first, without wrappers."""
     rows: list[int] = []
     while op >= 0:
-        if trace.role[op] == _OP and not is_compiler(trace.name_of(op)):
+        if trace.source_role[op] == _OP and not is_compiler(trace.name_of(op)):
             rows.append(op)
         op = int(trace.parent[op])
     return rows

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.model.categories import STEP_PREFIX, Layer
+from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.program.origin import hosts_of
@@ -64,7 +64,9 @@ def _is_optimizer(name: str) -> bool:
 def _around(trace: Trace, hosts: Rows, layer: Layer, test: Callable[[str], bool]) -> Rows:
     """The innermost slice on a layer of each host's thread whose name passes, -1 for none."""
     on_layer = np.array([t.layer is layer and t.subrow == 0 for t in trace.tracks] or [False])
-    rows = np.flatnonzero(_named(trace, test)[trace.name] & on_layer[trace.track])
+    own = np.array([LAYERS[role] is layer for role in Role])
+    taken = (trace.role == Role.CAPTURED) & own[trace.source_role]
+    rows = np.flatnonzero(_named(trace, test)[trace.name] & (on_layer[trace.track] | taken))
     spans = Spans(trace, Line(trace), rows)
     return spans.rows_at(spans.around(hosts))
 

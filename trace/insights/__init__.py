@@ -4,6 +4,9 @@ evidence."""
 __all__ = [
     "account",
     "causes",
+    "facts",
+    "gaps",
+    "longest",
     "markdown",
     "model",
     "stretches",

@@ -11,7 +11,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.program import backward
 from fusetui.trace.questions import memory
 from fusetui.trace.read.aside import Aside
-from fusetui.trace.read.reread import Part, Reread
+from fusetui.trace.read.reread import Reread, StretchArgs
 from fusetui.trace.roofline import many
 
 WORTH_A_PROCESS = 32 << 20  # bytes to decode
@@ -30,7 +30,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     numbered = backward.may_run_backward(trace)
     again = Reread(events, *joined(many.args_asked(trace, rows)), numbered)
 
-    def both(stretch: int) -> tuple[Part, memory.Part]:
+    def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
         return again.part(stretch), memory.peaks_in(events, stretch)
 
     size = sum(stretch.end - stretch.start for stretch in events.stretches)

@@ -20,6 +20,7 @@ class Role(IntEnum):
     SYNC = 9
     DEVICE = 10  # device work of other vendors
     PROFILER = 11  # the profiler's own slice around the trace
+    CAPTURED = 12  # where a node of a graph was captured, in another trace (see joined.py)
 
 
 class Layer(StrEnum):
@@ -33,6 +34,7 @@ class Layer(StrEnum):
     SYNC = "gpu_sync"
     DEVICE = "device"
     OTHER = "other"
+    CAPTURED = "captured"  # rows of another trace, where graphs were captured
 
 
 GPU_ROLES = (Role.KERNEL, Role.MEMCPY, Role.MEMSET)
@@ -69,11 +71,12 @@ LAYERS = {
     Role.DEVICE: Layer.DEVICE,
     Role.PROFILER: Layer.OTHER,
     Role.OTHER: Layer.OTHER,
+    Role.CAPTURED: Layer.CAPTURED,
 }
 
 CPU_LAYERS = (Layer.ANNOTATIONS, Layer.PYTHON, Layer.OPS)
 GPU_LAYERS = (Layer.GPU_ANNOTATIONS, Layer.STREAM, Layer.DEVICE, Layer.SYNC)
-LAYER_ORDER = (*CPU_LAYERS, *GPU_LAYERS, Layer.OTHER)
+LAYER_ORDER = (*CPU_LAYERS, *GPU_LAYERS, Layer.OTHER, Layer.CAPTURED)
 
 
 STEP_PREFIX = "ProfilerStep#"

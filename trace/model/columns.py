@@ -108,6 +108,31 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
         return np.array(found, dtype=np.int32)
 
+    @property
+    def asked(self) -> NDArray[np.int32]:
+        """Of a GPU event: the call that asked for it. This is `launch`, except for nodes of graphs
+        that were joined with their capture (see joined.py)."""
+        return self.launch
+
+    @property
+    def source_role(self) -> NDArray[np.uint8]:
+        """`role`; for rows taken from a capture, the role that they have there."""
+        return self.role
+
+    @property
+    def reach_ns(self) -> tuple[int, int]:
+        """The first start and the last end of all rows, also of those taken from a capture."""
+        return self.begin_ns, self.end_ns
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said with every answer about this trace."""
+        return ()
+
+    def recorded(self) -> int:
+        """The number of slices of the file itself, which come first."""
+        return len(self)
+
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))
 

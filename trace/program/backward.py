@@ -20,6 +20,7 @@ from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.combined import own_events
 from fusetui.trace.model.intervals import distinct
 from fusetui.trace.program.spans import numbers_of_threads, threads_of
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
@@ -90,11 +91,12 @@ def may_run_backward(trace: Trace) -> bool:
 
 def _autograd(trace: Trace, stop: Stop) -> Autograd:
     """What the file says about autograd; read only once if the trace is in the cache."""
-    found = trace.elements.recall(KEPT_AS, Autograd)
+    events = own_events(trace.elements)
+    found = events.recall(KEPT_AS, Autograd)
     if found is None:
-        found = read_autograd(trace.elements, stop)
+        found = read_autograd(events, stop)
         if not stop():
-            trace.elements.keep(KEPT_AS, found)
+            events.keep(KEPT_AS, found)
     return found
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, unclaimed
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
@@ -108,7 +109,7 @@ def function_times(found: Origins, file: str | None = None, idle: Idle | None = 
 
 def _functions(trace: Trace, file: str | None) -> dict[int, Function]:
     """The requested functions, by the numbers of their names."""
-    rows = trace.rows_of(Role.PYTHON)
+    rows = rows_there(trace, Role.PYTHON)
     found: dict[int, Function] = {}
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         function = function_of(trace.names[number])
@@ -121,7 +122,8 @@ def _columns(found: Origins, calls: Calls, idle: Idle | None) -> dict[str, Int64
     """The figures of FunctionTime, each of shape [functions]."""
     trace, rows, spans = found.trace, found.trace.gpu_rows, calls.spans
     credit = found.credit(spans, rows)
-    dur, cpu = trace.dur[rows], trace.dur[spans.rows]
+    captured = trace.role[spans.rows] == Role.CAPTURED  # their CPU time is of another trace
+    dur, cpu = trace.dur[rows], np.where(captured, 0, trace.dur[spans.rows])
     kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
     places = np.arange(len(spans))
     columns = {

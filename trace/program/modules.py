@@ -82,7 +82,8 @@ def _columns(
     own = paths.sums(credit.place, dur)
     back = paths.sums(credit.place, np.where(credit.backward, dur, 0))
     kernels = paths.sums(credit.place, kernel)
-    all_regions, cpu = np.arange(len(regions)), trace.dur[regions.rows]
+    captured = trace.role[regions.rows] == Role.CAPTURED  # their CPU time is of another trace
+    all_regions, cpu = np.arange(len(regions)), np.where(captured, 0, trace.dur[regions.rows])
     counted = paths.counted
     return {
         "count": paths.sums(all_regions, counted.astype(np.int64)),

@@ -54,7 +54,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
     def modules(self) -> Spans:
         """Only the calls of modules."""
         rows = self.regions.rows
-        return Spans(self.trace, self.line, rows[self.trace.role[rows] == Role.PYTHON])
+        return Spans(self.trace, self.line, rows[self.trace.source_role[rows] == Role.PYTHON])
 
     @cached_property
     def frames(self) -> Spans:
@@ -82,7 +82,7 @@ def origins(trace: Trace, stop: Stop = never) -> Origins:
 
 def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
     """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
-    launch, op = trace.launch[rows], trace.op[rows]
+    launch, op = trace.asked[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
     own = np.where(cpu_rows(trace, rows), rows, -1)
     found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.spans import Line, Spans, cpu_rows
 
 MODULE_PREFIX = "nn.Module: "
@@ -57,7 +58,7 @@ def regions(trace: Trace, line: Line) -> Spans:
     """All regions of the CPU threads."""
     chosen = np.zeros(len(trace), dtype=np.bool_)
     for role in (Role.PYTHON, Role.ANNOTATION, Role.OP):
-        rows = trace.rows_of(role)
+        rows = rows_there(trace, role)
         flags = np.zeros(len(trace.names) + 1, dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
             flags[number] = is_region(role, trace.names[number])
@@ -71,6 +72,6 @@ def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) ->
     chosen = np.array([not is_module(name) for name in trace.names] or [False])
     if wanted is not None:
         chosen &= wanted
-    rows = trace.rows_of(Role.PYTHON)
+    rows = rows_there(trace, Role.PYTHON)
     rows = rows[cpu_rows(trace, rows)]
     return Spans(trace, line, rows[chosen[trace.name[rows]]])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.reach import Reach
-from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import distinct
@@ -23,6 +23,7 @@ Rows = NDArray[np.int32]
 Places = NDArray[np.intp]
 
 FARTHEST = 1 << 62
+ON_CPU = (*CPU_LAYERS, Layer.CAPTURED)
 
 
 class Line:
@@ -32,7 +33,8 @@ class Line:
         self._thread = threads_of(trace)
         self._trace = trace
         self._times: Int64s | None = None
-        self._length = trace.end_ns - trace.begin_ns + 1
+        self._begin, end = trace.reach_ns
+        self._length = end - self._begin + 1
         if (
             self._length * len(trace.tracks) > FARTHEST
         ):  # times apart by centuries: count them instead
@@ -41,10 +43,8 @@ class Line:
 
     def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:
         """The positions on the line of times of these rows (starts or ends, in ns of the file)."""
-        if self._times is None:
-            inside = times - self._trace.begin_ns
-        else:
-            inside = np.searchsorted(self._times, times)
+        counted = self._times
+        inside = times - self._begin if counted is None else np.searchsorted(counted, times)
         placed: Int64s = self._thread[self._trace.track[rows]] * self._length + inside
         return placed
 
@@ -137,7 +137,7 @@ class Spans:
 
 def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
     """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
-    of_track = np.array([t.layer in CPU_LAYERS for t in trace.tracks] or [False])
+    of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
     return of_track[trace.track if rows is None else trace.track[rows]]
 
 

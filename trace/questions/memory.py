@@ -33,7 +33,7 @@ class MemoryPeaks(msgspec.Struct, frozen=True):
     is_recorded: bool  # any memory event: of 2021 they have no totals, and some are of the CPU
 
 
-class Part(NamedTuple):
+class StretchPeaks(NamedTuple):
     """Of one stretch: the device, and its largest totals (bytes), of each GPU that has any; nan for
     one that is not recorded."""
 
@@ -51,10 +51,10 @@ def memory_peaks(trace: Trace) -> MemoryPeaks:
     return found
 
 
-def peaks_in(events: Events, number: int) -> Part:
+def peaks_in(events: Events, number: int) -> StretchPeaks:
     """Reads one stretch."""
     if not events.stretches[number].samples:
-        return Part()
+        return StretchPeaks()
     totals = totals_in(events.text, events.stretches[number])
     totals = _one_by_one(events, number) if totals is None else totals
     gpus = totals[np.isin(totals[:, 0], GPUS) & (totals[:, DEVICE] >= 0)]
@@ -62,10 +62,10 @@ def peaks_in(events: Events, number: int) -> Part:
         (int(device), *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist())
         for device in np.unique(gpus[:, DEVICE])
     )
-    return Part(most, bool(len(totals)))
+    return StretchPeaks(most, bool(len(totals)))
 
 
-def peaks_of(parts: Iterable[Part]) -> MemoryPeaks:
+def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
     """From the parts of all stretches."""
     most: dict[int, tuple[float, float]] = {}
     is_recorded = False

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -14,14 +16,18 @@ from fusetui.trace.questions.spread import Spread, grouped, spreads
 from fusetui.trace.questions.totals import gpu_under, inside_same_name, self_ns
 from fusetui.trace.roofline.many import distinct_rows, inputs_of_ops
 
+Rows = NDArray[np.intp]
+
 GROUPINGS = ("name", "shape")
+TIMES = ("total_ns", "mean_ns", "min_ns", "p10_ns", "median_ns", "p90_ns", "max_ns")
 
 
 class OpGroup(msgspec.Struct, frozen=True):
     """CPU ops of one group. An op inside another one of its group adds only to the spread, its
     count, and self.
 
-    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`.
+    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`; and
+    `captured` for the ops of a capture, whose count is that of the capture.
     """
 
     fields: dict[str, Any]
@@ -33,10 +39,26 @@ class OpGroup(msgspec.Struct, frozen=True):
 
 
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
-    """All CPU ops grouped by one of GROUPINGS, the largest total first."""
-    rows = trace.rows_of(Role.OP)
+    """All CPU ops grouped by one of GROUPINGS, the largest total first; then those that were
+    captured and launched replayed kernels."""
+    recorded = _groups(trace, by, trace.rows_of(Role.OP))
+    taken = np.flatnonzero((trace.role == Role.CAPTURED) & (trace.source_role == Role.OP))
+    captured = [_as_captured(group) for group in _groups(trace, by, taken) if group.gpu_ns]
+    recorded.sort(key=lambda op: (-op.total_ns, str(list(op.fields.values()))))
+    captured.sort(key=lambda op: (-op.gpu_ns, str(list(op.fields.values()))))
+    return (*recorded, *captured)
+
+
+def _as_captured(group: OpGroup) -> OpGroup:
+    """Ops of a capture: their times are not of this trace, but those of their kernels are."""
+    spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
+    fields = {**group.fields, "captured": True}
+    return replace(group, fields=fields, spread=spread, total_ns=0, self_ns=0)
+
+
+def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     if not len(rows):
-        return ()
+        return []
     name = trace.name[rows]
     if by == "shape":
         given = input_keys(inputs_of_ops(trace, rows))
@@ -59,4 +81,4 @@ def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
         shapes = given.fields(int(given.number[place])) if by == "shape" else {}
         fields = {"name": trace.name_of(int(rows[place])), **shapes}
         found.append(OpGroup(fields, spread, *sums))
-    return tuple(sorted(found, key=lambda op: (-op.total_ns, str(list(op.fields.values())))))
+    return found

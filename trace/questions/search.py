@@ -55,7 +55,9 @@ def find(trace: Trace, text: str) -> Rows:
         return np.empty(0, dtype=np.intp)
     fold = text == text.lower()
     matches = [text in (name.lower() if fold else name) for name in trace.names]
-    return _in_order(trace, np.flatnonzero(np.array(matches or [False])[trace.name]))
+    return _in_order(
+        trace, np.flatnonzero(np.array(matches or [False])[trace.name[: trace.recorded()]])
+    )
 
 
 def texts_of(trace: Trace) -> Texts:
@@ -84,7 +86,7 @@ def search(trace: Trace, texts: Texts, query: Query) -> Rows:
             names[:-1] &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             names[:-1] &= _names_with(texts, term) ^ term.excluded
-    rows = np.flatnonzero(names[trace.name])
+    rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
     for term in query.terms:
         if isinstance(term, Bound):
             rows = rows[_beyond(trace, rows, term) ^ term.excluded]

@@ -7,7 +7,7 @@ import numpy as np
 
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import Step, steps
-from fusetui.trace.model.categories import Role
+from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.report import Skipped
@@ -86,7 +86,7 @@ def summary(trace: Trace) -> Summary:
         events=report.events,
         events_skipped=report.unreadable,
         skipped=report.skipped,
-        slices=len(trace),
+        slices=trace.recorded(),
         slices_unfinished=report.unfinished,
         ends_unmatched=report.unmatched_ends,
         counters=report.phases["C"],
@@ -128,6 +128,7 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
             busy_ns=busy_ns,
         )
         for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True)
+        if track.layer is not Layer.CAPTURED
     ]
 
 

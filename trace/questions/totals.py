@@ -79,14 +79,15 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     [slices].
 
     Memcpys and memsets count in the time. A launch counts at its call; if only its op is known, at
-    that op.
+    that op; that of a node of a graph which was joined with its capture, at the captured call.
     """
-    rows, host = trace.gpu_rows, trace.launch_rows
+    rows = trace.gpu_rows
+    host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
     spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    return _subtree_sums(trace, host, trace.dur[rows]), _subtree_sums(trace, host, kernels)
+    return subtree_sums(trace, host, trace.dur[rows]), subtree_sums(trace, host, kernels)
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
@@ -129,7 +130,7 @@ def _on_subrow(trace: Trace) -> NDArray[np.bool_]:
     return np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
 
 
-def _subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
+def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
     before = np.concatenate(([0], np.cumsum(_sums(host, amount, len(trace)))))
     return before[trace.end_row] - before[:-1]
 

@@ -21,17 +21,31 @@ def looks_like_a_trace(path: str) -> bool:
         return False
 
 
+def beginning(path: str, most: int = ENOUGH) -> bytes:
+    """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
+    read."""
+    try:
+        return _beginning(path, most)
+    except (TraceError, OSError):
+        return b""
+
+
 def _begins_like_one(path: str) -> bool:
+    head = _beginning(path, ENOUGH)
+    return KEY in head or EVENT.search(head) is not None
+
+
+def _beginning(path: str, most: int) -> bytes:
     stored = open_stored(path)
     with closing(stored.file):
         whole = Document(stored.file.fileno(), stored.size)
         if stored.packing is None:
-            head = whole[:ENOUGH]
-        else:
-            head = b""
-            with suppress(Damaged, TooLarge):
-                for piece, _ in unpack(whole, stored.packing, ENOUGH):
-                    head += piece
-                    if len(head) >= ENOUGH:
-                        break
-    return KEY in head or EVENT.search(head) is not None
+            return bytes(whole[:most])
+        pieces, size = [], 0
+        with suppress(Damaged, TooLarge):
+            for piece, _ in unpack(whole, stored.packing, most):
+                pieces.append(bytes(piece))
+                size += len(piece)
+                if size >= most:
+                    break
+    return b"".join(pieces)

@@ -44,6 +44,7 @@ class Callbacks(msgspec.Struct, frozen=True):
     progress: Progress = silent
     stop: Stop = never
     preview: Callable[[Raw], None] | None = None  # called with growing parts of a large file
+    alone: bool = False  # decode in this process, without workers
 
 
 def read(path: str, callbacks: Callbacks | None = None) -> Raw:
@@ -62,7 +63,8 @@ def read(path: str, callbacks: Callbacks | None = None) -> Raw:
 
 def _read(stored: Stored, room: IO[bytes], callbacks: Callbacks) -> Raw:
     try:
-        with Workers(room.fileno(), likely_size(stored), EXTENT) as workers:
+        size = 0 if callbacks.alone else likely_size(stored)
+        with Workers(room.fileno(), size, EXTENT) as workers:
             raw = _Reading(stored, room, workers, callbacks).run()
     except TraceError:
         if callbacks.stop():

@@ -32,7 +32,7 @@ from fusetui.trace.read.kept import list_text
 Int64s = NDArray[np.int64]
 
 
-class Part(NamedTuple):
+class StretchArgs(NamedTuple):
     """What was found in one stretch."""
 
     number: NDArray[np.int32]  # of each wanted event: the index of its args in `texts`, -1 for none
@@ -58,7 +58,7 @@ class Reread:
         self._ordered = orders[self._by_place]
         self._cuts = np.searchsorted(self._ordered, self._firsts)
 
-    def part(self, stretch: int) -> Part:
+    def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
         first = int(self._firsts[stretch])
         own = self._ordered[self._cuts[stretch] : self._cuts[stretch + 1]]
@@ -68,9 +68,9 @@ class Reread:
             return found
         texts = self._events.args(stretch, places, self._names) if places else []
         numbers = numbers_in(self._events, stretch, first) if self._numbered else NO_NUMBERS
-        return _part(texts, self._names, numbers)
+        return _args_of(texts, self._names, numbers)
 
-    def args(self, parts: Sequence[Part]) -> KeptArguments:
+    def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
         """From the parts of all stretches, in order."""
         number = np.full(len(self._ordered), -1, dtype=np.int32)
         numbers: dict[bytes, int] = {}
@@ -80,11 +80,11 @@ class Reread:
             number[rows] = np.array([*common, -1], dtype=np.int32)[part.number]
         return KeptArguments(self._asked, number, tuple(numbers))
 
-    def autograd(self, parts: Sequence[Part]) -> Autograd:
+    def autograd(self, parts: Sequence[StretchArgs]) -> Autograd:
         """From the parts of all stretches, in order; the flows, if needed, are read now."""
         return autograd_of(self._events, [part.numbered for part in parts])
 
-    def _at_once(self, stretch: int, first: int, places: Sequence[int]) -> Part | None:
+    def _at_once(self, stretch: int, first: int, places: Sequence[int]) -> StretchArgs | None:
         """None if the stretch does not decode as a list of ordinary events."""
         own = self._events.stretches[stretch]
         if own.places is not None:
@@ -93,7 +93,7 @@ class Reread:
             listed = list_text(self._events.text, own)
             numbered = self._numbered and NUMBER.encode() in listed
             if not (numbered or places):
-                return _part([], self._names, NO_NUMBERS)
+                return _args_of([], self._names, NO_NUMBERS)
             events = _decoder(self._names)(listed)
         except (OSError, TraceError, *UNDECODABLE):
             return None
@@ -101,13 +101,13 @@ class Reread:
         wanted = (events[place].args or nothing for place in places)
         texts = [BETWEEN.join(msgspec.structs.astuple(args)[2:]) for args in wanted]
         numbers = numbers_of(enumerate(events, first)) if numbered else NO_NUMBERS
-        return _part(texts, self._names, numbers)
+        return _args_of(texts, self._names, numbers)
 
 
-def _part(texts: Sequence[bytes], names: tuple[str, ...], numbered: Int64s) -> Part:
+def _args_of(texts: Sequence[bytes], names: tuple[str, ...], numbered: Int64s) -> StretchArgs:
     numbers: dict[bytes, int] = {BETWEEN * (len(names) - 1): -1}
     found = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-    return Part(np.array(found, dtype=np.int32), tuple(numbers)[1:], numbered)
+    return StretchArgs(np.array(found, dtype=np.int32), tuple(numbers)[1:], numbered)
 
 
 @cache

@@ -23,6 +23,7 @@ from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import memory_left
+from fusetui.trace.read.remote import copied_to, is_remote
 from fusetui.trace.read.unpack import (
     GIB,
     LIMIT,
@@ -111,7 +112,7 @@ def room_for(stored: Stored) -> IO[bytes]:
     """The file that holds the document, or an unnamed one that it will be unpacked into."""
     if stored.packing is None:
         return stored.file
-    small = likely_size(stored) < memory_left() // SHARE
+    small = likely_size(stored) < memory_left() // SHARE or is_remote(stored.path)
     return file_in_memory() if small else file_on_disk()
 
 
@@ -201,7 +202,14 @@ def _fill(
 
 
 def _opened(path: str) -> IO[bytes]:
-    return Path(path).open("rb")
+    """A file, or what a URL gives, in memory. Raises OSError and CannotRead."""
+    if not is_remote(path):
+        return Path(path).open("rb")
+    with ExitStack() as undo:
+        room = undo.enter_context(file_in_memory())
+        copied_to(path, room)
+        undo.pop_all()
+    return room
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:

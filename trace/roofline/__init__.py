@@ -16,6 +16,7 @@ __all__ = [
     "describe",
     "inputs",
     "many",
+    "matmul",
     "model",
     "peaks",
     "remarks",

@@ -13,6 +13,7 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import is_joined
 
 _PRODUCTS: Final = ("gemm", "gemv", "conv")
 _MAIN: Final = {
@@ -34,7 +35,7 @@ def did_the_work(trace: Trace, row: int, kind: str) -> bool:
     """
     if trace.role[row] != Role.KERNEL or _by_graph(trace, row):
         return False
-    kernels = kernels_of(trace, int(trace.op[row]))
+    kernels = kernels_beside(trace, row)
     own = decode(trace.name_of(row))
     if len(kernels) == 1:
         return _is_main(own, kind) or (_op_of(own) is None and kind != "elementwise")
@@ -52,6 +53,15 @@ def kernels_of(trace: Trace, op: int) -> list[int]:
     return [int(row) for row in rows[first:last]]
 
 
+def kernels_beside(trace: Trace, row: int) -> list[int]:
+    """The rows of the kernels that the op of a kernel launched itself; of an op that was captured,
+    those of the same replay."""
+    kernels = kernels_of(trace, int(trace.op[row]))
+    if not is_joined(trace, row):
+        return kernels
+    return [kernel for kernel in kernels if trace.launch[kernel] == trace.launch[row]]
+
+
 @lru_cache(maxsize=2)
 def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """Ops, sorted, and the row of the kernel of each; arrays of shape [kernels]."""
@@ -62,7 +72,7 @@ def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
 
 
 def _by_graph(trace: Trace, row: int) -> bool:
-    launch = int(trace.launch[row])
+    launch = int(trace.asked[row])
     return launch >= 0 and "graph" in trace.name_of(launch).lower()
 
 

@@ -160,7 +160,7 @@ def _alike(
         own,
         trace.process_of_track[trace.track[rows]],
         np.where(launch >= 0, trace.name[launch], -1),
-        _beside(trace, trace.op[rows]),
+        _beside(trace, rows),
     )
     return distinct_rows(columns)
 
@@ -181,10 +181,11 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
     return order[new], same
 
 
-def _beside(trace: Trace, ops: NDArray[np.int32]) -> Int64s:
-    """A number per op, equal for ops that launched the same kernel names equally often."""
+def _beside(trace: Trace, rows: Rows) -> Int64s:
+    """A number per kernel, equal for those whose ops launched the same kernel names equally often;
+    an op that was captured did so once for each replay."""
     kernels = trace.rows_of(Role.KERNEL)
-    owner, name = trace.op[kernels], trace.name[kernels]
+    owner, name = _owner(trace, kernels), trace.name[kernels]
     order = np.lexsort((name, owner))
     owners, first, counts = np.unique(owner[order], return_index=True, return_counts=True)
     number = np.zeros(len(owners), dtype=np.int64)
@@ -194,8 +195,14 @@ def _beside(trace: Trace, ops: NDArray[np.int32]) -> Int64s:
         sets = [names[first[which] + n] for n in range(count)]
         number[which] = used + distinct_rows(sets)[1]
         used = int(number[which].max()) + 1
-    found: Int64s = number[np.searchsorted(owners, ops)]
+    found: Int64s = number[np.searchsorted(owners, _owner(trace, rows))]
     return found
+
+
+def _owner(trace: Trace, rows: Rows) -> Int64s:
+    """A number per kernel, equal for those of one op, and of one replay of it."""
+    replay = np.where(trace.asked[rows] != trace.launch[rows], trace.launch[rows] + 1, 0)
+    return trace.op[rows].astype(np.int64) * (len(trace) + 1) + replay
 
 
 def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:

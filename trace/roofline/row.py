@@ -19,7 +19,7 @@ from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.bounds import Limits, limits
 from fusetui.trace.roofline.conv import conv
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
-from fusetui.trace.roofline.kernels import did_the_work, kernels_of
+from fusetui.trace.roofline.kernels import did_the_work, kernels_beside
 from fusetui.trace.roofline.matmul import matmul
 from fusetui.trace.roofline.model import Amount, Work
 from fusetui.trace.roofline.peaks import BANDWIDTH, Peak, peak_of
@@ -142,5 +142,5 @@ def _tiles(
 
 def _splits_k(trace: Trace, row: int) -> bool:
     """Whether a second kernel of the op adds up partial sums."""
-    names = [decode(trace.name_of(k)) for k in kernels_of(trace, int(trace.op[row]))]
+    names = [decode(trace.name_of(k)) for k in kernels_beside(trace, row)]
     return any(name is not None and name.role == "splitk_reduce" for name in names)

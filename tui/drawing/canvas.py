@@ -12,10 +12,10 @@ from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme
-from fusetui.tui.drawing.segments import blank, in_scheme
+from fusetui.tui.drawing.segments import blank, in_scheme, shorten
 from fusetui.tui.drawing.writer import writer_is_behind
 
-LATER = 0.05  # seconds until a frame that was left out is tried again
+LATER = 0.01  # seconds until a frame that was left out is tried again
 NO_LINE = Region(0, 0, 0, 0)
 WHEEL = 3  # lines
 DRAG = 2  # cells: a shorter way is a click
@@ -76,7 +76,11 @@ class Canvas(Widget, inherit_bindings=False):
         """Called by Textual, also when it repaints on its own."""
         if self._stale:
             self._renew_all()
-        return super().render_lines(crop)
+        strips = super().render_lines(crop)
+        if (system := self.app.console._color_system) is not None:
+            for strip in strips:
+                shorten(strip, system)
+        return strips
 
     def on_resize(self) -> None:
         self._stale = True

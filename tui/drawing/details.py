@@ -11,8 +11,10 @@ from fusetui.trace.kernel_names import decode
 from fusetui.trace.kernel_names.annotate import Annotated, annotate
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import is_joined
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.questions.chain import (
+    ancestors,
     is_gpu,
     launch_chain,
     launch_latency_ns,
@@ -147,7 +149,17 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if trace.launch[row] < 0:
         place = "what was read of this trace" if trace.report.prefix else "this trace"
         return f"in {chain}" if chain else f"its launch is not recorded in {place}"
-    return f"launched {_waited(trace, row)} by {chain}"
+    return f"{_captured(trace, row, glyphs)}launched {_waited(trace, row)} by {chain}"
+
+
+def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
+    """Where a node of a graph was captured, if it was joined with that."""
+    if not is_joined(trace, row):
+        return ""
+    call = int(trace.asked[row])
+    around = [call, *ancestors(trace, call)][:MOST]
+    names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
+    return f"captured by {f' {glyphs.chain} '.join(names)}   "
 
 
 def _waited(trace: Trace, row: int) -> str:

@@ -49,7 +49,7 @@ def facts(trace: Trace) -> list[str]:
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         f"GPU busy {share} of its span" if share and whole else "",
-        f"{count(len(trace))} slices",
+        f"{count(trace.recorded())} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
     ]
     return [part for part in parts if part]
@@ -63,6 +63,8 @@ def warnings(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
     found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
+    if trace.notes:
+        found.append("replayed kernels as they were captured")
     if report.missing:
         found.append(report.missing)
     if report.unreadable:

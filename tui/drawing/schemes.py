@@ -325,15 +325,18 @@ def styles(scheme: Scheme) -> dict[tuple[str, str], Style]:
 
 
 @cache
-def translation(scheme: Scheme, background: str) -> dict[Style, Style]:
-    """What is shown for each style of the palette, also for rows under the cursor. The background
-    is always there: that of the terminal may be any color."""
+def translation(scheme: Scheme, background: str) -> dict[Style | None, Style]:
+    """What is shown for each style of the palette, also for rows under the cursor, and for None.
+    The background is always there: that of the terminal may be any color. Equal styles are one
+    object, so that `is` compares them."""
     drawn, shown = styles(DARK), styles(scheme)
     under, over = drawn["mark", "CURSOR"], shown["mark", "CURSOR"]
     behind = Style(color=scheme.foreground, bgcolor=background)
     own = {style: shown[use] for use, style in drawn.items()}
     own |= {NO_STYLE: NO_STYLE, STRONG: STRONG}
-    found = {style: behind + new for style, new in own.items()}
+    found: dict[Style | None, Style] = {style: behind + new for style, new in own.items()}
     for style, new in own.items():
         found[style + under] = behind + (over if scheme.cursor else new + over)
-    return found
+    found[None] = found[NO_STYLE]
+    first: dict[Style, Style] = {}
+    return {style: first.setdefault(new, new) for style, new in found.items()}

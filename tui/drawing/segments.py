@@ -7,8 +7,11 @@ line, pass the filter `DOOR` on their way to the terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -51,20 +54,78 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
     """A line in the colors of a scheme, with as few changes of color as there are."""
     known = translation(scheme, background)
     found: list[Segment] = []
+    texts: list[str] = []
+    before: Style | None = None
     for text, style, _ in strip:
-        now = known.get(style or palette.PLAIN, style)
-        before = found[-1].style if found else None
-        same = now == before or (text.isspace() and _looks_blank(now, before))
-        if same and found:
-            found[-1] = Segment(found[-1].text + text, before)
-        else:
-            found.append(Segment(text, now))
+        now = known.get(style, style)
+        if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
+            found.append(Segment("".join(texts), before))
+            texts = []
+        if not texts:
+            before = now
+        texts.append(text)
+    if texts:
+        found.append(Segment("".join(texts), before))
     return Strip(found, strip.cell_length)
 
 
 def _looks_blank(style: Style | None, before: Style | None) -> bool:
     """Does a blank look the same in both: only the background of a blank is seen."""
     return style is not None and before is not None and style.bgcolor == before.bgcolor
+
+
+def shorten(strip: Strip, system: ColorSystem) -> None:
+    """Has a strip send only the changes from one style to the next, instead of each style as a
+    whole: a frame of many colors takes half of the bytes."""
+    if strip._render_cache is None:
+        strip._render_cache = sequences(strip, system)
+
+
+def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
+    """The text of a line with SGR sequences (ECMA-48, section 8.3.117); ends with all of them
+    off."""
+    parts: list[str] = []
+    now = OFF
+    for text, style, _ in strip:
+        codes = _codes(style, system) if style else OFF
+        changes: list[str] = []
+        if codes.attributes != now.attributes:
+            changes = ["0", codes.attributes] if codes.attributes else ["0"]
+            now = Codes(codes.attributes, *OFF[1:])
+        if codes.background != now.background:
+            changes.append(codes.background)
+        seen = codes.attributes or not text.isspace()
+        if seen and codes.color != now.color:
+            changes.append(codes.color)
+        now = Codes(codes.attributes, codes.color if seen else now.color, codes.background)
+        parts.append(f"\x1b[{';'.join(changes)}m{text}" if changes else text)
+    if now != OFF:
+        parts.append("\x1b[0m")
+    return "".join(parts)
+
+
+class Codes(NamedTuple):
+    """The parameters of SGR for a style."""
+
+    attributes: str
+    color: str
+    background: str
+
+
+OFF = Codes("", "39", "49")
+
+
+@lru_cache(maxsize=4096)
+def _codes(style: Style, system: ColorSystem) -> Codes:
+    attributes = Strip.render_ansi(style.without_color, system)
+    color, background = style.color, style.bgcolor
+    return Codes(
+        attributes,
+        ";".join(color.downgrade(system).get_ansi_codes()) if color else OFF.color,
+        ";".join(background.downgrade(system).get_ansi_codes(False))
+        if background
+        else OFF.background,
+    )
 
 
 class Door(LineFilter):

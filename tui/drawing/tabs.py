@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 import msgspec
+from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
@@ -34,20 +35,26 @@ class TabsPicture(msgspec.Struct, frozen=True):
     def line(self, y: int, width: int, height: int) -> Strip:
         if y:
             return blank(width)
-        gap = segment(" " * BETWEEN, palette.PLAIN)
-        parts = (part for tab in self.tabs for part in (segment(_text(tab), _style(tab)), gap))
+        parts: list[Segment] = []
+        used = 0
+        for tab, cells in self._places(width):
+            parts.append(segment(" " * (cells.start - used), palette.PLAIN))
+            parts.append(segment(_text(tab), _style(tab)))
+            used = cells.stop
         return line(parts, width)
 
-    def at(self, x: int) -> str:
+    def at(self, x: int, width: int) -> str:
         """The name of the page at a cell; "" beside them."""
-        return next((tab.name for tab, cells in self._places() if x in cells), "")
+        return next((tab.name for tab, cells in self._places(width) if x in cells), "")
 
-    def _places(self) -> Iterator[tuple[Tab, range]]:
-        begin = 0
+    def _places(self, width: int) -> Iterator[tuple[Tab, range]]:
+        """Without room between them where they would not fit."""
+        whole = sum(len(_text(tab)) + BETWEEN for tab in self.tabs)
+        begin, between = 0, BETWEEN if whole <= width + BETWEEN else 0
         for tab in self.tabs:
             end = begin + len(_text(tab))
             yield tab, range(begin, end)
-            begin = end + BETWEEN
+            begin = end + between
 
 
 def _text(tab: Tab) -> str:

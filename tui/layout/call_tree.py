@@ -9,13 +9,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.trace.program.origin import Origins, frame_of
+from fusetui.trace.questions.totals import gpu_under, self_ns, subtree_sums
+from fusetui.tui.layout.tree import is_ops
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
 SORTS: Final = ("GPU", "total", "self", "count", "name")
+FRAMES: Final = "frames"
+"""The tree of Python frames among what is made of a trace, see Side.made."""
+DEEPEST_FRAMES = 1000
 DEEPEST = 64  # levels; what lies deeper is part of the level above
 
 
@@ -43,7 +48,7 @@ class CallTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     gpu_ns: Int64s
     kernels: Int64s
     row: Int64s  # of the longest, -1 for a thread
-    of_row: Int64s  # the node of each row of the trace, -1 for none
+    of_row: NDArray[np.int32]  # the node of each row of the trace, -1 for none
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -108,12 +113,28 @@ class Preorder(msgspec.Struct, frozen=True, eq=False):
 
 def call_tree(trace: Trace) -> CallTree:
     """Ops and calls of each thread merged with those of the same call path."""
-    rows = _rows(trace)
+    return _by_path(trace, _op_rows(trace), gpu_under(trace), DEEPEST)
+
+
+def frame_tree(trace: Trace, found: Origins) -> CallTree:
+    """Python frames and modules of each thread merged with those of the same call path; GPU time
+    counts in the innermost frame that its work belongs to, see Origins."""
+    frame = frame_of(found, trace.gpu_rows)
+    rows, frame = trace.gpu_rows[frame >= 0], frame[frame >= 0]
+    kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    under = subtree_sums(trace, frame, trace.dur[rows]), subtree_sums(trace, frame, kernels)
+    return _by_path(trace, _frame_rows(trace), under, DEEPEST_FRAMES)
+
+
+def _by_path(
+    trace: Trace, rows: NDArray[np.intp], under: tuple[Int64s, Int64s], deepest: int
+) -> CallTree:
+    """`under`: GPU time and kernels of each row of the trace, with what is inside."""
     groups = -1 - trace.track[rows].astype(np.int64)
     roots, inverse = np.unique(groups, return_inverse=True)
     node = np.full(len(trace), -1, dtype=np.int64)
     node[rows] = inverse  # the thread, until the level of a row comes
-    depth = np.minimum(trace.depth[rows], DEEPEST)
+    depth = np.minimum(trace.depth[rows], deepest)
     levels = [(np.full(len(roots), -1), roots, inverse, rows, True)]
     nodes = len(roots)
     for level in range(int(depth.max(initial=-1)) + 1):
@@ -126,12 +147,12 @@ def call_tree(trace: Trace) -> CallTree:
         node[own] = nodes + place
         nodes += len(distinct)
     outer = rows[trace.depth[rows] == 0]
-    return _tree(trace, levels, node, False, outer)
+    return _tree(trace, levels, node, False, outer, under)
 
 
 def callers_tree(trace: Trace) -> CallTree:
     """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
-    rows = _rows(trace)
+    rows = _op_rows(trace)
     levels = []
     names, place = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     levels.append((np.full(len(names), -1), names, place, rows, False))
@@ -150,7 +171,9 @@ def callers_tree(trace: Trace) -> CallTree:
         levels.append((parents, names, place, asked, False))
         base, nodes, node = nodes, nodes + len(distinct), place
         above = trace.parent[above].astype(np.int64)
-    return _tree(trace, levels, of_row, True, rows)
+    gpu, kernels = gpu_under(trace)
+    under = _own_gpu(trace, gpu), _own_gpu(trace, kernels)
+    return _tree(trace, levels, of_row, True, rows, under)
 
 
 Level = tuple[Int64s, Int64s, NDArray[np.intp], NDArray[np.intp], bool]
@@ -163,11 +186,13 @@ def _tree(
     of_row: Int64s,
     bottom_up: bool,
     outer: NDArray[np.intp],
+    under: tuple[Int64s, Int64s],
 ) -> CallTree:
-    gpu, kernels = gpu_under(trace)
-    own = self_ns(trace)
-    if bottom_up:
-        gpu, kernels = _own_gpu(trace, gpu), _own_gpu(trace, kernels)
+    gpu, kernels = under
+    own, dur = self_ns(trace), trace.dur
+    recorded = trace.role != Role.CAPTURED
+    if bottom_up:  # a capture has no thread of its own here: only its GPU time counts
+        own, dur = np.where(recorded, own, 0), np.where(recorded, dur, 0)
     columns: list[list[Int64s]] = [[] for _ in range(9)]
     for number, (parents, names, place, rows, threads) in enumerate(levels):
         size = len(parents)
@@ -185,14 +210,14 @@ def _tree(
             return found
 
         longest = np.full(size, -1, dtype=np.int64)
-        by_length = np.argsort(trace.dur[rows], kind="stable")
+        by_length = np.argsort(dur[rows], kind="stable")
         longest[place[by_length]] = -1 if threads else rows[by_length]
         found = (
             parents,
             names,
             np.full(size, number),
-            np.bincount(place[counted], minlength=size),
-            summed(trace.dur),
+            np.bincount(place[counted & (recorded[rows] | (not bottom_up))], minlength=size),
+            summed(dur),
             summed(own) if not threads else np.zeros(size, dtype=np.int64),
             summed(gpu),
             summed(kernels),
@@ -214,7 +239,7 @@ def _tree(
         gpu_ns=gpu_ns,
         kernels=launched,
         row=row,
-        of_row=of_row,
+        of_row=of_row.astype(np.int32),
     )
 
 
@@ -226,7 +251,15 @@ def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
     return found
 
 
-def _rows(trace: Trace) -> NDArray[np.intp]:
-    """Of the ops layers of all threads."""
-    tracks = [track.layer is Layer.OPS for track in trace.tracks]
+def _op_rows(trace: Trace) -> NDArray[np.intp]:
+    """Of the ops layers of all threads, and of those of a capture."""
+    return _on([is_ops(trace, track) for track in trace.tracks], trace)
+
+
+def _frame_rows(trace: Trace) -> NDArray[np.intp]:
+    """Of the Python layers of all threads."""
+    return _on([track.layer is Layer.PYTHON for track in trace.tracks], trace)
+
+
+def _on(tracks: list[bool], trace: Trace) -> NDArray[np.intp]:
     return np.flatnonzero(np.array([*tracks, False])[trace.track])

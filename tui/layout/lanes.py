@@ -106,6 +106,8 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     """
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
+        if track.layer is Layer.CAPTURED:  # it belongs to another trace
+            continue
         grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
     tracks = list(grouped.values())
     kinds = numbers_of(trace)

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Layer
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.questions.totals import gpu_under, self_ns
 
 
@@ -35,7 +35,7 @@ def op_tree(trace: Trace) -> OpTree:
     track: list[NDArray[np.int64]] = []
     before = 0
     for number, lane in enumerate(trace.tracks):
-        if lane.layer is not Layer.OPS:
+        if not is_ops(trace, lane):
             continue
         size = len(lane) + 1
         rows.append(np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))))
@@ -55,6 +55,13 @@ def op_tree(trace: Trace) -> OpTree:
         gpu_ns,
         kernels,
     )
+
+
+def is_ops(trace: Trace, track: Track) -> bool:
+    """Whether it holds the ops of a thread, or those around captured calls."""
+    if track.layer is not Layer.CAPTURED or not len(track):
+        return track.layer is Layer.OPS
+    return int(trace.source_role[track.first_row]) in (Role.OP, Role.CALL)
 
 
 def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -6,7 +6,7 @@ are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     label: str
     counters: tuple[Curve, ...] = ()
     insight: Insight = NOTHING_YET
-    made: dict[Callable[[Trace], Any], Any] = msgspec.field(default_factory=dict)
+    made: dict[Hashable, Any] = msgspec.field(default_factory=dict)
 
     def once(self, make: Callable[[Trace], T]) -> T:
         """A value computed from the trace when it is first asked for."""
@@ -140,7 +140,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""
-        if self.line is None or self.where:
+        if row < 0 or self.line is None or self.where:
             return False
         at = int(np.searchsorted(self.line.rows, row))
         return at < len(self.line) and int(self.line.rows[at]) == row

@@ -110,8 +110,9 @@ class DiffPage(ListPage):
         names = NAME_LINES if size.height > WIDE else 0
         height = 1 + (WHY_LINES if size.height > ROOMY else 1) + names
         found = state.comparison.found if state.comparison else None
+        pinned = () if found is None else found.pinned if size.height > WIDE else found.closing
         return (
-            Pane(len(found.pinned) if found else 0, _pinned(found)),
+            Pane(len(pinned), _pinned(found, pinned)),
             Pane(height, self._why(state)),
         )
 
@@ -221,15 +222,12 @@ def formatted(
     return [(text, style) for text in fit(columns, _texts(lines[index]), width)]
 
 
-def _pinned(found: Found | None) -> TextPicture:
-    if found is None:
-        return text([])
+def _pinned(found: Found | None, pinned: Sequence[Line]) -> TextPicture:
     columns = columns_of(found)
     return TextPicture(
-        (found, "pinned"),
+        (found, len(pinned)),
         lambda width, height: [
-            Said(" " + "".join(fit(columns, _texts(line), width - 1)), "title")
-            for line in found.pinned
+            Said(" " + "".join(fit(columns, _texts(line), width - 1)), "title") for line in pinned
         ],
     )
 

@@ -7,24 +7,29 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import all_details
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import LOOKS
+from fusetui.tui.drawing.picture import LOOKS, text
 from fusetui.tui.drawing.range_lines import all_range_lines
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import Column, fit, shown, titles
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
-from fusetui.tui.pages.lists import ListPage, list_pane
+from fusetui.tui.layout.trend import trend
+from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, nothing
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.offers import TOGETHER, Offer
+from fusetui.tui.state.offers import TOGETHER
 from fusetui.tui.state.overlays import (
     OVERLAY,
     Chooser,
@@ -36,15 +41,19 @@ from fusetui.tui.state.overlays import (
     SliceDetails,
 )
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_body, overlay_size
-from fusetui.tui.state.state import TIMELINE, ListState, Outcome, State
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State
 
 SECTION = "Over the page"
-CHOOSING = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+CHOOSING = "  Enter opens   Esc leaves"
+CHOOSING_B = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 MOST_GAP_LINES = 50
+BAR = 10  # cells
+MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
     Column("at", 12),
     Column("duration", 10),
+    Column("", BAR, left=True, from_width=70),
     Column("where", 18, left=True),
     Column("hit; Enter shows it, Esc closes", 0, left=True),
 )
@@ -62,9 +71,9 @@ class OverlayList(ListPage):
         if state.overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(state.overlay, Chooser):
-            return _choices(state.offers, state.overlay.summaries)
+            return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
-            return _hits(state.overlay)
+            return _hits(state.overlay, state.ascii_only)
         width = overlay_size(state).width - EDGE
         return _texts(state.overlay, width, state.ascii_only, state.unpacked)
 
@@ -76,10 +85,14 @@ class OverlayList(ListPage):
             return state
         offer = state.offers[index]
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
+        now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
 
-    def pane(self, state: State) -> Pane:
-        return list_pane(self, state, overlay_body(state).height)
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """Of hits, how long they took from step to step."""
+        if not isinstance(state.overlay, HitList):
+            return ()
+        return (Pane(1, text([Said(_durations(state.overlay, size.width, state.ascii_only))])),)
 
 
 OVERLAYS = OverlayList()
@@ -164,10 +177,11 @@ def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
     return lines
 
 
-def _hits(overlay: HitList) -> Rows:
+def _hits(overlay: HitList, ascii_only: bool) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
+    longest, glyphs = int(trace.dur[rows].max(initial=0)), glyphs_for(ascii_only)
 
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
@@ -175,12 +189,17 @@ def _hits(overlay: HitList) -> Rows:
         texts = (
             start.text(int(trace.start[at]) - side.origin),
             unit.text(int(trace.dur[at])),
+            share_bar(int(trace.dur[at]), longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
             name,
         )
         kind = kind_of(int(trace.role[at]), trace.name_of(at))
         *others, last = fit(HIT_COLUMNS, texts, width)
-        return [*((text, palette.PLAIN) for text in others), (last, palette.swatch(kind))]
+        styled = [
+            (text, palette.PLAIN if HIT_COLUMNS[n].title else palette.BUSY)
+            for n, text in zip(shown(HIT_COLUMNS, width), others, strict=False)
+        ]
+        return [*styled, (last, palette.swatch(kind))]
 
     columns = [
         Column(f"at {start.name}", 12),
@@ -190,19 +209,42 @@ def _hits(overlay: HitList) -> Rows:
     return Rows(overlay, len(rows), lambda width: titles(columns, width), row)
 
 
+@lru_cache(maxsize=1)
+def _durations(overlay: HitList, width: int, ascii_only: bool) -> str:
+    """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
+    when an argument changes."""
+    side, rows = overlay.side, overlay.hits.rows
+    found = trend(side.trace, rows, side.once(steps), min(MOST_CELLS, width // 3))
+    if found is None:
+        return f" {plural(len(rows), 'hit')}"
+    glyphs = glyphs_for(ascii_only)
+    top = len(glyphs.levels) - 1
+    heights = [-(-top * ns // max(1, found.most_ns)) for ns in found.medians]
+    bars = "".join(
+        glyphs.levels[max(height, ns >= 0)]
+        for height, ns in zip(heights, found.medians, strict=True)
+    )
+    span = f"over {plural(found.steps, 'step')}" if found.steps else "in order of time"
+    extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
+    figures = f"median {duration(found.median_ns)}, {extent}"
+    return f" {count(len(rows))} hits   {figures}   {span} {bars}"
+
+
 def _units(trace: Trace) -> tuple[Unit, Unit]:
     """Of starts and of durations."""
     return unit_of([trace.end_ns - trace.begin_ns]), Unit(1000, "us", 1)
 
 
-def _choices(offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
-    names = [narrow(offer.label) for offer in offers]
+def _choices(state: State, summaries: Sequence[str]) -> Rows:
+    names = [narrow(offer.label) for offer in state.offers]
     widest = max(map(len, names), default=0) + 2
+    heading = CHOOSING_B if state.sides else CHOOSING
 
     def row(index: int, width: int) -> list[Styled]:
-        return [(names[index].ljust(widest), palette.BOLD), (summaries[index], palette.PLAIN)]
+        shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
+        return [(names[index].ljust(widest), palette.BOLD), (shown, palette.PLAIN)]
 
-    return Rows((offers, summaries), len(offers), lambda width: CHOOSING, row)
+    return Rows((state.offers, summaries), len(names), lambda width: heading, row)
 
 
 ACTIONS = (

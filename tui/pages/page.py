@@ -55,7 +55,7 @@ class Page(ABC):
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         """The panes from top to bottom; together as high as `size`."""
 
-    def open(self, state: State) -> State:
+    def open(self, state: State) -> Outcome:
         """Called when the page comes to the front, after the state names it."""
         return state
 
@@ -74,6 +74,10 @@ class Page(ABC):
     def subject(self, state: State) -> int:
         """The row of the active side that the page describes, -1 for none; `i` shows all of it."""
         return -1
+
+    def is_offered(self, state: State) -> bool:
+        """Whether the bar of pages lists it."""
+        return True
 
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""

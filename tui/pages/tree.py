@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
@@ -51,6 +52,8 @@ COLUMNS = (
 
 NAME = "tree"
 BAR = 10  # cells
+LARGE = 200_000  # slices: the tree of fewer is made in a moment
+WORKING = "working: the op tree of this large trace will follow"
 
 
 class TreePage(TreeListPage):
@@ -69,6 +72,9 @@ class TreePage(TreeListPage):
         "tree-sort-right/tree-sort-left sort",
         "copy copy",
     )
+
+    def missing(self, state: State) -> str:
+        return awaited(state, state.tree.mode)
 
     def open(self, state: State) -> State:
         """Shows the selected slice, if it is in the tree."""
@@ -119,15 +125,19 @@ class TreePage(TreeListPage):
         row = self._row_of(state, place)
         if row < 0:
             return self.turn(state)
+        trace = state.side.trace
+        if trace.role[row] == Role.CAPTURED:
+            return _shown_nodes(state, row)
         rows = np.array([row])
         merged = merged_of(state)
         if merged is not None:
             node = int(merged.preorder(state.tree.sort).nodes[place])
             same = np.flatnonzero(merged.of_row == node)
-            same = same[np.argsort(state.side.trace.start[same], kind="stable")]
+            same = same[trace.role[same] != Role.CAPTURED]
+            same = same[np.argsort(trace.start[same], kind="stable")]
             rows = same if len(same) else rows
         at = int((rows == row).argmax())
-        return search.shown(state, Hits(state.side.trace.name_of(row), state.active, rows, at))
+        return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
     def subject(self, state: State) -> int:
         node = self.node(state)
@@ -168,11 +178,31 @@ class TreePage(TreeListPage):
         return int(merged.preorder(state.tree.sort).place[node]) if node >= 0 else -1
 
 
+MAKERS = {"path": call_tree, "callers": callers_tree}
+
+
+def _shown_nodes(state: State, row: int) -> Outcome:
+    """What was captured is not in the timeline: the kernels that replay it are."""
+    trace = state.side.trace
+    asked = trace.asked[trace.gpu_rows]
+    rows = trace.gpu_rows[(asked >= row) & (asked < trace.end_row[row])]
+    if not len(rows):
+        return told(state, "no replay of it was recorded")
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    return search.shown(state, Hits(trace.name_of(row), state.active, rows, 0))
+
+
 def merged_of(state: State) -> CallTree | None:
     """The tree of merged ops; None where each is shown."""
-    makers = {"path": call_tree, "callers": callers_tree}
-    make = makers.get(state.tree.mode)
+    make = MAKERS.get(state.tree.mode)
     return state.side.once(make) if make else None
+
+
+def awaited(state: State, mode: str) -> str:
+    """A sentence while the tree of a large trace is made beside the app; no key makes that."""
+    side, make = state.side, MAKERS.get(mode)
+    is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
+    return WORKING if is_large and make and make not in side.made else ""
 
 
 def name_of(merged: CallTree, node: int) -> str:
@@ -246,7 +276,7 @@ def _row(
         return [(text, palette.TITLE) for text in fit(columns, texts, width)]
     whole = int(merged.gpu_ns[merged.level == (0 if merged.bottom_up else 1)].sum())
     gpu, kernels = int(merged.gpu_ns[node]), int(merged.kernels[node])
-    role = int(merged.trace.role[merged.row[node]])
+    role = int(merged.trace.source_role[merged.row[node]])
     texts = [
         units[0].text(gpu) if gpu else "",
         percent(gpu, whole) if gpu else "",
@@ -285,10 +315,10 @@ def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: i
         duration(int(tree.own_ns[row])),
         duration(gpu) if gpu else "",
         count(kernels) if kernels else "",
-        indent + label_of(int(trace.role[row]), trace.name_of(row)),
+        indent + label_of(int(trace.source_role[row]), trace.name_of(row)),
     ]
     *figures, name = fit(COLUMNS, texts, width)
-    kind = kind_of(int(trace.role[row]), trace.name_of(row))
+    kind = kind_of(int(trace.source_role[row]), trace.name_of(row))
     return [*((text, palette.PLAIN) for text in figures), (name, palette.swatch(kind))]
 
 
@@ -299,6 +329,8 @@ def next_mode(state: State) -> State:
     """By call path, then from the ops up, then each; the op under the cursor stays in sight."""
     row = TREE.subject(state)
     mode = MODES[(MODES.index(state.tree.mode) + 1) % len(MODES)]
+    if said := awaited(state, mode):
+        return told(state, said)
     now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME, ListState())
     node = TREE._node_of(now, row) if row >= 0 else -1
     nodes = TREE.opened(now).nodes

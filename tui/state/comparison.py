@@ -3,7 +3,7 @@ windows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, regions
 from fusetui.trace.diff.model import Diff
+from fusetui.trace.text.figures import microseconds
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
@@ -21,26 +22,37 @@ Pair = tuple[Sequence[int], Sequence[int]]
 
 class Found(msgspec.Struct, frozen=True, eq=False):
     """What the comparison of two traces found, and the lines that say it; those `pinned` close the
-    sum and are always in sight."""
+    sum and are always in sight: each, or where there is little room, the few `closing`."""
 
     diff: Diff
     lines: tuple[Line, ...]
     pinned: tuple[Line, ...]
+    closing: tuple[Line, ...]
     inner: Mapping[int, tuple[Line, ...]]  # of lines that can be opened, by their place in `lines`
 
 
 def told(diff: Diff) -> Found:
-    """The rows, the largest change first, then what else the sum has; the end of it pinned.
+    """The rows, the largest change first; what else the sum has is pinned.
 
     A compiled part of the program with many rows is one line, which can be opened.
     """
     compiled, rest = regions(diff)
     last = closing(diff)
-    others = (line for line in last if line.kind not in PINNED)
-    pinned = tuple(line for line in last if line.kind in PINNED)
-    listed = (*by_effect([*rest, *(region.line for region in compiled)]), *others)
+    listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
     inner = {listed.index(r.line): tuple(map(_indented, by_effect(r.inner))) for r in compiled}
-    return Found(diff, listed, pinned, inner)
+    return Found(diff, listed, tuple(last), tuple(_joined(last)), inner)
+
+
+def _joined(last: Sequence[Line]) -> Iterator[Line]:
+    """The lines that close the sum, as one those that say how work crosses borders."""
+    others = [line for line in last if line.kind not in PINNED]
+    for line in last:
+        if line.kind in PINNED or len(others) == 1:
+            yield line
+        elif line is others[0]:
+            parts = (f"{one.kind} {microseconds(one.change_ns, signed=True)}" for one in others)
+            change = sum(one.change_ns for one in others)
+            yield Line("", "borders", None, None, change, "   ".join(parts))
 
 
 def _indented(line: Line) -> Line:

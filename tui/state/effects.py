@@ -30,6 +30,12 @@ class Summarize(msgspec.Struct, frozen=True):
     wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
+class ReadRanks(msgspec.Struct, frozen=True):
+    """Read the ranks of a job in a thread that starts processes."""
+
+    paths: tuple[str, ...]
+
+
 class Search(msgspec.Struct, frozen=True, eq=False):
     """Search a side in a thread, instead of what is searched for."""
 
@@ -66,6 +72,7 @@ Effect = (
     | StopReading
     | Compare
     | Summarize
+    | ReadRanks
     | Search
     | CopyText
     | Refuse

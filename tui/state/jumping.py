@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
@@ -11,8 +12,9 @@ from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.commands import to_step
 from fusetui.tui.state.moving import SECTION, brought
+from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import State, told
+from fusetui.tui.state.state import ListState, State, told
 
 NOTHING = "nothing is selected: j or k selects a slice"
 
@@ -58,6 +60,18 @@ def step_by(by: int) -> Run:
         return to_step(state, number)
 
     return run
+
+
+def list_steps(state: State) -> State:
+    """All steps, over the page."""
+    found = state.side.once(steps)
+    if not found:
+        return to_step(state, 1)
+    rows = np.array([step.row for step in found], dtype=np.intp)
+    middle = (state.view.begin + state.view.end) // 2 + state.side.origin
+    hits = Hits("steps", state.active, rows).nearest(state.side.trace, middle)
+    over = replace(state, overlay=HitList(state.side, hits))
+    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 
 def other_pass(state: State) -> State:
@@ -126,6 +140,7 @@ ACTIONS = (
         SECTION,
         on_timeline,
     ),
+    action("steps", "Steps", "C", "of the profile as a list, with their durations", list_steps),
     action(
         "other-pass",
         "Forward or backward",

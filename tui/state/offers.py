@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+JOB = "all ranks"
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
 
 
@@ -18,6 +19,13 @@ class Offer(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
     about: str = ""  # "": a summary of the trace, which is read for it
     is_tour: bool = False
+    is_job: bool = False  # all traces, as the ranks of one job
+
+
+def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
+    """All of them at once, and each alone."""
+    job = Offer(JOB, tuple(paths[:1]), f"{len(paths)} traces: who waits for whom", is_job=True)
+    return (job, *offers_of(paths))
 
 
 def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:

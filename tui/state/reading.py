@@ -5,7 +5,8 @@ A part of a trace is never compared, because it would differ in what was not rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.call_tree import TreeView
+from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side
@@ -80,6 +82,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         answer_at=None,
         kernels=KernelView(),
         tree=TreeView(),
+        flame=FlameView(),
         lists={},
         comparison=None,
         prompt=None,
@@ -118,6 +121,14 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
     session = state.session.explained(trace, insight)
     return state if session is state.session else replace(state, session=session)
+
+
+def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
+    """What pages need of a trace is there: they do not make it themselves."""
+    for side in state.sides:
+        if side.trace is trace:
+            side.made.update(made)
+    return replace(state)
 
 
 def unpacked(state: State) -> State:

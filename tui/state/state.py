@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.call_tree import TreeView
+from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.kernel_table import KernelView
+from fusetui.tui.layout.ranks import Job
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
@@ -66,10 +68,12 @@ class State(msgspec.Struct, frozen=True, eq=False):
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
     kernels: KernelView = KernelView()
     tree: TreeView = TreeView()
+    flame: FlameView = FlameView()
     answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
     fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
+    job: Job = Job()  # the ranks that the offers are
     offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open

@@ -24,7 +24,7 @@ def run(args: Namespace) -> int:
     found: list[Diff] = []
     for pair in _pairs(args.a, args.b, args.baseline):
         for name in pair:
-            loaded[name] = loaded.get(name) or load(name)
+            loaded[name] = loaded.get(name) or load(name, ())
         found.append(diff(loaded[pair[0]].trace, loaded[pair[1]].trace))
     _show(found, args.json, args.markdown)
     codes = [one.code for one in loaded.values()]

@@ -15,7 +15,7 @@ MOST = 20
 
 def run(args: Namespace) -> int:
     """Raises CommandError if the selected part is not in the trace."""
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     found = found_in(loaded.trace, args, accounted)
     if args.json:
         from fusetui.render.why_json import gaps_document

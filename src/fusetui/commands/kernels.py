@@ -16,7 +16,7 @@ def run(args: Namespace) -> int:
     from fusetui.trace.roofline.many import jobs, peaks_of_devices
 
     given = given_peaks(args.peak)
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     known = jobs(loaded.trace, given=given)
     groups = kernel_groups(loaded.trace, known, args.by)
     if args.json:

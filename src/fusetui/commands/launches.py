@@ -13,7 +13,7 @@ from fusetui.trace.questions.queue import length_of, queues
 
 
 def run(args: Namespace) -> int:
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     trace = loaded.trace
     threads, graphs = thread_launches(trace), replays(trace)
     lengths = [length_of(queue) for queue in queues(trace)]

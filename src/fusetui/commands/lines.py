@@ -19,7 +19,7 @@ def run(args: Namespace) -> int:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     idle = idle_causes(loaded.trace)
     times = function_times(origins(loaded.trace), args.file, idle)
     if args.file is not None and not times.functions:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
-from fusetui.commands.sources import one_trace
+from fusetui.commands.sources import one_trace, traces
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
@@ -25,15 +25,41 @@ class Loaded(msgspec.Struct, frozen=True, eq=False):
     code: int
 
 
-def load(name: str) -> Loaded:
-    """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError."""
-    with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = open_trace(one_trace(name), bar.update)
-    for sentence in notices(trace.report):
-        say(sentence)
+def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
+    """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError.
+
+    `captured_by` are names of captures, with which its graph replays are joined; (): those that are
+    found; None: nothing is joined.
+    """
+    trace = _read(name, one_trace(name))
     report = trace.report
+    if captured_by is not None:
+        trace = _joined(trace, captured_by)
     doubtful = report.cut or report.changed or report.too_damaged >= 0
     return Loaded(trace, UNUSABLE if doubtful else DONE)
+
+
+def _read(name: str, path: str) -> Trace:
+    with Bar(f"reading {name}", sys.stderr) as bar:
+        trace = open_trace(path, bar.update)
+    for sentence in notices(trace.report):
+        say(sentence)
+    return trace
+
+
+def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
+    from fusetui.trace.serving.opening import said, with_captures
+
+    paths = captures_named(captured_by)
+    trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
+    for sentence in said(joins):
+        say(sentence)
+    return trace
+
+
+def captures_named(captured_by: Sequence[str]) -> list[str]:
+    """The files of the captures that the user names; a folder stands for all of its traces."""
+    return [path for name in captured_by for path in traces(name)]
 
 
 def notices(report: Report) -> Iterator[str]:
@@ -51,11 +77,11 @@ def notices(report: Report) -> Iterator[str]:
     elif report.too_damaged >= 0:
         yield (
             f"{report.path} is too damaged to be read beyond byte {report.too_damaged}: "
-            f"{_read(report)} could be read."
+            f"{_count(report)} could be read."
         )
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
-        yield f"{report.path} ends early{where}: {_read(report)} could be read."
+        yield f"{report.path} ends early{where}: {_count(report)} could be read."
     if is_cut:  # already reported
         del skipped[-1:]
         unreadable -= 1
@@ -77,6 +103,6 @@ def secret_notices(trace: Trace) -> Iterator[str]:
         )
 
 
-def _read(report: Report) -> str:
+def _count(report: Report) -> str:
     count = report.events - report.unreadable
     return f"{count} event{'' if count == 1 else 's'}"

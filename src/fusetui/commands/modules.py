@@ -17,7 +17,7 @@ def run(args: Namespace) -> int:
     from fusetui.trace.program.origin import origins
     from fusetui.trace.program.phases import phases
 
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     found = origins(loaded.trace)
     times, by_phase = module_times(found, args.expand), phases(found)
     if args.json:

@@ -7,24 +7,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.commands.loading import captures_named
 from fusetui.commands.showing import show
 from fusetui.commands.sources import is_run, traces
 from fusetui.commands.terminal import has_terminal
+from fusetui.trace.read.remote import is_remote
 
 SIDES = 2  # traces that are shown side by side
 
 
 def run(args: Namespace) -> int:
-    mouse = args.mouse is not False
     if not args.traces:
         from fusetui.commands.start import start  # only when nothing is named
 
-        return start(args.ascii, mouse, args.theme)
-    return browse(args.traces, args.ascii, mouse, args.theme)
+        return start(args.ascii, args.mouse, args.theme)
+    captured_by = captures_named(args.captured_by)
+    return browse(args.traces, args.ascii, args.mouse, args.theme, captured_by)
 
 
 def browse(
-    names: Sequence[str], ascii_only: bool = False, mouse: bool = True, theme: str = "auto"
+    names: Sequence[str],
+    ascii_only: bool = False,
+    mouse: bool | None = None,
+    theme: str = "auto",
+    captured_by: Sequence[str] = (),
 ) -> int:
     """Runs the app and returns its exit code; of more than two names the user chooses.
 
@@ -35,11 +41,18 @@ def browse(
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
     for path in paths:
-        if path == "-" or not Path(path).is_file():
+        if path == "-" or not (is_remote(path) or Path(path).is_file()):
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     opened = 0 if ranks or len(names) > SIDES else SIDES
-    return show(paths, opened=opened, ascii_only=ascii_only, theme=theme, mouse=mouse)
+    return show(
+        paths,
+        opened=opened,
+        ascii_only=ascii_only,
+        theme=theme,
+        mouse=mouse,
+        captured_by=captured_by,
+    )
 
 
 def _found(name: str, every: bool) -> list[str]:

@@ -13,7 +13,7 @@ def run(args: Namespace) -> int:
     from fusetui.render.groups import ops_json, ops_text
     from fusetui.trace.questions.op_groups import op_groups
 
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)
     if args.json:
         emit_json_of(loaded.trace, ops_json(groups, args.by))

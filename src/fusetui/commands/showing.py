@@ -8,23 +8,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusetui.commands.errors import CommandError
+from fusetui.commands.settings import user_settings
 from fusetui.commands.terminal import is_light, needs_ascii, prepare
 
 
 def show(
-    paths: Sequence[str], *, ascii_only: bool = False, theme: str = "auto", **options: Any
+    paths: Sequence[str],
+    *,
+    ascii_only: bool = False,
+    theme: str = "auto",
+    mouse: bool | None = None,
+    **options: Any,
 ) -> int:
     """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
+    What is not given is as the user's config.toml says.
 
-    Raises CommandError if the user's keys.toml is wrong.
+    Raises CommandError if config.toml or keys.toml is wrong.
     """
-    ascii_only = ascii_only or needs_ascii(os.environ, sys.stderr.encoding)
-    light = is_light(theme, os.environ)
+    settings = user_settings()
+    ascii_only = ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding)
+    light = is_light(theme if theme != "auto" else settings.theme, os.environ)
+    mouse = settings.mouse if mouse is None else mouse
     prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment
     from fusetui.tui.keymap import KeymapError
 
     try:
-        return app.run(paths, ascii_only=ascii_only, light=light, **options)
+        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, **options)
     except KeymapError as error:
         raise CommandError(str(error)) from None

@@ -23,7 +23,7 @@ RUNS = "runs"  # the folder in which make demo puts its runs
 HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
 
 
-def start(ascii_only: bool = False, mouse: bool = True, theme: str = "auto") -> int:
+def start(ascii_only: bool = False, mouse: bool | None = None, theme: str = "auto") -> int:
     """Lets the user choose in the app, or prints the list if there is no terminal; returns the exit
     code."""
     offers = list(found_in(Path()))

@@ -14,7 +14,7 @@ from fusetui.trace.questions.totals import kernel_totals, op_totals
 
 
 def run(args: Namespace) -> int:
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     for sentence in secret_notices(loaded.trace):
         say(sentence)
     figures = summary(loaded.trace)

@@ -71,9 +71,8 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
 def is_light(theme: str, environment: Mapping[str, str]) -> bool:
     """Is the background light: as the user says, else COLORFGBG, else the terminal; dark if none
     of them knows."""
-    asked = theme if theme != "auto" else environment.get("FUSETUI_THEME", "auto")
-    if asked in ("dark", "light"):
-        return asked == "light"
+    if theme in ("dark", "light"):
+        return theme == "light"
     if (light := light_by_variable(environment.get("COLORFGBG", ""))) is not None:
         return light
     return is_light_color(ask(PATIENCE)) if may_ask(environment) else False

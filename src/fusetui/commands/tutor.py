@@ -13,10 +13,10 @@ def run(args: Namespace) -> int:
     """Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    return tour(args.ascii, args.mouse is not False, args.theme)
+    return tour(args.ascii, args.mouse, args.theme)
 
 
-def tour(ascii_only: bool, mouse: bool, theme: str = "auto") -> int:
+def tour(ascii_only: bool, mouse: bool | None, theme: str = "auto") -> int:
     """Runs the app with the tour, and returns its exit code."""
     from fusetui.sample_traces import lessons
     from fusetui.tui.state.tour_steps import LESSONS

@@ -17,12 +17,12 @@ def run(args: Namespace) -> int:
     """Raises CommandError if the selected part is not in the trace."""
     if args.json and args.markdown:
         raise CommandError("Use either --json or --markdown, not both.")
-    loaded = load(args.trace)
+    loaded = load(args.trace, args.captured_by)
     found = found_in(loaded.trace, args)
     if args.other is None:
         _show(loaded.trace, found, args)
         return loaded.code
-    other = load(args.other)
+    other = load(args.other, ())
     _show_both((loaded.trace, other.trace), (found, found_in(other.trace, args)), args)
     return max(loaded.code, other.code)
 

@@ -130,7 +130,7 @@ def _label(fields: dict[str, Any], by: str) -> str:
 
 
 def _op_label(fields: dict[str, Any], by: str) -> str:
-    name = printable(fields["name"])
+    name = printable(fields["name"]) + (" (captured)" if fields.get("captured") else "")
     return f"{name}   {_inputs(fields)}".rstrip() if by == "shape" else name
 
 

@@ -27,4 +27,6 @@ def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
 
 def _notes(*traces: Trace) -> list[str]:
     """The distinct notes."""
-    return list(dict.fromkeys(note for trace in traces if (note := note_of(trace))))
+    return list(
+        dict.fromkeys(note for trace in traces for note in (note_of(trace), *trace.notes) if note)
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.laptops import needs_fork
 from tests.places import TRACES
 
 from fusetui.trace import open_trace
@@ -43,11 +43,10 @@ def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(expected[1]) > 0
 
 
+@needs_fork
 @pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, path: Path) -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))

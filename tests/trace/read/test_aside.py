@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from tests.laptops import needs_fork
 
 from fusetui.trace.read import workers
 from fusetui.trace.read.aside import Aside
@@ -17,8 +18,6 @@ TASKS = 40
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
     monkeypatch.setattr(workers, "_cores", lambda: 2)
 
 
@@ -34,6 +33,7 @@ def squares(found: dict[int, tuple[int, int]]) -> list[int]:
 EXPECTED = [number * number for number in range(TASKS)]
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_two_processes_share_the_tasks() -> None:
     with Aside(TASKS, slow_square) as aside:
@@ -42,6 +42,7 @@ def test_two_processes_share_the_tasks() -> None:
     assert len({process for _, process in found.values()}) == 2
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_the_other_process_works_while_this_one_does_something_else() -> None:
     with Aside(TASKS, slow_square) as aside:
@@ -51,6 +52,7 @@ def test_the_other_process_works_while_this_one_does_something_else() -> None:
     assert os.getpid() not in {process for _, process in found.values()}
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_what_a_dead_process_took_is_done_here() -> None:
     own = os.getpid()
@@ -64,6 +66,7 @@ def test_what_a_dead_process_took_is_done_here() -> None:
         assert squares(aside.results()) == EXPECTED
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_what_another_process_cannot_do_fails_here() -> None:
     def fails(number: int) -> int:
@@ -73,6 +76,7 @@ def test_what_another_process_cannot_do_fails_here() -> None:
         aside.results()
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_nothing_is_left_of_it() -> None:
     before = os.listdir("/proc/self/fd")
@@ -83,6 +87,7 @@ def test_nothing_is_left_of_it() -> None:
         os.waitpid(-1, os.WNOHANG)
 
 
+@needs_fork
 @pytest.mark.usefixtures("two_cores")
 def test_beside_other_threads_nothing_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "fork")

@@ -76,7 +76,7 @@ def test_started_anew_beside_other_threads(file: Path, text: bytes) -> None:
     thread.join()
     whole(traces[0])
     assert seen[-1] == (len(text), len(text))
-    assert len(seen) > 2
+    assert len(seen) > 2 or not hasattr(os, "memfd_create")  # without helpers there are no turns
 
 
 @pytest.mark.usefixtures("two_cores")

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.trace.serving.servers import Server, opened
 from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.questions.search import find
+from fusetui.trace.serving.join import join
 from fusetui.tui.drawing.details import all_details, details
 from fusetui.tui.drawing.glyphs import UNICODE
 
@@ -39,6 +41,17 @@ def test_a_kernel_name_is_marked_and_explained(mlp: Trace) -> None:
     assert lines[1].startswith("ampere_bf16_s16816gemm")
     assert lines[2].startswith("└─1──┘")
     assert lines[3].startswith("1 ")
+
+
+def test_a_replayed_kernel_says_where_it_was_captured(tmp_path: Path) -> None:
+    server = Server()
+    trace = opened(tmp_path / "replay.json", server.step(4, 0, 1))
+    trace, _ = join(trace, opened(tmp_path / "capture.json", server.capture(4)))
+    lines = said(trace, "Cijk")
+    assert any(
+        line.startswith("captured by hipLaunchKernel ‹ aten::mm   launched") for line in lines
+    )
+    assert any("[4, 64] x [64, 64]" in line for line in lines)
 
 
 def test_an_op_says_what_it_launched(mlp: Trace) -> None:

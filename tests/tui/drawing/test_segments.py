@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.segment import Segment
+from rich.style import Style
 from tests.hostile import PAYLOADS, WORST, obeyed, write_trace
 from tests.tui.driving import opened, screen
 from textual.color import Color
 
 from fusetui.trace import open_trace
 from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.segments import DOOR, blank, line, segment
+from fusetui.tui.drawing.segments import DOOR, blank, line, segment, sequences
 from fusetui.tui.layout.lanes import lanes_of
 from fusetui.tui.prompts import PromptInput
 
@@ -63,3 +66,49 @@ async def test_what_is_typed_or_pasted_goes_through_the_door(path: str) -> None:
         await pilot.pause()
         assert "PWN" in screen(app)
         assert obeyed(screen(app)) == set()
+
+
+def test_only_the_changes_of_style_are_sent() -> None:
+    """A blank needs no color, and what is the same as before is not said again."""
+    on_blue, red = Style(color="#ff0000", bgcolor="#0000ff"), Style(color="#ff0000")
+    segments = [Segment("a", on_blue), Segment("  ", Style(bgcolor="#0000ff")), Segment("b", red)]
+    found = sequences([*segments, Segment("c", Style(bold=True))], ColorSystem.EIGHT_BIT)
+    assert found == "\x1b[48;5;21;38;5;196ma  \x1b[49mb\x1b[0;1mc\x1b[0m"
+
+
+@pytest.mark.parametrize("system", [ColorSystem.EIGHT_BIT, ColorSystem.STANDARD])
+def test_a_terminal_shows_what_rich_would_send(system: ColorSystem) -> None:
+    styles = [
+        Style(color="#ff0000", bgcolor="#0000ff", bold=True),
+        Style(color="#00ff00"),
+        Style(),
+        Style(bgcolor="#888888", underline=True),
+        Style(color="#00ff00", bgcolor="#888888"),
+    ]
+    segments = [Segment(f"{n} ", style) for n, style in enumerate([*styles, *styles[::-1]])]
+    whole = "".join(
+        style.render(text, color_system=system) for text, style, _ in segments if style is not None
+    )
+    assert shown(sequences(segments, system)) == shown(whole)
+
+
+KINDS = {"3": "38", "9": "38", "4": "48", "10": "48"}
+
+
+def shown(written: str) -> list[tuple[str, frozenset[str]]]:
+    """Each character with the parameters that are on."""
+    found: list[tuple[str, frozenset[str]]] = []
+    on: dict[str, str] = {}
+    for codes, text in re.findall(r"(?:\x1b\[([0-9;]*)m)|([^\x1b])", written):
+        if text:
+            found.append((text, frozenset(on.values())))
+            continue
+        for code in re.findall(r"[34]8;5;\d+|\d+", codes):
+            kind = KINDS.get(code[:-1], code) if ";" not in code else code[:2]
+            if code == "0":
+                on.clear()
+            elif code in ("39", "49"):
+                on.pop(kind, None)
+            else:
+                on[kind] = code
+    return found

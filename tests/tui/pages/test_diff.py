@@ -68,6 +68,23 @@ def test_what_closes_the_sum_is_pinned(
     assert not {line.kind for line in found.lines} & {"idle", "step"}
 
 
+def test_work_across_the_borders_of_a_step_is_in_sight_too(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Where there is little room, as one line, so that the lines still add up."""
+    trace = trace_of(launched(1, 0, 10))
+    found = diff(trace, trace)
+    side = replace(found.side_b, earlier_ns=2000, later_ns=500, overlap_ns=1000)
+    sums = replace(found.accounting, earlier_ns=2000, later_ns=-500, overlap_ns=-1000)
+    shown = told(replace(found, side_b=side, accounting=sums))
+    kinds = [line.kind for line in shown.pinned]
+    assert kinds == ["idle", "earlier", "later", "overlap", "", "step"]
+    assert [line.kind for line in shown.closing] == ["idle", "borders", "", "step"]
+    assert shown.closing[1].what == "earlier +2.0   later -0.5   overlap -1.0"
+    assert shown.closing[1].change_ns == 500
+    assert not {line.kind for line in shown.lines} & set(kinds)
+
+
 def test_no_number_is_cut(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
 from tests.tui.prepared import after, do, drawn, opened
@@ -12,6 +13,7 @@ from textual.events import MouseMove
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.division import divided
+from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Drag, Page, Turn
 from fusetui.tui.registry import PAGES
 from fusetui.tui.state.state import Size
@@ -60,7 +62,8 @@ def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
-    state = opened(mlp, mlp, size=Size(80, 24))
+    job = Job(("rank0.json", "rank1.json"))
+    state = replace(opened(mlp, mlp, size=Size(80, 24)), job=job)
     at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
     assert after(state, partial(pointed, x=at, y=0)).page == page.name
 

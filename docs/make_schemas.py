@@ -1,0 +1,164 @@
+"""Writes the JSON Schema of each document that fusetui prints, from documents of many traces.
+
+    FUSETUI_TRACES=FOLDER python -P docs/make_schemas.py
+
+A key is required if every document has it, and may be null if it ever is; its description is that
+of docs/json.md. tests/docs/test_schemas.py validates documents of other traces against the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from fusetui.arguments import JSON
+from fusetui.registry import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
+TARGET = ROOT / "src" / "fusetui" / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SHIPPED = tuple(f"sample:{n}" for n in ("mlp-eager", "mlp-compiled", "linear-eager"))
+SHIPPED += tuple(f"lesson:{n}" for n in ("mlp-eager", "mlp-compiled", "mlp-liger"))
+LARGEST = 1 << 22  # bytes of a packed trace that is used
+NAMED = {"peaks", "given", "thresholds", "idle"}
+"""Objects whose keys are names of something, not fixed."""
+PARTS = {"decoded", "names"}
+"""Objects that have the parts of a kernel's name: each has others."""
+
+Words = tuple[str, ...]
+Schema = dict[str, Any]
+
+
+def main() -> None:
+    described = descriptions((ROOT / "docs" / "json.md").read_text(encoding="utf-8"))
+    for command, calls in _calls().items():
+        schema = schema_of(_documents(calls), described)
+        head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
+        text = json.dumps(head | schema, indent=1, ensure_ascii=False)
+        (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
+        print(f"{command}: {len(calls)} calls, {len(text):,} bytes")
+
+
+def _calls() -> dict[str, list[Words]]:
+    """The command lines of each command that has --json."""
+    small = (p for p in TRACES.rglob("*.json.gz") if p.stat().st_size < LARGEST)
+    traces = [*SHIPPED, *sorted(map(str, small))]
+    pairs = [(traces[0], traces[1]), (traces[3], traces[4]), *pairwise(traces)]
+    calls: dict[str, list[Words]] = {}
+    for command in COMMANDS:
+        if not callable(command.arguments) and JSON in command.arguments:
+            calls[command.name] = list(_of(command.name, traces, pairs))
+    return calls
+
+
+def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator[Words]:
+    each = [(command, trace) for trace in traces]
+    match command:
+        case "samples":
+            yield (command,)
+        case "decode":
+            yield from ((command, *names) for names in _names(traces))
+        case "diff":
+            yield from ((command, *pair) for pair in pairs)
+        case "check":
+            yield from ((*one, "--expect", "kernels=5") for one in each)
+        case "kernels":
+            groups = ("name", "op", "shape", "module", "family", "stream", "step")
+            yield from ((*one, "--by", by) for one in each for by in groups)
+        case "ops":
+            yield from (*each, *((*one, "--by", "shape") for one in each))
+        case "why":
+            yield from (*each, *((command, *pair) for pair in pairs))
+        case _:
+            yield from each
+
+
+def _names(traces: Sequence[str]) -> Iterator[Words]:
+    """The kernel names of each trace; names that begin like an option are left out."""
+    for trace in traces:
+        found = _document(("kernels", trace)) or {"kernels": []}
+        names = [kernel["name"] for kernel in found["kernels"]]
+        yield tuple(name for name in names if not name.startswith("-"))[:200]
+
+
+def _documents(calls: Sequence[Words]) -> list[Any]:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [found for found in pool.map(_document, calls) if found is not None]
+
+
+def _document(words: Words) -> Any:
+    command = [sys.executable, "-P", "-m", "fusetui", *words, "--json"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return json.loads(found.stdout) if found.stdout else None
+
+
+def schema_of(documents: Sequence[Any], described: Mapping[str, str], key: str = "") -> Schema:
+    """The schema that all documents meet, all of them the values of one key."""
+    found: Schema = {"type": sorted({_type(document) for document in documents})}
+    if "number" in found["type"] and "integer" in found["type"]:
+        found["type"].remove("integer")
+    if len(found["type"]) == 1:
+        found["type"] = found["type"][0]
+    if key in described:
+        found["description"] = described[key]
+    objects = [document for document in documents if isinstance(document, dict)]
+    if objects and key in NAMED:
+        values = [value for each in objects for value in each.values()]
+        found["additionalProperties"] = schema_of(values, described) if values else True
+    elif objects:
+        found |= _properties(objects, described, key)
+    inner = [value for each in documents if isinstance(each, list) for value in each]
+    if inner:
+        found["items"] = schema_of(inner, described, key if key in PARTS else "")
+    return found
+
+
+def _properties(
+    objects: Sequence[Mapping[str, Any]], described: Mapping[str, str], key: str
+) -> Schema:
+    keys = dict.fromkeys(key for each in objects for key in each)
+    found: Schema = {"properties": {}}
+    for name in keys:
+        values = [each[name] for each in objects if name in each]
+        found["properties"][name] = schema_of(values, described, name)
+    if key not in PARTS:
+        found["required"] = [name for name in keys if all(name in each for each in objects)]
+    return found
+
+
+def _type(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def descriptions(page: str) -> dict[str, str]:
+    """What the tables of the page say of keys that stand alone in a row; for a key with several
+    rows, nothing."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE)
+    several = {key for key, _ in rows if [k for k, _ in rows].count(key) > 1}
+    return {key: text.replace("`", "") for key, text in rows if key not in several}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`ranks`: many traces of one job, and who waits for whom."""
+
+from __future__ import annotations
+
+import glob
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+
+from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError
+from fusetui.commands.sources import ENDINGS, traces
+from fusetui.render.output import emit, emit_json, width
+from fusetui.render.progress import Bar
+from fusetui.trace.ranks.model import NoSummary, RankSummary
+from fusetui.trace.read.remote import is_remote, matching
+
+
+def run(args: Namespace) -> int:
+    """Raises CommandError and TraceError for what was asked in a wrong way."""
+    if args.json and args.csv:
+        raise CommandError("Use either --json or --csv, not both.")
+    paths = files(args.paths)
+    from fusetui.trace.ranks import explained
+
+    answer = explained(_summaries(paths, args)).answer
+    if args.json:
+        emit_json(answer)
+    elif args.csv:
+        from fusetui.render.ranks import ranks_csv
+
+        emit(ranks_csv(answer))
+    else:
+        from fusetui.render.ranks import ranks_text
+
+        emit(ranks_text(answer, width(), args.top))
+    if answer.given < len(paths) or any(row.damage for row in answer.ranks):
+        return UNUSABLE
+    return DONE if answer.collectives else CANNOT_TELL
+
+
+def files(names: Sequence[str]) -> list[str]:
+    """The traces behind paths, folders, globs and URLs, each once. Raises CommandError."""
+    found = list(dict.fromkeys(path for name in names for path in _behind(name)))
+    if "-" in found:
+        raise CommandError("ranks reads files, folders and URLs, not standard input.")
+    return found
+
+
+def _behind(name: str) -> Iterator[str]:
+    if is_remote(name):
+        listed = matching(name)
+        found = [path for path in listed if path.endswith(ENDINGS)] if listed != [name] else listed
+    elif glob.has_magic(name) and not glob.glob(glob.escape(name)):
+        found = sorted(glob.glob(name, recursive=True))
+    else:
+        found = traces(name)
+    if not found:
+        raise CommandError(f"{name} matches no trace (.json, .json.gz or .json.zst).")
+    yield from found
+
+
+def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:
+    from fusetui.trace.ranks import summarize
+    from fusetui.trace.ranks.executors import executor_at
+
+    cached = not args.no_cache
+    with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:
+        if args.on is None:
+            return summarize(paths, cached=cached, progress=bar.update)
+        with executor_at(args.on) as executor:
+            return summarize(paths, executor, cached=cached, progress=bar.update)

@@ -1,0 +1,31 @@
+"""`serving`: the steps of an inference server, and the least time that they can take."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from fusetui.commands.errors import CommandError
+from fusetui.commands.loading import load
+from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.output import width
+
+
+def run(args: Namespace) -> int:
+    """Raises CommandError if the configuration of the model cannot be used."""
+    from fusetui.commands.peaks import given_peaks
+    from fusetui.render.serving import serving_json, serving_text
+    from fusetui.trace.serving.answer import serving
+    from fusetui.trace.serving.kv import NoConfig, read_config
+
+    given = given_peaks(args.peak)
+    try:
+        config = read_config(args.model_config) if args.model_config else None
+    except NoConfig as error:
+        raise CommandError(str(error)) from None
+    loaded = load(args.trace, args.captured_by)
+    found = serving(loaded.trace, config, given)
+    if args.json:
+        emit_json_of(loaded.trace, serving_json(found, loaded.trace))
+    else:
+        emit_of(loaded.trace, serving_text(found, width()))
+    return loaded.code

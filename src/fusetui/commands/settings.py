@@ -1,0 +1,80 @@
+"""What a person has chosen for every run: config.toml in the user's config folder.
+
+    theme = "light"
+    ascii = false
+    mouse = false
+
+Options of the command line and variables come first.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from fusetui.commands.errors import CommandError
+
+PLACE = "FUSETUI_CONFIG"
+"""Names another file, or is `off`."""
+FILE = "config.toml"
+Theme = Literal["auto", "dark", "light"]
+THEMES: tuple[str, ...] = get_args(Theme)
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every choice has a default."""
+
+    theme: Theme = "auto"
+    ascii: bool = False
+    mouse: bool = True
+
+
+def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The choices of this user; the defaults where there is no file. Raises CommandError, also for
+    a variable that is wrong."""
+    found = _from_file(environment.get(PLACE, ""))
+    theme = environment.get("FUSETUI_THEME") or found.theme
+    if theme not in THEMES:
+        raise CommandError(f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light.")
+    return msgspec.structs.replace(found, theme=theme)
+
+
+def _from_file(place: str) -> Settings:
+    if place == "off":
+        return Settings()
+    path = Path(place) if place else _usual_path()
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if place:
+            raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be read: {error}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CommandError(f"{path} is not valid TOML: {error}.") from None
+    return _checked(table, path)
+
+
+def _checked(table: Mapping[str, object], path: Path) -> Settings:
+    names = Settings.__struct_fields__
+    for name, value in table.items():
+        if name not in names:
+            raise CommandError(f"{path}: there is no setting {name!r}; {', '.join(names)} are.")
+        try:
+            msgspec.convert({name: value}, Settings)
+        except msgspec.ValidationError:
+            wanted = "auto, dark or light" if name == "theme" else "true or false"
+            raise CommandError(f"{path}: {name} is {value!r}; it can be {wanted}.") from None
+    return msgspec.convert(table, Settings)
+
+
+def _usual_path() -> Path:
+    from platformdirs import user_config_path
+
+    return user_config_path("fusetui") / FILE

@@ -1,0 +1,103 @@
+"""`ranks`, as it is used."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Result
+from tests.docs.test_json import documented, keys
+
+Run = Callable[..., Result]
+SLEEP = 400  # us by which rank 2 is late in every step
+
+
+def job(folder: Path, ranks: int = 4) -> Path:
+    """Three steps with an all_reduce each; rank 2 is late, by what it does in `load`."""
+    for rank in range(ranks):
+        info = {"rank": rank, "world_size": ranks, "backend": "gloo"}
+        events = [one for step in range(3) for one in step_of(rank, step)]
+        text = json.dumps({"distributedInfo": info, "host_name": "h", "traceEvents": events})
+        (folder / f"rank{rank}.json").write_text(text)
+    return folder
+
+
+def step_of(rank: int, step: int) -> Iterator[dict[str, Any]]:
+    begin, load = 1000 * step, 100 + SLEEP * (rank == 2)
+
+    def mark(name: str, ts: float, dur: float, **more: Any) -> dict[str, Any]:
+        plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "name": name}
+        return {**plain, "ts": begin + ts, "dur": dur, **more}
+
+    yield mark(f"ProfilerStep#{step}", 0, 1000)
+    yield mark("load", 0, load)
+    yield mark("c10d::allreduce_", load, 5, cat="cpu_op")
+    yield mark("gloo:all_reduce", load + 10, 900 - load - 10, tid=9)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return job(tmp_path)
+
+
+def test_the_answer(fusetui: Run, folder: Path) -> None:
+    out = fusetui("ranks", folder).out
+    assert "4 of 4 ranks, 3 steps, 3 collectives." in out
+    assert "Rank 2 arrives last in 3 of 3 collectives; the others wait 400 us a step for it." in out
+    assert "It spends 400 us a step more than the median rank in load." in out
+    assert "a step would take 600 us instead of 1 ms (40 % less)" in " ".join(out.split())
+    assert len(out.splitlines()) <= 40
+
+
+def test_json_and_its_keys(fusetui: Run, folder: Path) -> None:
+    found = fusetui("ranks", folder, "--json").json
+    assert [row["rank"] for row in found["ranks"]] == [2, 0, 1, 3]
+    assert found["ranks"][0]["caused_ns"] == 3 * SLEEP * 1000
+    assert found["stragglers"][0]["cause"] == "inside"
+    assert set(keys(found)) - documented("ranks") == set()
+
+
+def test_csv(fusetui: Run, folder: Path) -> None:
+    rows = list(csv.DictReader(fusetui("ranks", folder, "--csv").out.splitlines()))
+    assert [row["last_count"] for row in rows] == ["3", "0", "0", "0"]
+
+
+def test_files_patterns_and_folders_are_the_same(fusetui: Run, folder: Path) -> None:
+    by_folder = fusetui("ranks", folder, "--json").json
+    by_files = fusetui("ranks", *sorted(folder.iterdir()), "--json").json
+    by_pattern = fusetui("ranks", folder / "rank*.json", folder, "--json").json
+    assert by_folder == by_files == by_pattern
+
+
+def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
+    (folder / "rank1.json").write_text("")
+    result = fusetui("ranks", folder)
+    assert result.code == 2
+    assert "rank1.json is empty" in result.out
+    assert "Not given: rank 1." in result.out
+    assert "Rank 2 arrives last" in result.out
+
+
+def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
+    result = fusetui("ranks", folder / "rank0.json")
+    assert result.code == 3
+    assert "No collective is common to two of these ranks" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing*.json"], "nothing*.json matches no trace"),
+        (["-"], "ranks reads files, folders and URLs, not standard input."),
+        (["RANKS", "--on", "somewhere"], "somewhere is no place to run: use dask://HOST:PORT."),
+        (["RANKS", "--json", "--csv"], "Use either --json or --csv, not both."),
+    ],
+)
+def test_wrong_use(fusetui: Run, folder: Path, arguments: list[str], sentence: str) -> None:
+    words = [str(folder) if word == "RANKS" else word for word in arguments]
+    result = fusetui("ranks", *words)
+    assert (result.code, result.sentence.startswith(sentence)) == (2, True)

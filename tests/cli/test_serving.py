@@ -1,0 +1,50 @@
+"""`serving`: text of some 40 lines, and the JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.trace.serving.servers import Server, save
+
+Run = Callable[..., Any]
+SERVER = Server()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    save(tmp_path / "capture.json", SERVER.capture(4))
+    steps = [SERVER.step(4, 1000 * n, n) for n in range(1, 20)]
+    return save(tmp_path / "replay.json", *steps)
+
+
+def test_text(fusetui: Run, served: Path) -> None:
+    text = fusetui("serving", served).out
+    assert "decode     19" in text
+    assert "A decode step (step[DECODE bs=4])" in text
+    assert "3 matrix products read 24.58 kB of weights" in text
+    assert "Between passes of the model: 18 gaps" in text
+    assert "247 events of 19 of 19 graph replays have the op" in text.replace("\n  ", " ")
+    assert text.count("\n") <= 40
+
+
+def test_json(fusetui: Run, served: Path) -> None:
+    found = fusetui("serving", served, "--json").json
+    assert [step["captured_tokens"] for step in found["steps"]] == [4] * 19
+    assert found["joins"][0]["certainty"] == "certain"
+    assert found["limits"][0]["limit"]["weight_bytes"] == 3 * 64 * 64 * 2
+    assert found["between"]["count"] == 18
+
+
+def test_a_configuration_that_is_none(fusetui: Run, served: Path) -> None:
+    found = fusetui("serving", served, "--model-config", served)
+    assert found.code == 2
+    assert "has no num_hidden_layers" in found.sentence
+
+
+def test_a_trace_of_no_server(fusetui: Run) -> None:
+    found = fusetui("serving", "lesson:mlp-eager")
+    assert found.code == 0
+    assert found.out.startswith("Cannot tell: Steps: no annotation has the name")

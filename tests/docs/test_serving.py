@@ -1,0 +1,23 @@
+"""docs/serving.md shows what the command says about a real pair of traces."""
+
+from __future__ import annotations
+
+import pytest
+from tests.docs.test_reference import script
+from tests.places import ROOT, TRACES
+
+PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+SERVING = script("serving")
+
+
+def test_the_page_has_the_whole_pair() -> None:
+    assert "544 events of 1 of 1 graph replays" in PAGE
+    assert "145 matrix products read 15.14 GB of weights" in PAGE
+    assert "9.931 ms, at least 3.75 ms: 38 % of what the memory allows" in PAGE
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces")
+def test_the_output_is_real() -> None:
+    _, command, shown = SERVING.BLOCK.findall(PAGE)[0]
+    assert command.startswith("serving ")
+    assert shown == SERVING.output(command, TRACES)

@@ -1,0 +1,266 @@
+"""Traces behind URLs: streamed into memory, taken up again where a connection broke."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from fusetui.trace import open_trace
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.ranks import summarize
+from fusetui.trace.ranks.model import RankSummary
+from fusetui.trace.read import remote
+from fusetui.trace.read.remote import is_remote, matching, state_of_url
+
+fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'fusetui[remote]'")
+
+EVENTS = [
+    {"ph": "X", "cat": "cpu_op", "name": f"aten::op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1}
+    for n in range(500)
+]
+PLAIN = json.dumps({"distributedInfo": {"rank": 3}, "traceEvents": EVENTS}).encode()
+PACKED = gzip.compress(PLAIN, mtime=0)
+
+
+class Files(BaseHTTPRequestHandler):
+    """Serves PACKED with ranges and an ETag; breaks off the requests with the numbers `breaks`."""
+
+    breaks: Sequence[int] = ()
+    tag = '"one"'
+    asked: list[str] = []  # noqa: RUF012
+    protocol_version = "HTTP/1.1"
+
+    def do_HEAD(self) -> None:
+        if not self.path.endswith("rank3.json.gz"):
+            self.send_error(404)
+        else:
+            self.answer(b"", len(PACKED))
+
+    def do_GET(self) -> None:
+        if not self.path.endswith("rank3.json.gz"):
+            self.send_error(404)
+            return
+        wanted = self.headers.get("Range", "")
+        Files.asked.append(wanted)
+        begin, _, end = wanted.removeprefix("bytes=").partition("-")
+        body = PACKED[int(begin or 0) : int(end or len(PACKED)) + 1]
+        if len(Files.asked) in Files.breaks:
+            self.answer(body[: len(body) // 2], len(body), begin)
+            self.close_connection = True
+        else:
+            self.answer(body, len(body), begin)
+
+    def answer(self, body: bytes, length: int, begin: str = "") -> None:
+        self.send_response(206 if begin else 200)
+        if begin:
+            at = int(begin)
+            self.send_header("Content-Range", f"bytes {at}-{at + length - 1}/{len(PACKED)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(length))
+        self.send_header("ETag", Files.tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
+    Files.breaks, Files.tag, Files.asked = (), '"one"', []
+    fsspec.config.conf["http"] = {"skip_instance_cache": True}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as running:
+        Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+@pytest.fixture
+def in_memory() -> Iterator[str]:
+    system = fsspec.filesystem("memory")
+    system.pipe("/job/rank3.json.gz", PACKED)
+    system.pipe("/job/notes.txt", b"not a trace")
+    yield "memory://job"
+    system.rm("/job", recursive=True)
+
+
+def test_what_is_a_url() -> None:
+    assert [is_remote(one) for one in ("s3://a/b", "HTTPS://a/b", "a/b", "-", "sample:mlp")] == [
+        *(True, True, False, False, False),
+    ]
+
+
+def test_a_trace_behind_a_url_is_the_same(in_memory: str, tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_bytes(PLAIN)
+    here, there = open_trace(str(tmp_path / "trace.json")), open_trace(f"{in_memory}/rank3.json.gz")
+    assert here.start.tolist() == there.start.tolist()
+    assert here.names == there.names
+    assert there.report.path == "memory://job/rank3.json.gz"
+    assert there.elements.element(7)["name"] == "aten::op7"  # args stay within reach
+
+
+def test_patterns_and_folders(in_memory: str) -> None:
+    wanted = "memory:///job/rank3.json.gz"
+    assert matching(f"{in_memory}/*.gz") == [wanted]
+    assert wanted in matching(in_memory)
+
+
+def test_nothing_is_put_on_disk(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local file of that size would be unpacked to disk."""
+    monkeypatch.setattr("fusetui.trace.read.source.memory_left", lambda: 4096)
+    monkeypatch.setattr("fusetui.trace.read.source.file_on_disk", None)  # it is not called
+    assert len(open_trace(f"{in_memory}/rank3.json.gz")) == len(EVENTS)
+
+
+def test_more_than_fits_into_memory(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusetui.trace.read.remote.memory_left", lambda: 0)
+    with pytest.raises(CannotRead, match="needs more memory than there is"):
+        open_trace(f"{in_memory}/rank3.json.gz")
+
+
+def test_over_http(server: str) -> None:
+    assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
+
+
+def test_a_broken_connection_is_taken_up_where_it_broke(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PIECE", 512)
+    monkeypatch.setattr(remote, "PAUSE_S", 0.0)
+    Files.breaks = (2, 4)
+    assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
+    begins = [int(one.removeprefix("bytes=").partition("-")[0]) for one in Files.asked]
+    assert begins[1] == begins[2] > 0  # what broke is asked for again, and nothing before it
+    assert begins == sorted(begins)
+
+
+def test_a_connection_that_always_breaks_ends_with_a_sentence(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "PAUSE_S", 0.0)
+    Files.breaks = range(1000)
+    with pytest.raises(CannotRead, match=r"rank3\.json\.gz cannot be read"):
+        open_trace(f"{server}/rank3.json.gz")
+
+
+def test_a_file_that_is_not_there(server: str) -> None:
+    with pytest.raises(CannotRead, match="there is no such file"):
+        open_trace(f"{server}/other.json")
+
+
+def test_a_driver_that_is_missing_is_named() -> None:
+    with pytest.raises(CannotRead, match="fsspec has no driver for nowhere://"):
+        open_trace("nowhere://a/b.json")
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    with pytest.raises(CannotRead, match=r"needs a driver of fsspec for gs://.*gcsfs"):
+        open_trace("gs://a/b.json")
+
+
+def test_without_fsspec_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(CannotRead, match=r"pip install 'fusetui\[remote\]'"):
+        open_trace("s3://a/b.json")
+
+
+def test_a_state_of_a_file_is_known_by_its_tag(server: str) -> None:
+    first = state_of_url(f"{server}/rank3.json.gz")
+    Files.tag = '"two"'
+    assert first[0] == len(PACKED)
+    assert state_of_url(f"{server}/rank3.json.gz") != first
+
+
+def test_a_summary_is_kept_by_url_and_tag(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"{server}/rank3.json.gz"
+    (first,) = summarize([url])
+    asked = len(Files.asked)
+    assert isinstance(first, RankSummary)
+    (second,) = summarize([url])
+    assert isinstance(second, RankSummary)
+    assert len(Files.asked) == asked  # nothing was read again
+    Files.tag = '"two"'
+    summarize([url])
+    assert len(Files.asked) > asked
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket of an S3 server on this machine."""
+    for needed in ("moto", "s3fs", "flask"):
+        pytest.importorskip(needed, reason="needs moto[server] and s3fs")
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": endpoint}
+    command = [sys.executable, "-P", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server,
+    ):
+        for key, value in {**keys, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+            patch.setenv(key, value)
+        try:
+            wait_for(port)
+            system = fsspec.filesystem("s3", skip_instance_cache=True)
+            system.mkdir("job")
+            for rank in range(2):
+                text = PLAIN.replace(b'"rank": 3', b'"rank": %d' % rank)
+                system.pipe(f"job/rank{rank}.json.gz", gzip.compress(text))
+            yield "s3://job"
+        finally:
+            server.kill()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def wait_for(port: int) -> None:
+    import socket
+
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def test_ranks_of_a_bucket(bucket: str) -> None:
+    found = summarize(matching(f"{bucket}/*.json.gz"))
+    assert [(one.path, one.rank) for one in found if isinstance(one, RankSummary)] == [
+        ("s3://job/rank0.json.gz", 0),
+        ("s3://job/rank1.json.gz", 1),
+    ]
+
+
+def test_a_command_takes_urls(bucket: str) -> None:
+    """In a process of its own, as users run it."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "fusetui",
+        "summary",
+        f"{bucket}/rank0.json.gz",
+        "--json",
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), timeout=60)
+    assert json.loads(run.stdout)["file"] == "s3://job/rank0.json.gz", run.stderr

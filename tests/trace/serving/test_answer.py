@@ -1,0 +1,188 @@
+"""Steps, their times and outliers, layers, and the time between passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.places import TRACES
+from tests.trace.serving.servers import Server, call, cpu, opened, python
+
+from fusetui.trace import open_trace
+from fusetui.trace.serving.answer import serving
+from fusetui.trace.serving.layers import repetition
+
+SERVER = Server()
+Event = dict[str, Any]
+
+
+def eager(at: float, number: int, name: str, kernels: int = 3, ns: int = 1000) -> list[Event]:
+    """A step whose kernels are launched one by one."""
+    found = [cpu(name, at, 60, "user_annotation")]
+    for n in range(kernels):
+        work = SERVER._called(SERVER.launches(4)[0], at + 2 + 10 * n, "hip", number + n, ran=True)
+        work[-1]["dur"] = ns / 1000
+        found += [event for event in work if event["cat"] != "python_function"]
+    return found
+
+
+def test_a_step(tmp_path: Path) -> None:
+    (step,) = serving(opened(tmp_path / "a.json", SERVER.step(4, 100, 1))).steps
+    assert (step.phase, step.batch, step.new_tokens, step.mode) == ("decode", 4, 4, "graph")
+    assert (step.start_ns, step.dur_ns, step.replays, step.events) == (0, 60_000, 1, 13)
+    busy = sum(launch.ns for launch in SERVER.launches(4))
+    assert (step.busy_ns, step.model_ns) == (busy, busy + 12 * 500)
+
+
+def test_percentiles(tmp_path: Path) -> None:
+    steps = [eager(1000 * n, 10 * n, f"step[DECODE bs={n}]", 1, 1000 * n) for n in range(1, 12)]
+    (times,) = serving(opened(tmp_path / "a.json", *steps)).phases
+    assert (times.steps, times.p50_ns, times.p90_ns, times.p99_ns) == (11, 6000, 10000, 10900)
+
+
+def usual(count: int = 5) -> list[list[Event]]:
+    return [SERVER.step(4, 1000 * n, 100 * n) for n in range(1, count + 1)]
+
+
+def test_an_eager_step_among_graphs(tmp_path: Path) -> None:
+    odd = eager(9000, 900, "step[DECODE bs=4]", ns=90_000)
+    steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
+    assert [step.outlier for step in steps] == [False] * 5 + [True]
+    assert steps[-1].because == ("it runs eagerly, where the others replay graph",)
+
+
+def test_a_step_that_compiles(tmp_path: Path) -> None:
+    odd = SERVER.step(4, 9000, 900)
+    odd[-1]["dur"] = 400
+    compiles = python("triton/compiler/compiler.py(226): compile", 9001, 8)
+    steps = serving(opened(tmp_path / "a.json", *usual(), odd, [compiles])).steps
+    assert steps[-1].because == ("torch.compile or Triton compiles in it",)
+
+
+def test_a_step_that_allocates(tmp_path: Path) -> None:
+    odd = eager(9000, 900, "step[DECODE bs=4]", 2)
+    odd[0]["dur"] = 400
+    odd += [call("hipMalloc", 9015, 200)]
+    late = eager(9230, 950, "x", 1)[1:]
+    steps = [eager(1000 * n, 100 * n, "step[DECODE bs=4]") for n in range(1, 6)]
+    found = serving(opened(tmp_path / "a.json", *steps, odd, late)).steps[-1]
+    assert found.outlier
+    assert "for memory to be allocated or freed" in found.because[0]
+
+
+def test_a_step_that_nothing_explains(tmp_path: Path) -> None:
+    odd = SERVER.step(4, 9000, 900)
+    odd[-1]["dur"] = 400
+    steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
+    assert (steps[-1].outlier, steps[-1].because) == (True, ())
+
+
+def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
+    odd = SERVER.step(4, 9000, 900)
+    odd[-1]["dur"] = 400
+    steps = serving(opened(tmp_path / "a.json", *usual(2), odd)).steps
+    assert not any(step.outlier for step in steps)
+
+
+def test_layers(tmp_path: Path) -> None:
+    server = Server(layers=8)
+    replay = server.step(4, 0, 1)
+    nodes = [event for event in replay if event["cat"] == "kernel"]
+    nodes[1 + 4 * 4 + 2]["dur"] += 5  # the attention of the fifth layer
+    layers = serving(opened(tmp_path / "a.json", replay)).limits[0].layers
+    assert layers is not None
+    assert (layers.count, layers.kernels, layers.others) == (8, 4, 1)
+    assert (layers.median_ns, layers.others_ns) == (16_500, 1000)
+    assert [(one.number, one.dur_ns) for one in layers.slow] == [(5, 21_500)]
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ([0, 1, 2, 1, 2, 1, 2, 3], (1, 2, 3)),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 2], (0, 3, 3)),
+        ([1, 1, 1, 1], (0, 1, 4)),
+        ([1, 2, 3, 4], None),
+        ([1, 2, 1, 2, 3, 4, 5, 6], None),
+        ([], None),
+    ],
+)
+def test_repetition(names: list[int], found: tuple[int, int, int] | None) -> None:
+    assert repetition(np.array(names, dtype=np.int64)) == found
+
+
+def test_the_bubble_adds_up(tmp_path: Path) -> None:
+    found = serving(opened(tmp_path / "a.json", *usual(3)))
+    between = found.between
+    assert between is not None
+    model_ns = 1000 + 3 * 16_500 + 12 * 500
+    assert (between.count, between.total_ns) == (2, 2 * (1_000_000 - model_ns))
+    parts = between.compute_ns + between.communication_ns + between.copy_ns + between.idle_ns
+    assert parts == between.total_ns
+    assert sum(between.idle.values()) == between.idle_ns
+
+
+def test_what_the_cpu_did_in_between(tmp_path: Path) -> None:
+    frames = [
+        python("scheduler.py(99): get_next_batch_to_run", 1100, 800),
+        python("sampler.py(7): sample", 2100, 850),
+    ]
+    between = serving(opened(tmp_path / "a.json", *usual(3), frames)).between
+    assert between is not None
+    assert [(one.what, one.kind) for one in between.doing] == [
+        ("sampler.py(7): sample", "sampling"),
+        ("scheduler.py(99): get_next_batch_to_run", "scheduler"),
+    ]
+    host = sum(ns for reason, ns in between.idle.items() if reason.startswith("host_"))
+    assert sum(one.dur_ns for one in between.doing) == host
+
+
+def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
+    found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
+    assert found.between is None
+    assert found.missing == (
+        "The time between passes of the model: it takes two, and the trace has one.",
+    )
+
+
+def test_a_trace_of_no_server(tmp_path: Path) -> None:
+    found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
+    assert (found.steps, found.limits) == ((), ())
+    assert found.missing[0].startswith("Steps: no annotation has the name of a server's step")
+
+
+def test_replays_without_annotations_are_passes(tmp_path: Path) -> None:
+    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
+    (step,) = serving(opened(tmp_path / "a.json", events)).steps
+    assert (step.name, step.phase, step.batch, step.replays) == (
+        "hipGraphLaunch",
+        "unknown",
+        None,
+        1,
+    )
+
+
+REAL = {
+    "mi300_vllm_decode_graph": ("decode", 32, 55_086, "graph", 421),
+    "b300_deepseek_r1_decode": ("decode", 16, 8_209, "graph", 356),
+    "mi300_sglang_decode_graph": ("decode", 32, 32_785, "graph", 544),
+    "b200_vllm_eager": ("prefill", 1, None, "eager", 929),
+}
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
+@pytest.mark.parametrize("name", REAL)
+def test_real_servers(name: str) -> None:
+    """Each figure again from the columns of the trace alone."""
+    trace = open_trace(str(TRACES / f"{name}.json.gz"))
+    (step,) = serving(trace).steps
+    phase, batch, tokens, mode, events = REAL[name]
+    assert (step.phase, step.batch, step.kv_tokens, step.mode) == (phase, batch, tokens, mode)
+    rows = trace.gpu_rows
+    if mode == "graph":
+        calls = trace.launch[rows]
+        rows = rows[calls == np.bincount(calls[calls >= 0]).argmax()]
+    assert len(rows) == events
+    assert step.model_ns == int(trace.end[rows].max() - trace.start[rows].min())

@@ -1,0 +1,57 @@
+"""How durations change from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tests.tui.conftest import GEMM, mlp_events
+from tests.tui.prepared import after, do, opened
+
+from fusetui.trace import Trace
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.questions.search import find
+from fusetui.tui import whole
+from fusetui.tui.layout.trend import Trend, trend
+
+US = 1000
+
+
+def test_a_kernel_counts_in_the_step_that_launched_it(trace_of: Callable[..., Trace]) -> None:
+    """The kernels of step 2 are made longer; some of them run when step 3 has begun."""
+    events = mlp_events(3)
+    slow = [e for e in events if e["name"] == GEMM and e["args"]["correlation"] // 100 == 1]
+    for event in slow:
+        event["dur"], event["ts"] = 400, event["ts"] + 600
+    trace = trace_of(events)
+    found = trend(trace, find(trace, GEMM), steps(trace), cells=10)
+    assert found == Trend((181 * US, 400 * US, 181 * US), 3, 180 * US, 182 * US, 400 * US)
+
+
+def test_without_steps_it_is_in_order_of_time(mlp: Trace) -> None:
+    rows = find(mlp, GEMM)
+    found = trend(mlp, rows, (), cells=2)
+    assert found is not None
+    assert (found.steps, found.medians) == (0, (181 * US, 181 * US))
+
+
+def test_nothing_is_said_about_one(mlp: Trace) -> None:
+    assert trend(mlp, np.array([3]), steps(mlp), cells=10) is None
+
+
+def test_instances_show_it_above_their_list(mlp: Trace) -> None:
+    shown = drawn_over(mlp, "kernels", "instances")
+    assert "4 hits   median 181 us, 180 us to 182 us   over 2 steps ██" in shown
+
+
+def test_steps_are_a_list(mlp: Trace) -> None:
+    shown = drawn_over(mlp, "steps")
+    assert shown.count("ProfilerStep#") == 2
+    assert "690" in shown
+
+
+def drawn_over(trace: Trace, *names: str) -> str:
+    """The lines of the overlay."""
+    state = after(opened(trace), *do(*names))
+    picture = whole.stack(whole.overlay_panes(state))
+    return "\n".join(picture.line(y, 90, 20).text for y in range(20))

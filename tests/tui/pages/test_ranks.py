@@ -1,0 +1,119 @@
+"""The ranks page: from the list of traces to a rank at its worst wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import pytest
+from msgspec.structs import replace
+from tests.cli.test_ranks import job
+from tests.tui.prepared import after, do, drawn, opened
+
+from fusetui.trace import open_trace
+from fusetui.trace.ranks import explained, summarize
+from fusetui.trace.ranks.strip import strip_of
+from fusetui.tui.layout.ranks import SORTS, job_of_paths
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.pages.ranks import NAME
+from fusetui.tui.ranking import NotRanked, Ranked, Ranking, rank
+from fusetui.tui.registry import arrived
+from fusetui.tui.state import ranks, reading
+from fusetui.tui.state.effects import Read, ReadRanks
+from fusetui.tui.state.offers import offers_of_job
+from fusetui.tui.state.overlays import OVERLAY, Chooser
+from fusetui.tui.state.state import Size, State
+
+Screen = Callable[[str, str], None]
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> tuple[str, ...]:
+    return tuple(sorted(map(str, job(tmp_path).iterdir())))
+
+
+@pytest.fixture
+def state(paths: tuple[str, ...]) -> State:
+    """One rank is open, and the job was read."""
+    found = explained(summarize(paths, cached=False))
+    first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
+    there = partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found))
+    return after(first, *do("ranks"), there)
+
+
+def test_the_key_asks_for_the_ranks_once(paths: tuple[str, ...]) -> None:
+    first = replace(opened(open_trace(paths[0])), job=job_of_paths(paths))
+    outcome = do("ranks")[0](first)
+    assert isinstance(outcome, tuple)
+    assert outcome[1] == ReadRanks(paths)
+    assert isinstance(do("ranks")[0](outcome[0]), State)
+
+
+def test_the_table_and_the_reason(state: State) -> None:
+    text = drawn(state)
+    assert "4 of 4 ranks, 3 steps, 3 collectives." in text
+    assert "Rank 2 arrives last in 3 of 3 collectives" in text
+    first = next(line for line in text.splitlines() if line.startswith(">"))
+    assert first.split()[1:3] == ["2", "3/3"]
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x35"])
+def test_screens(state: State, size: str, matches_screen: Screen) -> None:
+    width, height = map(int, size.split("x"))
+    matches_screen(f"ranks-{size}", drawn(replace(state, size=Size(width, height))))
+
+
+def test_enter_opens_a_rank_at_its_longest_wait(state: State, paths: tuple[str, ...]) -> None:
+    """Rank 1, third in the list, waits from 110 us, where its collective starts, to 510."""
+    outcome = after(state, *do("row-down", "row-down"))
+    asked = do("show")[0](outcome)
+    assert isinstance(asked, tuple)
+    assert asked[1] == Read((paths[1],))
+    sides = make_sides([open_trace(paths[1])], ["rank1"])
+    view = after(asked[0], partial(arrived, sides=sides)).view
+    assert (view.begin + view.end) // 2 == pytest.approx(310_000, abs=2_000)
+    assert 400_000 < view.span < 1_200_000
+
+
+def test_every_column_sorts(state: State) -> None:
+    orders = set()
+    for _ in SORTS:
+        orders.add(tuple(row.rank for row in state.job.rows()))
+        state = after(state, *do("ranks-sort-right"))
+    assert (0, 1, 2, 3) in orders
+    assert state.job.sort == next(iter(SORTS))
+
+
+def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
+    first = State(offers=offers_of_job(paths), job=job_of_paths(paths), must_choose=True)
+    choosing = after(first, reading.choose)
+    assert isinstance(choosing.overlay, Chooser)
+    assert choosing.overlay.summaries[0] == "4 traces: who waits for whom"
+    assert choosing.list_of(OVERLAY).cursor == 0
+    outcome = do("show")[0](choosing)
+    assert isinstance(outcome, tuple)
+    sides = make_sides([open_trace(paths[0])], ["rank0"])
+    opened_now = arrived(outcome[0], sides)
+    assert isinstance(opened_now, tuple)
+    assert (opened_now[0].page, opened_now[1]) == (NAME, ReadRanks(paths))
+
+
+def test_files_that_are_no_ranks_are_not_offered() -> None:
+    assert job_of_paths(("eager.json", "compiled.json")).paths == ()
+    assert job_of_paths(("rank0.json",)).paths == ()
+    assert job_of_paths(("h_1.2.pt.trace.json", "h_2.3.pt.trace.json.gz")).paths
+
+
+def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:
+    messages: list[object] = []
+    rank(paths, messages.append, lambda: False)
+    assert [type(one) for one in messages[-2:]] == [Ranking, Ranked]
+    assert cast(Ranked, messages[-1]).answer.given == 4
+
+
+def test_a_thread_that_is_cancelled_says_nothing(paths: tuple[str, ...]) -> None:
+    messages: list[object] = []
+    rank(paths, messages.append, lambda: True)
+    assert not [one for one in messages if isinstance(one, Ranked | NotRanked)]

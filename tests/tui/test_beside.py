@@ -1,0 +1,94 @@
+"""Another process works out what takes longer, and says the same as a thread would."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tui.explainable import training
+from textual.message import Message
+
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.callbacks import never
+from fusetui.trace.questions.kernel_groups import Keys
+from fusetui.tui.beside import Beside, NotBeside
+from fusetui.tui.later import Made, Piece, pieces
+from fusetui.tui.layout.call_tree import call_tree
+from fusetui.tui.layout.insight import Insight
+from fusetui.tui.loading import Explained, load
+from fusetui.tui.shipping import ship, unship
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    path = tmp_path / "training.json"
+    path.write_text(json.dumps({"traceEvents": training()}))
+    return str(path)
+
+
+def last(found: list[Piece]) -> Insight:
+    """The insight with the answer."""
+    return [piece for piece in found if isinstance(piece, Insight)][-1]
+
+
+def test_both_find_the_same(path: str) -> None:
+    trace = open_trace(path)
+    own = list(pieces(trace, never))
+    with Beside() as beside:
+        others = list(beside.pieces(path, trace, never))
+    assert [type(piece) for piece in others] == [type(piece) for piece in own]
+    here, there = last(own).answer, last(others).answer
+    assert here is not None
+    assert there is not None
+    assert there.why == here.why
+    assert there.lists == here.lists
+    assert there.origins.trace is trace
+    trees = [
+        piece.by[call_tree] for piece in others if isinstance(piece, Made) if call_tree in piece.by
+    ]
+    assert trees[0].gpu_ns.tolist() == call_tree(trace).gpu_ns.tolist()
+    number = int(here.kernel_keys["module"].number[0])
+    known = there.kernel_keys["module"]
+    assert known.fields(number) == here.kernel_keys["module"].fields(number)
+
+
+def test_a_file_that_has_changed_is_left_to_the_thread(path: str) -> None:
+    """Rows of the new file would be others."""
+    trace = open_trace(path)
+    Path(path).write_text(json.dumps({"traceEvents": training(4)}))
+    with Beside() as beside, pytest.raises(NotBeside):
+        list(beside.pieces(path, trace, never))
+
+
+def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
+    with Beside() as beside:
+        assert list(beside.pieces(path, open_trace(path), lambda: True)) == []
+
+
+class Absent(Beside):
+    """As where no other process can be started."""
+
+    def __init__(self) -> None:
+        self._process = None
+
+
+def test_without_another_process_the_thread_does_it(path: str) -> None:
+    posted: list[Message] = []
+    load([path], posted.append, never, beside=Absent())
+    assert any(isinstance(message, Explained) and message.insight.answer for message in posted)
+
+
+def test_columns_and_groups_arrive_as_they_were_sent(mlp: Trace) -> None:
+    groups: dict[int, dict[str, Any]] = {1: {"op": "mm"}, 3: {"op": None}}
+    sent = Keys(np.array([3, 1, 3]), groups.__getitem__)
+    pipe = io.BytesIO()
+    ship((sent, mlp), mlp, pipe)
+    pipe.seek(0)
+    found, trace = unship(pipe.read, mlp)
+    assert trace is mlp
+    assert found.number.tolist() == [3, 1, 3]
+    assert found.fields(1) == {"op": "mm"}

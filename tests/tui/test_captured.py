@@ -1,0 +1,50 @@
+"""Replayed kernels with the ops of their capture, in the app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.trace.serving.servers import Server, save
+from tests.tui.driving import LARGE, opened, screen, selected, settled
+
+from fusetui.tui.app import FusetuiApp, Options
+
+SERVER = Server()
+
+
+def pair(tmp_path: Path) -> str:
+    save(tmp_path / "capture.json", SERVER.capture(4))
+    return str(save(tmp_path / "replay.json", SERVER.step(4, 0, 1), SERVER.step(4, 500, 2)))
+
+
+async def test_a_capture_beside_it_is_found_and_told(tmp_path: Path) -> None:
+    async with opened([pair(tmp_path)], LARGE) as (app, _):
+        text = screen(app)
+    assert "replayed kernels as they were captured" in text
+    assert "26 events of 2 of 2 graph replays have the op, module and shapes" in text
+    assert "captured on" not in text  # no lane of another trace
+
+
+async def test_the_op_tree_has_the_captured_ops(tmp_path: Path) -> None:
+    async with opened([pair(tmp_path)], LARGE) as (app, pilot):
+        await pilot.press("2")
+        assert "captured on thread 1" in screen(app)
+        line = next(line for line in screen(app).splitlines() if "aten::mm" in line)
+        assert line.split()[:3] == ["60.0", "59", "%"]
+
+
+async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(tmp_path: Path) -> None:
+    async with opened([pair(tmp_path)], LARGE) as (app, pilot):
+        await pilot.press("2")
+        await pilot.press("j", "enter")
+        await settled(app, pilot)
+        assert selected(app) == SERVER.product
+
+
+async def test_a_named_capture_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = save(tmp_path / "replay.json", SERVER.step(4, 0, 1))
+    other = save(tmp_path / "other.json", Server(layers=5).capture(4))
+    app = FusetuiApp(Options((str(path),), captured_by=(str(other),)))
+    async with app.run_test(size=LARGE) as pilot:
+        await settled(app, pilot)
+        assert "1 graph replay cannot be joined" in screen(app)

@@ -1,0 +1,91 @@
+"""A trace whose graph replays were joined with the capture of their graphs.
+
+The rows of the capture that contain a captured call follow those of the trace itself, on tracks of
+their own: calls, ops, Python frames and annotations, with the times between them as they were
+recorded there, shifted to the beginning of the trace. Their role is CAPTURED, so that nothing
+counts them as work of this trace.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace
+
+CERTAIN, LIKELY = "certain", "likely"
+
+
+class Join(msgspec.Struct, frozen=True):
+    """What was joined with one capture, and what was not."""
+
+    path: str  # of the capture
+    replays: int  # graph launches that were joined
+    of_replays: int  # that had not been joined before
+    kernels: int  # nodes that were joined, copies and sets too
+    certainty: str  # certain or likely
+    why_likely: str
+    refused: tuple[str, ...]  # a sentence for each way in which replays could not be joined
+    found: bool = False  # the capture was found, not named
+
+    @property
+    def sentence(self) -> str:
+        """What has to be said with every answer."""
+        likely = f" (likely: {self.why_likely})" if self.why_likely else ""
+        return (
+            f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have the"
+            f" op, module and shapes of their capture in {self.path}{likely}."
+        )
+
+
+class Joined(Trace, frozen=True, eq=False, dict=True):
+    """The arrays have the shape [slices]."""
+
+    captured: NDArray[np.int32]  # of a node of a graph: the call that was captured, else -1
+    roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
+    joins: tuple[Join, ...]
+
+    @cached_property
+    def asked(self) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = np.where(self.captured >= 0, self.captured, self.launch)
+        return found
+
+    @property
+    def source_role(self) -> NDArray[np.uint8]:
+        return self.roles
+
+    @cached_property
+    def reach_ns(self) -> tuple[int, int]:
+        return (int(self.start.min()), int(self.end.max())) if len(self) else (0, 0)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(join.sentence for join in self.joins if join.replays)
+
+    def recorded(self) -> int:
+        firsts = [t.first_row for t in self.tracks if t.layer is Layer.CAPTURED]
+        return min(firsts, default=len(self))
+
+    @cached_property
+    def begin_ns(self) -> int:
+        own = self.start[: self.recorded()]
+        return int(own.min()) if len(own) else 0
+
+    @cached_property
+    def end_ns(self) -> int:
+        own = self.end[: self.recorded()]
+        return int(own.max()) if len(own) else 0
+
+
+def is_joined(trace: Trace, row: int) -> bool:
+    """Whether this GPU event has the op of a captured call."""
+    return isinstance(trace, Joined) and int(trace.captured[row]) >= 0
+
+
+def rows_there(trace: Trace, role: Role) -> NDArray[np.intp]:
+    """The rows of a role, also those taken from a capture."""
+    return np.flatnonzero(trace.source_role == role)

@@ -1,0 +1,146 @@
+"""Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and others.
+
+A file is read in order, once, and kept in memory. When a connection breaks, reading goes on where
+it broke, as long as the file is still the same.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.read.memory import memory_left
+
+URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
+PIECE = 4 << 20  # bytes that are asked for at once
+SPARE = 64 << 20  # bytes of memory that are left alone
+TRIES = 5  # in a row without a single byte
+PAUSE_S = 0.2  # after the first failure; longer after each
+STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
+"""What drivers call that by which one state of a file can be told from another."""
+
+
+def is_remote(path: str) -> bool:
+    return URL.match(path) is not None
+
+
+def matching(pattern: str) -> list[str]:
+    """The URLs that a pattern matches, or the files in a folder. Raises CannotRead."""
+    system, path = _system(pattern)
+    try:
+        if any(letter in path for letter in "*?["):
+            found = sorted(system.glob(path))
+        elif not pattern.lower().startswith("http") and system.isdir(path):
+            found = sorted(one for one in system.ls(path, detail=False))
+        else:
+            return [pattern]
+        return [str(system.unstrip_protocol(one)) for one in found]
+    except Exception as error:
+        raise _unreadable(pattern, error) from None
+
+
+def copied_to(url: str, room: IO[bytes]) -> None:
+    """Appends the bytes of a file to `room`, which is in memory. Raises CannotRead."""
+    for piece in _pieces(url):
+        if memory_left() < SPARE:
+            raise CannotRead(f"{url} needs more memory than there is.")
+        room.write(piece)
+        room.flush()
+
+
+def state_of_url(url: str) -> tuple[int, bytes]:
+    """The size of a file and what tells this state of it from others. Raises ValueError if the
+    server does not say, and CannotRead."""
+    system, path = _system(url)
+    try:
+        info = system.info(path)
+    except Exception as error:
+        raise _unreadable(url, error) from None
+    known = [f"{key}={info[key]}" for key in STATE if info.get(key)]
+    if not known or not isinstance(info.get("size"), int):
+        raise ValueError("the server does not say when it was changed")
+    return info["size"], " ".join(known).encode()[:1000]
+
+
+def _pieces(url: str) -> Iterator[bytes]:
+    system, path = _system(url)
+    done = failed = 0
+    state: object = None
+    while True:
+        try:
+            if state is None:
+                state = _state(system, path)
+            elif _state(system, path) != state:
+                raise CannotRead(f"{url} changed while it was read: try again.")
+            for piece in _from(system, path, done):
+                yield piece
+                done, failed = done + len(piece), 0
+            return
+        except CannotRead:
+            raise
+        except Exception as error:
+            failed += 1
+            if failed >= TRIES or isinstance(error, FileNotFoundError | PermissionError):
+                raise _unreadable(url, error, done) from None
+            time.sleep(PAUSE_S * failed)
+
+
+def _from(system: Any, path: str, at: int) -> Iterator[bytes]:
+    """The rest of a file. A server that cannot begin in the middle sends what was read again."""
+    with system.open(path, "rb", block_size=PIECE, cache_type="readahead") as file:
+        if at:
+            if file.seekable():
+                file.seek(at)
+            else:
+                _skip(file, at)
+        got = at
+        while piece := file.read(PIECE):
+            yield piece
+            got += len(piece)
+        size = getattr(file, "size", None)
+        if isinstance(size, int) and got < size:
+            raise ConnectionError(f"it ended after {got} of {size} bytes")
+
+
+def _skip(file: Any, count: int) -> None:
+    while count and (piece := file.read(min(PIECE, count))):
+        count -= len(piece)
+
+
+def _state(system: Any, path: str) -> tuple[object, ...]:
+    system.invalidate_cache()
+    info = system.info(path)
+    return tuple(str(info.get(key)) for key in ("size", *STATE))
+
+
+def _system(url: str) -> tuple[Any, str]:
+    """The driver of a URL, and the path as the driver has it. Raises CannotRead with the name of
+    what is missing."""
+    kind = url.partition("://")[0].lower()
+    try:
+        import fsspec
+        from fsspec.core import url_to_fs
+        from fsspec.registry import known_implementations
+    except ImportError:
+        raise CannotRead(f"{url} needs fsspec: pip install 'fusetui[remote]'.") from None
+    try:
+        system, path = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        if kind in fsspec.available_protocols():
+            driver = known_implementations.get(kind, {}).get("err") or str(error)
+            raise CannotRead(f"{url} needs a driver of fsspec for {kind}://: {driver}.") from None
+        raise CannotRead(f"{url} cannot be read: fsspec has no driver for {kind}://.") from None
+    except Exception as error:
+        raise _unreadable(url, error) from None
+    return system, path
+
+
+def _unreadable(url: str, error: Exception, done: int = 0) -> CannotRead:
+    text = " ".join(str(error).split())[:200] or type(error).__name__
+    if isinstance(error, FileNotFoundError):
+        return CannotRead(f"{url} cannot be opened: there is no such file.")
+    after = f" after {done} bytes" if done else ""
+    return CannotRead(f"{url} cannot be read{after}: {text.rstrip('.')}.")

@@ -1,0 +1,13 @@
+"""Traces of inference servers: graph replays joined with their capture, steps of the server,
+layers, the time between replays, and the least time that a step can take.
+"""
+
+__all__ = [
+    "answer",
+    "between",
+    "join",
+    "kv",
+    "layers",
+    "limit",
+    "opening",
+]

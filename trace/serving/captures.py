@@ -1,0 +1,135 @@
+"""The graphs that a trace captures: the calls between the begin and the end of a stream capture.
+
+Every one of them becomes a node of the graph instead of running: a call in between that launched a
+GPU event belongs to another stream.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.computing import within
+from fusetui.trace.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
+
+Rows = NDArray[np.intp]
+
+BEGIN = re.compile(r"StreamBeginCapture")
+END = re.compile(r"StreamEndCapture")
+MOVES = re.compile(r"Memcpy|Memset")
+SIZE = re.compile(r"capture_(\d{1,9})(?:_[A-Z_]{1,40})?\Z")
+"""SGLang's annotation around a capture: capture_32_DECODE."""
+
+KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
+
+
+class Capture(msgspec.Struct, frozen=True, eq=False):
+    """One graph. `kernels`: for each call the name of its kernel, "" where it is not recorded."""
+
+    begin: int  # row of the call that begins it
+    calls: Rows  # rows of the calls that became nodes, in order
+    kernels: tuple[str, ...]
+    size: int | None  # requests that it was captured for, as an annotation around it says
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+
+class Captures(msgspec.Struct, frozen=True, eq=False):
+    """The captures of a trace in order, and how many begin in it without an end."""
+
+    whole: tuple[Capture, ...]
+    cut: int
+
+
+def has_captures(trace: Trace) -> bool:
+    """Whether a capture begins in this trace; looks at names only."""
+    return any(BEGIN.search(name, 0, LONGEST_NAME) for name in trace.names)
+
+
+@lru_cache(maxsize=2)
+def captures(trace: Trace) -> Captures:
+    """The captures of all threads. Reads the args of their calls."""
+    begins, ends = (_calls(trace, pattern) for pattern in (BEGIN, END))
+    spans = _spans(trace, begins, ends)
+    calls = _nodes(trace)
+    own = [_between(trace, calls, begin, end) for begin, end in spans]
+    every = np.concatenate([np.empty(0, np.intp), *own])
+    named = arguments(trace.elements, trace.order[every], KERNEL, keep_as="captured")
+    names = _texts(named)
+    found, at = [], 0
+    for (begin, _), rows in zip(spans, own, strict=True):
+        found.append(Capture(begin, rows, tuple(names[at : at + len(rows)]), _size(trace, begin)))
+        at += len(rows)
+    return Captures(tuple(found), len(begins) - len(spans))
+
+
+def _calls(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """Calls of a matching name in order of time."""
+    named = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
+    flags = np.array(named or [False])[trace.name] & (trace.role == Role.CALL)
+    rows = np.flatnonzero(flags)
+    return rows[np.argsort(trace.start[rows], kind="stable")]
+
+
+def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
+    """Each begin with the next end on its thread, unless another begin comes first."""
+    thread = trace.thread_of_track[trace.track]
+    waiting: dict[int, int] = {}
+    found = []
+    both = np.concatenate((begins, ends))
+    opens = np.repeat([True, False], (len(begins), len(ends)))
+    order = np.argsort(trace.start[both], kind="stable")
+    for row, is_begin in zip(both[order].tolist(), opens[order].tolist(), strict=True):
+        if is_begin:
+            waiting[int(thread[row])] = row
+        elif (begin := waiting.pop(int(thread[row]), -1)) >= 0:
+            found.append((begin, row))
+    return sorted(found, key=lambda span: int(trace.start[span[0]]))
+
+
+def _nodes(trace: Trace) -> Rows:
+    """Calls that launch, copy or set, and launched no GPU event; of nested ones the outer one."""
+    named = [
+        (LAUNCHES.search(name, 0, LONGEST_NAME) or MOVES.search(name, 0, LONGEST_NAME)) is not None
+        and GRAPH.search(name, 0, LONGEST_NAME) is None
+        for name in trace.names
+    ]
+    rows = np.flatnonzero(np.array(named or [False])[trace.name] & (trace.role == Role.CALL))
+    rows = rows[~within(trace, rows)[rows]]
+    launch = trace.launch[trace.gpu_rows]
+    ran = np.bincount(launch[launch >= 0], minlength=len(trace)) > 0
+    rows = rows[~ran[rows]]
+    return rows[np.argsort(trace.start[rows], kind="stable")]
+
+
+def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
+    first, last = np.searchsorted(trace.start[calls], (trace.end[begin], trace.start[end]))
+    rows = calls[first:last]
+    thread = trace.thread_of_track[trace.track[rows]]
+    found: Rows = rows[thread == trace.thread_of_track[trace.track[begin]]]
+    return found
+
+
+def _texts(found: Arguments) -> list[str]:
+    distinct = [parsed(texts[0]) for texts in found.distinct]
+    names = [name if isinstance(name, str) else "" for name in distinct]
+    return [names[number] if number >= 0 else "" for number in found.number.tolist()]
+
+
+def _size(trace: Trace, begin: int) -> int | None:
+    """The number in the innermost annotation around a row that says what it captures."""
+    rows = trace.rows_of(Role.ANNOTATION)
+    time = trace.start[begin]
+    rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
+    for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
+        if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):
+            return int(found[1])
+    return None

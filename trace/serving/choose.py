@@ -1,0 +1,149 @@
+"""Which capture each replay replays.
+
+Replays with equal kernels fit the same captures. If several fit, the batch decides: a server pads a
+step to the next size that it captured. If several of that size fit, as with the pieces of a graph
+that was captured in parts, their order decides, provided that a step replays as many as were
+captured. Whatever is left open is not joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.serving.captures import Capture
+from fusetui.trace.serving.fit import Fit, fit
+from fusetui.trace.serving.replays import Nodes
+from fusetui.trace.text.figures import plural
+
+PADDED = "the capture is for {size} and the step has {batch}"
+BY_KIND = "the calls of the capture do not name their kernels, whose kinds and order agree"
+IN_TURN = "equal parts of a graph are told apart by their order"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The capture of one replay by its index, -1 for none; why that is only likely, or why there
+    is none."""
+
+    capture: int = -1
+    likely: str = ""
+    problem: str = ""
+    kernels_only: bool = False  # copies and sets of the graph have no call
+
+
+def choose(
+    trace: Trace,
+    there: Trace,
+    replays: Sequence[Nodes],
+    captures: Sequence[Capture],
+    sizes: Sequence[int | None],
+    steps: Sequence[tuple[int, int | None]],
+) -> list[Chosen]:
+    """For each replay its capture. `sizes`: for how many requests each capture is; `steps`: of each
+    replay the number of its step (-1: none) and its batch."""
+    found = [Chosen()] * len(replays)
+    for same in _alike(trace, replays):
+        fits = [fit(trace, replays[same[0]], capture, there) for capture in captures]
+        matching = {n: one for n, one in enumerate(fits) if not one.problem}
+        if not matching:
+            problem = _refusal(trace, there, replays[same[0]], fits, captures)
+            for at in same:
+                found[at] = Chosen(problem=problem)
+            continue
+        for step in dict.fromkeys(steps[at] for at in same):
+            own = [at for at in same if steps[at] == step]
+            for at, one in zip(own, _of_step(own, matching, sizes, step[1]), strict=True):
+                found[at] = one
+    return found
+
+
+def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
+    """The indices of replays whose nodes have equal names in equal order."""
+    groups: dict[bytes, list[int]] = {}
+    for at, nodes in enumerate(replays):
+        names = trace.name[nodes.rows].tobytes()
+        groups.setdefault(names, []).append(at)
+    return list(groups.values())
+
+
+def _of_step(
+    own: Sequence[int], matching: Mapping[int, Fit], sizes: Sequence[int | None], batch: int | None
+) -> list[Chosen]:
+    """For the replays of one step with equal kernels, in order."""
+    size, problem = _size(matching, sizes, batch)
+    if problem:
+        return [Chosen(problem=problem)] * len(own)
+    fitting = [n for n in matching if sizes[n] == size]
+    likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
+    if size is not None and batch is not None and size != batch:
+        likely.append(PADDED.format(size=size, batch=batch))
+    if len(fitting) > 1:
+        if len(own) != len(fitting):
+            text = plural(len(fitting), "graph") + " of the capture fit equally"
+            return [Chosen(problem=f"{text}, and the step replays {len(own)}")] * len(own)
+        likely.append(IN_TURN)
+    chosen = fitting if len(fitting) > 1 else fitting * len(own)
+    why = "; ".join(likely)
+    return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
+
+
+def _size(
+    matching: Mapping[int, Fit], sizes: Sequence[int | None], batch: int | None
+) -> tuple[int | None, str]:
+    """The size of the captures that a step of this batch replays, or why none fits."""
+    known = {sizes[n] for n in matching}
+    if batch is None or None in known:
+        if len(known) == 1:
+            return known.pop(), ""
+        which = "the step does not say its batch" if batch is None else "not all say their size"
+        return None, f"captures of {len(known)} sizes fit equally: {which}"
+    large = [size for size in known if size is not None and size >= batch]
+    if not large:
+        most = max(size for size in known if size is not None)
+        return None, PADDED.format(size=most, batch=batch)
+    return min(large), ""
+
+
+def _refusal(
+    trace: Trace, there: Trace, nodes: Nodes, fits: Sequence[Fit], captures: Sequence[Capture]
+) -> str:
+    """Where the capture that agrees longest differs first."""
+    if not fits:
+        return "the other trace captures no graph"
+    same = [n for n, capture in enumerate(captures) if len(capture) == len(nodes)]
+    if same:
+        return max((fits[n] for n in same), key=lambda one: one.at).problem
+    for capture in captures:
+        if which := _part(trace, nodes, capture, there):
+            return (
+                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
+                " if cut at the edge of the recorded window"
+            )
+    lengths = sorted({len(capture) for capture in captures})
+    shown = ", ".join(str(length) for length in lengths[:4]) + (", ..." if len(lengths) > 4 else "")
+    return f"the replay has {len(nodes)} nodes, and the capture {shown}"
+
+
+def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
+    """Whether the nodes are the first or the last calls of a capture; "" for neither."""
+    size = len(nodes)
+    if size >= len(capture):
+        return ""
+    for which, part in (("first", slice(size)), ("last", slice(len(capture) - size, None))):
+        calls, kernels = capture.calls[part], capture.kernels[part]
+        if not fit(trace, nodes, replace(capture, calls=calls, kernels=kernels), there).problem:
+            return which
+    return ""
+
+
+def counted(problems: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each distinct problem, with the number of replays that have it."""
+    texts, counts = np.unique(np.array(problems, dtype=object), return_counts=True)
+    return tuple(
+        f"{plural(int(count), 'graph replay')} cannot be joined: {text}."
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True)
+    )

@@ -1,0 +1,103 @@
+"""Joins the graph replays of a trace with the capture of their graphs: every replayed kernel then
+has the op, the module, the Python frame and the shapes of the call that was captured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
+from fusetui.trace.serving.captures import Capture, captures
+from fusetui.trace.serving.choose import Chosen, choose, counted
+from fusetui.trace.serving.fit import kernels_alone
+from fusetui.trace.serving.graft import graft
+from fusetui.trace.serving.replays import Nodes, bare_launches, replays
+from fusetui.trace.serving.sizes import sizes
+from fusetui.trace.serving.steps import server_steps
+from fusetui.trace.text.figures import plural
+
+Rows = NDArray[np.intp]
+
+
+def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
+    """The trace with what could be joined, and a record of that. If nothing could be, it is the
+    same trace. `there` is the trace of the capture, which may be the trace itself; `found`: nobody
+    named it."""
+    own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
+    known = captures(there)
+    chosen = _chosen(trace, there, own, known.whole)
+    made = [
+        _paired(trace, nodes, known.whole[one.capture], there, one)
+        for nodes, one in zip(own, chosen, strict=True)
+        if one.capture >= 0
+    ]
+    likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
+    refused = counted([one.problem for one in chosen if one.problem])
+    record = Join(
+        path=there.report.path,
+        replays=len(made),
+        of_replays=len(own),
+        kernels=sum(len(nodes) for nodes, _ in made),  # copies and sets too
+        certainty=LIKELY if likely else CERTAIN,
+        why_likely="; ".join(likely),
+        refused=(*refused, *_remarks(trace, own, known.whole, known.cut)),
+        found=found,
+    )
+    if not made:
+        return trace, record
+    nodes, calls = (np.concatenate(rows) for rows in zip(*made, strict=True))
+    return graft(trace, there, nodes, calls, record), record
+
+
+def _paired(
+    trace: Trace, nodes: Nodes, capture: Capture, there: Trace, one: Chosen
+) -> tuple[Rows, Rows]:
+    """The nodes and their calls."""
+    if one.kernels_only:
+        nodes, capture = kernels_alone(trace, nodes, capture, there)
+    return nodes.rows, capture.calls
+
+
+def wants_capture(trace: Trace) -> bool:
+    """Whether the trace has replays that were not joined."""
+    return any(not _is_joined(trace, nodes) for nodes in replays(trace))
+
+
+def _is_joined(trace: Trace, nodes: Nodes) -> bool:
+    return isinstance(trace, Joined) and int(trace.captured[nodes.rows[0]]) >= 0
+
+
+def _chosen(
+    trace: Trace, there: Trace, own: Sequence[Nodes], whole: Sequence[Capture]
+) -> list[Chosen]:
+    if not own:
+        return []
+    steps = server_steps(trace)
+    at = steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
+    size_of, by_tokens = sizes(there, whole)
+    asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
+    batches = [None if one is None else one.new_tokens if by_tokens else one.batch for one in asked]
+    return choose(trace, there, own, whole, size_of, list(zip(at.tolist(), batches, strict=True)))
+
+
+def _remarks(
+    trace: Trace, own: Sequence[Nodes], whole: Sequence[Capture], cut: int
+) -> tuple[str, ...]:
+    """What is missing, where nothing could be compared."""
+    said = []
+    if bare := bare_launches(trace):
+        said.append(
+            f"{plural(bare, 'graph launch')} recorded no kernels of their graph: the profiler did"
+            " not trace graphs by node."
+        )
+    elif not own:
+        said.append("The trace has no graph replay to join.")
+    if not whole:
+        said.append(
+            "The capture has no stream capture from its begin to its end"
+            + (f"; {cut} begin and do not end in it." if cut else ".")
+        )
+    return tuple(said)

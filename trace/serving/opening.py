@@ -1,0 +1,71 @@
+"""From the trace of replays to one that is joined with its captures, named or found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fusetui.trace.model.categories import CPU_LAYERS, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.ids import Id
+from fusetui.trace.model.joined import Join
+from fusetui.trace.serving.captures import has_captures
+from fusetui.trace.serving.find import candidates
+from fusetui.trace.serving.join import join, wants_capture
+from fusetui.trace.serving.replays import replays
+from fusetui.trace.serving.steps import server_steps
+
+SOME = 8
+Open = Callable[[str], Trace]
+
+
+def with_captures(
+    trace: Trace, named: Sequence[str], open_trace: Open
+) -> tuple[Trace, tuple[Join, ...]]:
+    """The trace, joined with the captures that are named; or if none is, with those in the trace
+    itself, and then with those found in its folder.
+
+    Raises TraceError if a named capture cannot be read.
+    """
+    joins = []
+    if named:
+        for path in named:
+            trace, record = join(trace, open_trace(path))
+            joins.append(record)
+        return trace, tuple(joins)
+    if trace.report.prefix is not None or not wants_capture(trace):
+        return trace, ()
+    if has_captures(trace):
+        trace, record = join(trace, trace, found=True)
+        joins.append(record)
+    for path in candidates(trace.report.path, _pids(trace), _batches(trace), _kernels(trace)):
+        if not wants_capture(trace):
+            break
+        try:
+            trace, record = join(trace, open_trace(path), found=True)
+        except TraceError:
+            continue  # nobody asked for this file
+        joins.append(record)
+    return trace, tuple(joins)
+
+
+def _batches(trace: Trace) -> list[int]:
+    asked = server_steps(trace).asked
+    return [one.batch for one in asked if one is not None and one.batch is not None]
+
+
+def _pids(trace: Trace) -> set[Id]:
+    return {track.pid for track in trace.tracks if track.layer in CPU_LAYERS}
+
+
+def _kernels(trace: Trace) -> list[str]:
+    """Names of a few kernels that graphs launched."""
+    rows = [row for nodes in replays(trace) for row in nodes.rows[:SOME].tolist()]
+    names = dict.fromkeys(trace.name_of(r) for r in rows if trace.role[r] == Role.KERNEL)
+    return list(names)[:SOME]
+
+
+def said(joins: Sequence[Join]) -> list[str]:
+    """What to tell a user who opened the trace: what could not be joined. A capture that was found
+    and fits nothing is not worth a word."""
+    return [text for join in joins if join.replays or not join.found for text in join.refused]

@@ -1,0 +1,74 @@
+"""What is known about a trace some time after its lanes: its counters, why its devices were idle,
+and the answer. Nothing here needs a terminal, so that another process can work it out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import msgspec
+
+from fusetui.trace.cells.counters import Curve, curve_of
+from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.counters import counters
+from fusetui.trace.questions.queue import queues
+from fusetui.trace.questions.totals import kernel_totals
+from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
+from fusetui.tui.layout.insight import Answer, Insight
+
+
+class Made(msgspec.Struct, frozen=True, eq=False):
+    """What pages need and would otherwise make when they are opened: see Side.once."""
+
+    by: dict[Hashable, Any]
+
+
+Piece = tuple[Curve, ...] | Insight | Made
+"""All counters known by now, or all that is known about where the time went, or what pages need."""
+
+
+def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
+    """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
+    then the queues with the counters of the file, for which it is read again; ends early when that
+    is no longer wanted."""
+    found = tuple(map(curve_of, queues(trace)))
+    if found:
+        yield found
+    if not cancelled():
+        yield from _insights(trace, cancelled)
+    for make in (call_tree, callers_tree):
+        if not cancelled():
+            yield Made({make: make(trace)})
+    more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
+    if more and not cancelled():
+        yield found + more
+
+
+def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
+    """Nothing is said about a part of a trace, because the rest could reverse it."""
+    if trace.report.prefix:
+        return
+    from fusetui.trace.insights.account import accounts
+    from fusetui.trace.insights.stretches import idle_time
+    from fusetui.trace.insights.why import asked, explained
+    from fusetui.tui.drawing.program_lines import warm
+    from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.kernel_table import keys_of
+    from fusetui.tui.layout.modules import module_tree
+
+    found = accounts(trace)
+    idle = tuple(map(idle_time, found.devices))
+    if cancelled():
+        return
+    yield Insight(idle)
+    why, facts = explained(asked(found))
+    origins = facts.kernels.origins
+    warm(origins)
+    if why.modules and not cancelled():
+        tree = module_tree(why.modules, origins)
+        lists = answer_lists(why, tree, kernel_totals(trace))
+        keys = keys_of(trace, facts.kernels.jobs, origins)
+        yield Insight(idle, Answer(why, tree, lists, keys, origins))
+    if not cancelled():
+        yield Made({FRAMES: frame_tree(trace, origins)})

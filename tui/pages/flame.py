@@ -1,0 +1,251 @@
+"""The flame page: the ops, modules or Python frames of the program, as wide as their time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.trace.text.figures import duration, percent, plural
+from fusetui.tui.drawing.flame_lines import FlamePicture
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import TextPicture, ruled, text
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.call_tree import FRAMES, CallTree, call_tree
+from fusetui.tui.layout.flame import (
+    TIMES,
+    TREES,
+    WHOLE,
+    Flame,
+    FlameView,
+    flame_of_calls,
+    flame_of_modules,
+)
+from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.view import Side
+from fusetui.tui.pages.page import Page, Pane
+from fusetui.tui.pages.tree import awaited
+from fusetui.tui.state import search
+from fusetui.tui.state.action import Run, action, on
+from fusetui.tui.state.copying import names_text
+from fusetui.tui.state.session import Hits
+from fusetui.tui.state.state import Outcome, Size, State, told
+
+NAME = "flame"
+BELOW = 4  # lines about the node under the cursor, the rule included
+WHAT = {"ops": "ops by call path", "modules": "modules", "frames": "Python frames by call path"}
+TIME = {"GPU": "GPU time launched by", "CPU": "time on the CPU of"}
+
+
+class FlamePage(Page):
+    """Of each block the largest part lies at the left, whatever its place in time."""
+
+    name = NAME
+    title = "Flame"
+    key = "8"
+    help = "flame graph of ops, modules or Python frames"
+    hints = (
+        "help keys",
+        "flame-in/flame-out in and out",
+        "flame-left/flame-right beside",
+        "flame-zoom/flame-back zoom",
+        "flame-show show the longest",
+        "flame-tree ops, modules, frames",
+        "flame-time GPU or CPU time",
+        "copy copy",
+    )
+
+    def open(self, state: State) -> State:
+        return replace(state, flame=FlameView(state.flame.tree, state.flame.time))
+
+    def follow(self, before: State, state: State) -> State:
+        """More of the trace has another tree."""
+        return self.open(state)
+
+    def show(self, state: State, size: Size) -> Sequence[Pane]:
+        flame, at = flame_of(state), cursor(state)
+        height = max(1, size.height - 1 - BELOW)
+        if isinstance(flame, str):
+            return (Pane(1, text([_title(state, None)])), Pane(1, text([Said(f" {flame}")])))
+        picture = FlamePicture(
+            flame, state.flame.root, at, glyphs_for(state.ascii_only, state.colorless)
+        )
+
+        def pointed(state: State, x: int, y: int) -> State:
+            node = picture.node_at(x, y, size.width, height)
+            if node == at:
+                return zoom(state)
+            return state if node == WHOLE else moved(state, node)
+
+        return (
+            Pane(1, text([_title(state, flame)])),
+            Pane(height, picture, pointed),
+            Pane(BELOW, _about(state, flame, at)),
+        )
+
+    def subject(self, state: State) -> int:
+        flame, at = flame_of(state), cursor(state)
+        return -1 if isinstance(flame, str) or at == WHOLE else int(flame.row[at])
+
+    def copied(self, state: State) -> str:
+        """The path of the node under the cursor."""
+        flame, at = flame_of(state), cursor(state)
+        if isinstance(flame, str) or at == WHOLE:
+            return ""
+        return names_text([" > ".join(flame.text(node) for node in flame.path(at))])
+
+
+def flame_of(state: State) -> Flame | str:
+    """What is drawn, or why it cannot be yet."""
+    side, view = state.side, state.flame
+    made = side.tables
+    key = (NAME, view.tree, view.time, side.insight.answer if view.tree == "modules" else None)
+    if key not in made:
+        found = _made(state, side, view)
+        if isinstance(found, str):
+            return found
+        made[key] = found
+    flame: Flame = made[key]
+    return flame if flame.whole_ns else f"there is no {TIME[view.time]} {WHAT[view.tree]}"
+
+
+def _made(state: State, side: Side, view: FlameView) -> Flame | str:
+    if view.tree == "modules":
+        answer = side.insight.answer
+        if answer is None:
+            return working(side.trace, "the modules")
+        return flame_of_modules(answer.modules, view.time)
+    if view.tree == "frames":
+        frames: CallTree | None = side.made.get(FRAMES)
+        if frames is None:
+            return working(side.trace, "the Python frames")
+        return flame_of_calls(frames, view.time)
+    if said := awaited(state, "path"):
+        return said
+    return flame_of_calls(side.once(call_tree), view.time)
+
+
+def cursor(state: State) -> int:
+    """The node that the keys act on."""
+    flame, view = flame_of(state), state.flame
+    if isinstance(flame, str):
+        return WHOLE
+    return view.at if view.at != WHOLE else flame.fork(view.root)
+
+
+def moved(state: State, node: int) -> State:
+    return replace(state, flame=replace(state.flame, at=node), hint="")
+
+
+def zoom(state: State) -> State:
+    """The node under the cursor becomes as wide as the screen."""
+    at = cursor(state)
+    return replace(state, flame=replace(state.flame, root=at, at=at), hint="")
+
+
+def back(state: State) -> State:
+    """What is around it becomes as wide as the screen."""
+    flame, view = flame_of(state), state.flame
+    if isinstance(flame, str) or view.root == WHOLE:
+        return state
+    root = int(flame.parent[view.root])
+    while root != WHOLE and flame.amount[root] == flame.amount[view.root]:
+        root = int(flame.parent[root])  # one of the same width looks the same
+    if root != WHOLE and flame.amount[root] == flame.whole_ns:
+        root = WHOLE
+    return replace(state, flame=replace(view, root=root, at=view.root), hint="")
+
+
+def inward(state: State) -> State:
+    """To the largest part of the node."""
+    flame, at = flame_of(state), cursor(state)
+    return state if isinstance(flame, str) else moved(state, flame.largest(at))
+
+
+def outward(state: State) -> State:
+    """To what is around the node."""
+    flame, at = flame_of(state), cursor(state)
+    if isinstance(flame, str) or at in (WHOLE, state.flame.root) or flame.parent[at] == WHOLE:
+        return state
+    return moved(state, int(flame.parent[at]))
+
+
+def beside(by: int) -> Run:
+    """To the next block of the same level."""
+
+    def run(state: State) -> State:
+        flame, at = flame_of(state), cursor(state)
+        if isinstance(flame, str) or at == WHOLE:
+            return state
+        return moved(state, flame.beside(at, by, state.flame.root, state.size.width))
+
+    return run
+
+
+def show(state: State) -> Outcome:
+    """The longest call of the node, in the timeline."""
+    flame, at = flame_of(state), cursor(state)
+    row = -1 if isinstance(flame, str) or at == WHOLE else int(flame.row[at])
+    if row < 0:
+        return told(state, "this is no slice that could be shown")
+    name = state.side.trace.name_of(row)
+    return search.shown(state, Hits(name, state.active, np.array([row])).step(1))
+
+
+def next_tree(state: State) -> State:
+    tree = TREES[(TREES.index(state.flame.tree) + 1) % len(TREES)]
+    return replace(state, flame=FlameView(tree, state.flame.time), hint="")
+
+
+def next_time(state: State) -> State:
+    time = TIMES[(TIMES.index(state.flame.time) + 1) % len(TIMES)]
+    return replace(state, flame=FlameView(state.flame.tree, time), hint="")
+
+
+def _title(state: State, flame: Flame | None) -> Said:
+    view = state.flame
+    whole = f": {duration(flame.whole_ns)}" if flame else ""
+    inside = f"   in {flame.text(view.root)}" if flame and view.root != WHOLE else ""
+    return Said(f" {TIME[view.time]} {WHAT[view.tree]}{whole}{inside}", "title")
+
+
+def _about(state: State, flame: Flame, at: int) -> TextPicture:
+    """The node under the cursor, and what it lies in."""
+    rule = glyphs_for(state.ascii_only).rule
+
+    def lines(width: int, height: int) -> list[Said]:
+        if at == WHOLE:
+            return []
+        amount = int(flame.amount[at])
+        inner = sum(int(flame.amount[child]) for child in flame.children(at))
+        parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]
+        parts.append(f"{duration(max(0, amount - inner))} of it self")
+        if flame.row[at] >= 0:
+            parts.append(plural(int(flame.count[at]), "call"))
+        around = " < ".join(flame.text(node) for node in flame.path(at)[-2::-1])
+        return [
+            Said(f" {flame.text(at)}", "name"),
+            Said(" " + "   ".join(parts)),
+            Said(f" in {around}" if around else ""),
+        ]
+
+    return ruled((flame, at), "", rule, lines)
+
+
+_action = partial(action, section="In the flame graph", where=on(NAME))
+
+FlamePage.actions = (
+    _action("flame-in", "Into", "down j", "the largest part of the block", inward),
+    _action("flame-out", "Out", "up k", "to the block around it", outward),
+    _action("flame-left", "Block at the left", "left h", "of the same level", beside(-1)),
+    _action("flame-right", "Block at the right", "right l", "of the same level", beside(1)),
+    _action("flame-zoom", "Zoom in", "space", "the block as wide as the screen", zoom),
+    _action("flame-back", "Zoom out", "escape", "to what is around it", back),
+    _action("flame-show", "Show", "enter", "the longest call, in the timeline", show),
+    _action("flame-tree", "Other tree", "t", "ops, modules or Python frames", next_tree),
+    _action(
+        "flame-time", "Other time", "greater_than_sign less_than_sign", "GPU or CPU", next_time
+    ),
+)

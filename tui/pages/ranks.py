@@ -1,0 +1,187 @@
+"""The ranks page: which rank of a job is late, who waits for it, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from textwrap import wrap
+
+from fusetui.trace.ranks.records import JobAnswer, RankRow
+from fusetui.trace.ranks.telling import clocks_text, headline, wait_text
+from fusetui.trace.text.figures import count, duration, plural
+from fusetui.trace.text.printable import printable
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import Make, TextPicture, ruled
+from fusetui.tui.drawing.rows import Rows, Styled
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.ranks import Job
+from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.state import ranks
+from fusetui.tui.state.action import action, on
+from fusetui.tui.state.copying import names_text
+from fusetui.tui.state.state import Outcome, Size, State, told
+
+NAME = "ranks"
+COLUMNS = (
+    Column("rank", 6),
+    Column("last", 10, from_width=60),
+    Column("others wait", 12),
+    Column("waits", 10),
+    Column("step", 10),
+    Column("compute", 10, from_width=90),
+    Column("comm", 10, from_width=100),
+    Column("idle", 10, from_width=110),
+    Column("", 0, left=True),
+)
+STRIP = "waits of each step"
+ABOVE, BELOW = 4, 6  # lines of the panes around the table
+NO_JOB = "these traces are not named as those of ranks are: fusetui ranks PATH... reads any"
+STANDS_OUT = "*"
+
+
+class RanksPage(ListPage):
+    """Enter opens a rank where it waits longest."""
+
+    name = NAME
+    title = "Ranks"
+    key = "7"
+    help = "which rank of a job is late, and who waits for it"
+    hints = (
+        "help keys",
+        "row-down/row-up move",
+        "show open its longest wait",
+        "ranks-sort-right/ranks-sort-left sort",
+        "copy copy",
+    )
+    actions = (
+        action(
+            "ranks-sort-right",
+            "Sort by the next column",
+            "greater_than_sign s",
+            "marked *",
+            ranks.sorted_by(1),
+            "In the ranks",
+            on(NAME),
+        ),
+        action(
+            "ranks-sort-left",
+            "Sort by the one before",
+            "less_than_sign",
+            "marked *",
+            ranks.sorted_by(-1),
+            "In the ranks",
+            on(NAME),
+        ),
+    )
+
+    def open(self, state: State) -> Outcome:
+        return ranks.asked(state)
+
+    def is_offered(self, state: State) -> bool:
+        return bool(state.job.paths)
+
+    def missing(self, state: State) -> str:
+        return "" if state.job.paths else NO_JOB
+
+    def rows(self, state: State) -> Rows:
+        job = state.job
+        if job.answer is None:
+            said = job.problem or f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
+            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
+        found = job.rows()
+        glyphs = glyphs_for(state.ascii_only)
+        columns = [_titled(column, job.sort) for column in COLUMNS]
+
+        def row(index: int, width: int) -> list[Styled]:
+            *texts, rest = fit(COLUMNS, [*_texts(found[index]), ""], width)
+            style = palette.WARN if found[index].outliers or found[index].damage else palette.PLAIN
+            return [
+                *((text, style) for text in texts),
+                (_strip(job, found[index], len(rest), glyphs.levels), palette.BUSY),
+            ]
+
+        return Rows(job, len(found), lambda width: titles(columns, width), row)
+
+    def chosen(self, state: State, index: int) -> Outcome:
+        found = state.job.rows()[index]
+        if found.worst_wait is None:
+            return told(state, f"rank {found.rank} waits for nobody")
+        return ranks.to_worst_wait(state, found)
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        answer = state.job.answer
+        if answer is None:
+            return ()
+        return (Pane(ABOVE, TextPicture(("above", answer), _head(answer))),)
+
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
+        found, answer = state.job.rows(), state.job.answer
+        if answer is None or not found:
+            return ()
+        row = found[min(state.list_of(NAME).cursor, len(found) - 1)]
+        rule = glyphs_for(state.ascii_only).rule
+
+        def lines(width: int, height: int) -> list[Said]:
+            return _wrapped(_about(answer, row), width, height)
+
+        return (Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, lines)),)
+
+    def copied(self, state: State) -> str:
+        """The path of the rank under the cursor."""
+        found = state.job.rows()
+        at = state.list_of(NAME).cursor
+        return names_text([found[at].path]) if at < len(found) else ""
+
+
+def _titled(column: Column, sort: str) -> Column:
+    title = column.title or STRIP
+    mark = STANDS_OUT if column.title == sort else ""
+    return Column(f"{title}{mark}", column.width, column.left, column.from_width)
+
+
+def _texts(row: RankRow) -> list[str]:
+    def figure(name: str, steps: int = 1) -> str:
+        value: int | None = getattr(row, name)
+        mark = STANDS_OUT if name in row.outliers else ""
+        return "-" if value is None else f"{duration(value // max(steps, 1))}{mark}"
+
+    return [
+        str(row.rank),
+        f"{count(row.last_count)}/{count(row.collectives)}",
+        figure("caused_ns", row.steps),
+        figure("waited_ns", row.steps),
+        figure("step_ns"),
+        figure("compute_ns"),
+        figure("exposed_comm_ns"),
+        figure("idle_ns"),
+    ]
+
+
+def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
+    """A cell per step, or for several: the higher, the longer it waited there."""
+    if job.strip is None:
+        return ""
+    top = len(levels) - 1
+    shares = job.strip.shares(row.rank, width)
+    return "".join(levels[max(round(top * share), 1 if share > 0 else 0)] for share in shares)
+
+
+def _head(answer: JobAnswer) -> Make:
+    def lines(width: int, height: int) -> list[Said]:
+        return _wrapped([*headline(answer), clocks_text(answer)], width, height)
+
+    return lines
+
+
+def _about(answer: JobAnswer, row: RankRow) -> list[str]:
+    """Why others wait for it, else for whom it waits."""
+    late = (one.text for one in answer.stragglers if one.rank == row.rank)
+    return [*late, *wait_text(row), *chain(row.damage)]
+
+
+def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
+    lines = [line for one in sentences for line in wrap(printable(one), max(width - 2, 20))]
+    return [Said(f" {line}") for line in lines[:height]]
