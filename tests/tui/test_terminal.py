@@ -80,7 +80,7 @@ Shown = Callable[..., Terminal]
 
 FAILS_AT_A_KEY = f"""
 from fusetui.tui import app
-def fail(*_): raise ValueError("planted " + {WORST!a})
+def fail(*_, **__): raise ValueError("planted " + {WORST!a})
 app.perform = fail
 """
 FAILS_IN_A_THREAD = f"""
