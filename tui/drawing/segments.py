@@ -132,7 +132,7 @@ class Door(LineFilter):
     """Replaces what a terminal would obey or hide by dots, as many as its cells."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        if all(is_printable(segment.text) for segment in segments):
+        if is_printable("".join([segment.text for segment in segments])):
             return segments
         return [Segment(_plain(text), style, control) for text, style, control in segments]
 
