@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,26 @@ def test_processes_give_the_same_as_this_one(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(executors, "_cores", lambda: 2)
     there = answer_of(summarize(paths, cached=False))
     assert here == there
+
+
+class Elsewhere(Executor):
+    """Runs tasks at once, in another working directory."""
+
+    def submit(self, run: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        with contextlib.chdir("/"):
+            done.set_result(run(*args, **more))
+        return done
+
+
+def test_an_executor_may_work_in_another_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    here = summarize(["rank0.json", "rank1.json"], cached=False)
+    there = summarize(["rank0.json", "rank1.json"], Elsewhere(), cached=False)
+    assert answer_of(here) == answer_of(there)
+    assert [one.path for one in there] == ["rank0.json", "rank1.json"]
 
 
 def test_no_more_processes_than_fit_into_memory(
