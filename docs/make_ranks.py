@@ -1,6 +1,6 @@
 """The examples of ranks.md: a real job of four processes on this machine, read in three ways.
 
-python -P docs/make_ranks.py
+python -P docs/make_ranks.py [FOLDER with the four ranks of a DLRM step, for that example alone]
 
 Captures a job with benchmarks/gloo_job.py (needs torch), reads it here, on a Dask scheduler with
 two workers, and from an S3 server (moto), all on 127.0.0.1, and puts what was printed into the
@@ -28,6 +28,10 @@ S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGIO
 
 
 def main() -> None:
+    if sys.argv[1:]:
+        told = printed(Path(sys.argv[1]), "ranks", ".")
+        put("dlrm", f"$ fusetui ranks dlrm_ranks/\n{told}")
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = folder / "traces"
