@@ -49,6 +49,7 @@ def summarize(
 
     Without an executor, processes of this machine are used, no more than its cores and its memory
     allow. With one, its processes must see the same paths and have the same version of fusetui.
+    Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
     `progress` is called with the number of finished ranks and of all.
     """
     if executor is not None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,35 @@ class Elsewhere(Executor):
         with contextlib.chdir("/"):
             done.set_result(run(*args, **more))
         return done
+
+
+class Dying(Executor):
+    """A pool of processes of which the one that reads rank 1 dies so many times."""
+
+    deaths = 0
+
+    def submit(self, run: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        if "rank1" in args[0] and Dying.deaths:
+            Dying.deaths -= 1
+            done.set_exception(BrokenProcessPool())
+        else:
+            done.set_result(run(*args, **more))
+        return done
+
+
+@pytest.mark.parametrize(("deaths", "is_read"), [(0, True), (2, True), (3, False)])
+def test_a_rank_whose_process_dies_is_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, deaths: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(executors, "SMALL", 0)
+    monkeypatch.setattr(executors, "_cores", lambda: 2)
+    monkeypatch.setattr(executors, "_pool", lambda processes: Dying())
+    monkeypatch.setattr(Dying, "deaths", deaths)
+    answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))
+    assert [row.rank for row in answer.ranks if row.rank != 2] == ([0, 1] if is_read else [0])
+    died = [one.reason for one in answer.left_out if "rank1" in one.path]
+    assert [reason.startswith("The process that read") for reason in died] == [True] * (not is_read)
 
 
 def test_an_executor_may_work_in_another_folder(
