@@ -1,6 +1,7 @@
 """Runs the sources' experiments on this machine and writes their tables into docs/experiments.md.
 
     python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [NAME ...]
+    python -P benchmarks/capture_experiments.py --device cuda --blank [NAME ...]
 
 Without names it runs all of them, on a CPU in under ten minutes. Each table goes between the two
 markers of its experiment and device; tables of the other device are kept. With `--runs` the run
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
@@ -88,6 +90,11 @@ EXPERIMENTS = (
 def main() -> None:
     """Runs the requested experiments one after another; if one fails, the others still run."""
     options = _options()
+    if options.blank:
+        for experiment in EXPERIMENTS:
+            if not options.names or experiment.name in options.names:
+                _write(experiment, options.device, _blank(experiment))
+        return
     try:
         kind = find_device(options.device).kind
     except CaptureError as error:
@@ -107,6 +114,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs the sources' experiments.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="all of them without a name")
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
+    parser.add_argument("--blank", action="store_true", help="only what the sources measured")
     parser.add_argument("--runs", type=Path, help="a folder that keeps the runs")
     options = parser.parse_args()
     known = [experiment.name for experiment in EXPERIMENTS]
@@ -125,11 +133,21 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
         print(f"{experiment.name}: {error}", file=sys.stderr)
         return False
     seconds = perf_counter() - begin
-    text = PAGE.read_text(encoding="utf-8")
-    paragraph = _paragraph(experiment.command(kind), f"{printed}\n\n{beside}".strip(), kind)
-    PAGE.write_text(insert(text, f"{experiment.name} {kind}", paragraph), encoding="utf-8")
+    printed = f"{printed}\n\n{beside}".strip()
+    _write(experiment, kind, _paragraph(experiment.command(kind), printed, kind))
     print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
     return True
+
+
+def _write(experiment: Experiment, kind: str, paragraph: str) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(insert(text, f"{experiment.name} {kind}", paragraph), encoding="utf-8")
+
+
+def _blank(experiment: Experiment) -> str:
+    """What stands where nothing was measured yet."""
+    beside = sources.compared(experiment.name, Path(os.devnull))
+    return f"Not measured yet.\n\n```\n{beside}\n```" if beside else "Not measured yet."
 
 
 def _printed(experiment: Experiment, kind: str, folder: Path) -> str:

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,9 @@ FORM_SIZES: Sequence[Mapping[str, int]] = (
 )
 MOST_DIFFERENT: Sequence[Mapping[str, int]] = (
     {},
-    {"batch": 2048},
     {"in": 253},
-    {"n": 4, "in": 256, "out": 256},
 )
+TESTED = ("sm_80", "sm_90")
 BIG = {"batch": 2048, "n": 8, "in": 128, "out": 128}
 
 
@@ -100,6 +100,16 @@ def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[La
     return list(launches(workload, workload.variants["fused"], shapes, dtype, arch))
 
 
+def sizes_of(workload: str, arch: str, precision: str) -> Sequence[Mapping[str, int]]:
+    """In bfloat16 all sizes for the GPUs of the tests, and those that differ most for the others;
+    in another precision those of the workload."""
+    every, most = (MLP_SIZES, MLP_SIZES) if workload == "mlp" else (FORM_SIZES, MOST_DIFFERENT)
+    if precision != "bf16":
+        return every[:1]
+    return every if arch in TESTED else most
+
+
+@cache
 def everything(arch: str, precision: str) -> dict[Launch, str]:
     """Every launch that compiles to code of its own, with the sizes it is for."""
     found: dict[tuple[object, ...], tuple[Launch, str]] = {}
@@ -115,9 +125,9 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
         if precision != "tf32":
             add(of_mlp("fused", {}, dtype, arch), {})
         if arch not in NO_GEMM:
-            for sizes in MLP_SIZES:
+            for sizes in sizes_of("mlp", arch, precision):
                 add(of_mlp("fused-gemm", sizes, dtype, arch), sizes)
-            for sizes in FORM_SIZES if precision == "bf16" else MOST_DIFFERENT:
+            for sizes in sizes_of("partitioned-linear", arch, precision):
                 add(of_forms(sizes, dtype, arch), sizes)
     return dict(found.values())
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .tile_table import GROUPED_TILES
-from .tiles import QUANTUM, choose, padded, precision, reads_only_depth, whole
+from .tiles import QUANTUM, bytes_of_warp, choose, padded, precision, reads_only_depth, whole
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -90,6 +90,8 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
     tile = choose(GROUPED_TILES, a)
     block_m, block_n = block_size(rows, tile.m), block_size(columns, tile.n)
     block_k = depth_of_block(depth, tile.k)
+    smallest = min(block_m * block_k, block_k * block_n, block_m * block_n)
+    most_warps = max(smallest * a.element_size() // bytes_of_warp(a), 1)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
     if tiles and groups:
         grouped_gemm_kernel_triton[(tiles, groups)](
@@ -110,7 +112,7 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
             BLOCK_N=block_n,
             BLOCK_K=block_k,
             PRECISION=precision(a),
-            num_warps=tile.warps if block_m * block_n == tile.m * tile.n else 4,
+            num_warps=min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps),
             num_stages=tile.stages,
         )
     return out

@@ -84,6 +84,11 @@ def reads_only_depth(tensor: Tensor) -> bool:
     return is_tf32 and architecture(tensor) in ("sm_90", "sm_100", "sm_103")
 
 
+def bytes_of_warp(tensor: Tensor) -> int:
+    """What a warp moves at once: 16 bytes for each of its threads."""
+    return 16 * (64 if architecture(tensor).startswith("gfx") else 32)
+
+
 def padded(size: int) -> int:
     """The size rounded up to the quantum."""
     return size + -size % QUANTUM

@@ -22,6 +22,7 @@ CASES: Sequence[tuple[str, str, Mapping[str, int]]] = (
     ("mlp", "fused-gemm", {"dim": 760, "hidden": 3001}),
     ("partitioned-linear", "fused", {}),
     ("partitioned-linear", "fused", {"in": 253, "out": 8}),
+    ("partitioned-linear", "fused", {"in": 8, "batch": 65}),
 )
 
 
