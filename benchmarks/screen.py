@@ -39,6 +39,7 @@ KEYS = {
     "select, a line": ("0", "jjjjkkkk" * 5),
     "gap": ("0", "eeeeEEEE" * 5),
     "tree": ("2", "jj jjj kk kkkk  " * 3),
+    "tree of each op": ("2tt", "jj  jj kk kkkk  " * 3),
 }
 """What is pressed first, and what is measured."""
 SETTLED = "idle because:"

@@ -25,6 +25,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.later import Piece
 from fusetui.tui.shipping import unship
 
+START = "import os; os.nice(5); from fusetui.tui.beside_process import main; main()"
+"""The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 
 
@@ -60,7 +62,7 @@ class Beside:
             return
         with suppress(OSError):
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "fusetui.tui.beside_process"],
+                [sys.executable, "-P", "-c", START],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -24,14 +24,9 @@ from fusetui.tui.beside import Request, request_for
 from fusetui.tui.later import pieces
 from fusetui.tui.shipping import ship
 
-POLITE = 5
-"""Added to the niceness: the app comes first where there is only one core."""
-
 
 def main() -> None:
     gc.disable()
-    if hasattr(os, "nice"):
-        os.nice(POLITE)
     out = os.fdopen(os.dup(1), "wb")
     requests: SimpleQueue[Request] = SimpleQueue()
     Thread(target=_listen, args=(requests,), daemon=True).start()
@@ -69,7 +64,3 @@ def _warm() -> None:
     import fusetui.trace.insights.why
     import fusetui.tui.layout.answer
     import fusetui.tui.layout.kernel_table  # noqa: F401
-
-
-if __name__ == "__main__":
-    main()

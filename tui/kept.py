@@ -27,7 +27,7 @@ PLACE = "FUSETUI_KEPT"
 PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
 MOST = 500  # files; of more, those that were written last are kept
 LONGEST = 1 << 20  # bytes of a file of ours
-AGAIN = "marks and window of the last time: 0 shows the whole trace"
+AGAIN = "marks and window of the last time", "whole show the whole trace"
 
 
 class KeptMark(msgspec.Struct, frozen=True):
@@ -44,6 +44,7 @@ class KeptLanes(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     by_busy: bool = False
+    families: bool = False
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ def restored(state: State, kept: Kept) -> State:
         begin, end = kept.window
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
     session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
-    return told(replace(state, session=session), AGAIN)
+    return told(replace(state, session=session), *AGAIN)
 
 
 def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple[int, ...]:
@@ -131,7 +132,9 @@ def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple
 def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
     keys = [_key(lane) for lane in side.lanes]
     hidden = tuple(sorted(keys[n] for n in arranged.hidden))
-    return KeptLanes(hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy)
+    return KeptLanes(
+        hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy, arranged.families
+    )
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
@@ -139,9 +142,8 @@ def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
     number = {_key(lane): n for n, lane in enumerate(side.lanes)}
     pinned = tuple(dict.fromkeys(number[key] for key in kept.pinned if key in number))
     hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(pinned)
-    return Arrangement(
-        hidden if len(hidden) < len(side.lanes) else side.quiet, pinned, kept.by_busy
-    )
+    shown = hidden if len(hidden) < len(side.lanes) else side.quiet
+    return Arrangement(shown, pinned, kept.by_busy, kept.families)
 
 
 def _is_inside(side: Side, begin: int, end: int) -> bool:

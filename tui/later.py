@@ -16,6 +16,7 @@ from fusetui.trace.questions.queue import queues
 from fusetui.trace.questions.totals import kernel_totals
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.insight import Answer, Insight
+from fusetui.tui.layout.tree import op_tree
 
 
 class Made(msgspec.Struct, frozen=True, eq=False):
@@ -37,7 +38,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield found
     if not cancelled():
         yield from _insights(trace, cancelled)
-    for make in (call_tree, callers_tree):
+    for make in (call_tree, callers_tree, op_tree):
         if not cancelled():
             yield Made({make: make(trace)})
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))

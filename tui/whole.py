@@ -34,6 +34,7 @@ from fusetui.tui.state.screen import (
 from fusetui.tui.state.state import Outcome, Size, State
 
 BETWEEN = "  "  # two hints
+BETWEEN_KEYS = "   "  # a sentence and its keys
 STOP_HINT = "Esc stop and keep what was read"
 AGAIN = ("A ", "B ")
 
@@ -195,7 +196,8 @@ def _hints(state: State) -> TextPicture:
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]
         )
     if state.hint:
-        return text([Said(f" {state.hint}")])
+        found = (state.hint, *(hint_text(hint, state) for hint in state.hint_keys))
+        return text([Said(f" {BETWEEN_KEYS.join(filter(None, found))}")])
     hints = page_of(state).hints if state.sides else ("quit quit",)
     keys = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
     shown = (STOP_HINT, *keys) if state.reading else keys

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen
-from tests.tui.prepared import after, at, do, opened
+from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import kept
@@ -40,7 +40,7 @@ def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> No
     assert state.view.folds == before.view.folds
     assert state.view.selected < 0
     assert dict(state.session.bookmarks) == dict(before.session.bookmarks)
-    assert "0 shows the whole trace" in state.hint
+    assert "0 show the whole trace" in drawn(state)
 
 
 def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path)
     async with app_opened([path]) as (app, pilot):
         assert (app.state.view.begin, app.state.view.end) == window
         assert "a" in app.state.session.bookmarks
-        assert "0 shows the whole trace" in screen(app)
+        assert "0 show the whole trace" in screen(app)
 
 
 def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:

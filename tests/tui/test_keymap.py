@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.keymap import KeymapError, parsed, user_keymap
 from fusetui.tui.keys import key_name, key_text
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, hint_text
+from fusetui.tui.state import search
 from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.state import Size, State
 
@@ -121,3 +123,10 @@ async def test_the_palette_shows_keys(path: str) -> None:
         await pilot.press("ctrl+p", *"copy")
         await pilot.pause(0.3)
         assert "Y   full name" in screen(app)
+
+
+def test_sentences_name_the_keys_of_the_user(mlp: Trace) -> None:
+    state = replace(opened(mlp), keymap={"next-hit": ("F3",), "hits": ()})
+    found = after(state, partial(search.searched, text="gelu"))
+    assert "gelu   F3 next   N previous" in drawn(found)
+    assert "list" not in drawn(found).splitlines()[-1]

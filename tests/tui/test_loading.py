@@ -10,6 +10,7 @@ from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.shares import shares
+from fusetui.tui.layout.tree import op_tree
 from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
 
 
@@ -38,7 +39,7 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
-    loaded, counted, first, last, *trees = posted[-7:]
+    loaded, counted, first, last, *trees = posted[-8:]
     assert isinstance(loaded, Loaded)
     assert isinstance(counted, Counted)
     assert isinstance(first, Explained)
@@ -47,7 +48,7 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     assert last.insight.idle is first.insight.idle
     assert last.insight.answer is not None
     made = [make for tree in trees if isinstance(tree, Prepared) for make in tree.made.by]
-    assert made == [FRAMES, call_tree, callers_tree]
+    assert made == [FRAMES, call_tree, callers_tree, op_tree]
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:

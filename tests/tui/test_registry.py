@@ -121,6 +121,7 @@ CASES = {
     "hide": Case(LINEAR),
     "isolate": Case(LINEAR),
     "sort": Case(),
+    "families": Case(LINEAR),
     "unfold-all": Case(LINEAR, *do("fold")),
     "undo": Case(*CLOSE),
     "redo": Case(*CLOSE, *do("undo")),

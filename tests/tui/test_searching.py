@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import cast
 
+import pytest
 from tests.hostile import WORST, obeyed
 from tests.tui.conftest import GEMM
 from tests.tui.driving import opened as app_opened
@@ -54,6 +55,17 @@ async def test_what_takes_longer_is_gone_to_when_it_is_there(path: str) -> None:
         await pilot.press("slash", *"/^ampere/", "enter")
         await settled(app, pilot)
         assert selected(app) == GEMM
+
+
+def test_no_key_waits_for_a_search_of_a_large_trace(
+    mlp: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "LARGE", 1)
+    state = opened(mlp)
+    asked = search.searched(state, "gemm")
+    assert isinstance(asked, tuple)
+    assert isinstance(asked[1], Search)
+    assert (asked[0].wanted_hit, asked[1].text) == ("gemm", "gemm")
 
 
 def test_the_lanes_do_not_move_while_a_person_types(mlp: Trace) -> None:

@@ -127,6 +127,18 @@ def cells(line: Line, borders: Int64s) -> Cells:
     return Cells(row, kind, count.astype(np.int32), before[1:] - before[:-1])
 
 
+def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
+    """Nanoseconds of each cell that slices of a kind cover; shape [W]."""
+    after, over, last = _until(line, borders)
+    of_kind = next((one for one in line.kinds if one.kind == kind), None)
+    if of_kind is None:  # all slices are of one kind
+        before = line.before[after] - over
+    else:
+        before = of_kind.until(after.astype(np.int32)) - np.where(last == kind, over, 0)
+    found: Int64s = np.diff(before)
+    return found
+
+
 def row_in(line: Line, begin: int, end: int) -> int:
     """The row that a cell stands for: of the kind with the most time in it, the slice with the most
     time in it; NONE where there is none."""

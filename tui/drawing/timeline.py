@@ -12,6 +12,7 @@ from textual.strip import Strip
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
+from fusetui.tui.drawing.family_line import family_segments
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.idle_line import idle_segments
 from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, where_runs, window_bar
@@ -64,6 +65,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         place, bar = self.places[index], self._bar(y - division.axis, division)
         if place.idle_of is not None:
             return window, place.depth, place.label, self.view.gap, bar
+        if place.family is not None:
+            return window, place.family, place.label, bar
         holds = place.holds(self.view.selected)
         if place.where:
             holds = marks_selection(self.side, self.view, place)
@@ -112,6 +115,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return hidden_line(place.label, gutter, whole, self.glyphs, bar)
         if place.idle_of is not None:
             return self._idle_strip(place.label, place.idle_of.key[1], division, bar)
+        if place.family is not None:
+            shown = family_segments(self.side, self.view, place.family, division.width, self.glyphs)
+            return _labeled(place.label, shown, division, bar)
         if place.curve is not None:
             return self._counter_strip(place.label, place.curve, division, bar)
         if place.line is None:

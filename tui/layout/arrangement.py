@@ -21,6 +21,7 @@ class Arrangement(msgspec.Struct, frozen=True):
     hidden: frozenset[int] = frozenset()
     pinned: tuple[int, ...] = ()  # above all others
     by_busy: bool = False  # the busiest threads and devices first, else as in the trace
+    families: bool = False  # a line for each kind of slices below each stream
 
     def pin(self, lane: int) -> Arrangement:
         """A lane pinned, or no longer."""

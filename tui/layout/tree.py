@@ -45,16 +45,10 @@ def op_tree(trace: Trace) -> OpTree:
         track.append(np.full(size, number))
         before += size
     gpu_ns, kernels = gpu_under(trace)
-    return OpTree(
-        trace,
-        _joined(rows),
-        _joined(depth),
-        _joined(end),
-        _joined(track),
-        self_ns(trace),
-        gpu_ns,
-        kernels,
-    )
+    row = _joined(rows)
+    figures = (np.where(row >= 0, one[row], 0) for one in (self_ns(trace), gpu_ns, kernels))
+    own_ns, gpu_ns, kernels = figures if len(row) else (row, row, row)
+    return OpTree(trace, row, _joined(depth), _joined(end), _joined(track), own_ns, gpu_ns, kernels)
 
 
 def layer_of(trace: Trace, track: Track) -> Layer:

@@ -6,7 +6,7 @@ are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any, TypeVar
@@ -20,15 +20,17 @@ from fusetui.trace.cells.raster import Line
 from fusetui.trace.insights.stretches import IdleTime
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.figures import percent
 from fusetui.tui.layout.arrangement import Arrangement, arranged, hidden_names, quiet
 from fusetui.tui.layout.insight import NOTHING_YET, Insight
-from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.kinds import KINDS, narrow
 from fusetui.tui.layout.lanes import LAYER_LABELS, Lane
 
 MIN_SPAN_NS = 20
 IDLE_LABEL = "idle because"
 HIDDEN, HIDDEN_LABEL = -1000, "folded"
 WHERE = -2  # instead of a depth
+MOST_FAMILIES = 6  # lines below a stream
 KEPT = 4  # views of which the lines are kept
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
@@ -122,9 +124,16 @@ class View(msgspec.Struct, frozen=True):
         return self.end - self.begin
 
 
+class Family(msgspec.Struct, frozen=True, eq=False):
+    """The slices of one kind on a line."""
+
+    line: Line
+    kind: int  # its number
+
+
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
-    else the name of a group, else the names of what is hidden.
+    else one kind of slices of a line, else the name of a group, else the names of what is hidden.
 
     Only the lines of lanes belong to a lane; for others, `lane` is -1.
     """
@@ -136,6 +145,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
+    family: Family | None = None  # how much of a line the slices of one kind cover
     more: int = 0  # lines of the lane that are not shown; on the last one that is
 
     def holds(self, row: int) -> bool:
@@ -246,7 +256,20 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
         depths.append(depth_in_lane(side, view.selected))
     found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
     found += [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
-    return [*found[:-1], replace(found[-1], more=lane.height - len(found))]
+    last = replace(found[-1], more=lane.height - len(found))
+    return [*found[:-1], last, *(_families(lane) if view.arranged.families else ())]
+
+
+def _families(lane: Lane) -> Iterator[Place]:
+    """The kinds of slices on the outermost line of a stream, those with the most time first."""
+    line = lane.lines[0]
+    if lane.layer is not Layer.STREAM:
+        return
+    largest = sorted(line.kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]
+    for one in largest:
+        share = percent(int(one.before[-1]), int(line.before[-1]))
+        label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
+        yield Place(-1, -1, label, None, family=Family(line, one.kind))
 
 
 def where_label(label: str) -> str:

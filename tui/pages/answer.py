@@ -94,8 +94,8 @@ def went(state: State, found: Answer, at: AnswerAt) -> State:
             return KERNELS.shown_at(replace(state, page=KERNELS.name, hint=""), rank)
         case ToGap(gap):
             place = place_of_gap(state.side, gap)
-            back = "Esc back to the answer   e the next longest"
-            return told(at_gap(state, place), back) if place else state
+            keys = ("deselect back to the answer", "next-gap the next longest")
+            return told(at_gap(state, place), "a gap of the answer", *keys) if place else state
         case ToWhy():
             return replace(state, page=WhyPage.name, hint="")
 

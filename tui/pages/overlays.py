@@ -42,13 +42,15 @@ from fusetui.tui.state.overlays import (
 )
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State
+from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State, told
 
 SECTION = "Over the page"
 CHOOSING = "  Enter opens   Esc leaves"
 CHOOSING_B = "  Enter opens   b opens as B beside the present trace   Esc leaves"
 MOST_GAP_LINES = 50
 BAR = 10  # cells
+NOTICED = 50
+"""Durations that differ by less than 1 / NOTICED are drawn alike."""
 MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
     Column("at", 12),
@@ -138,7 +140,7 @@ def show_details(state: State) -> State:
     if gap:
         return laid_over(state, GapDetails(state.side, gap))
     if row < 0:
-        return replace(state, hint="nothing is selected: j or k selects a slice")
+        return told(state, "nothing is selected", "down/up select a slice")
     return laid_over(state, SliceDetails(state.side, row))
 
 
@@ -217,17 +219,25 @@ def _durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     found = trend(side.trace, rows, side.once(steps), min(MOST_CELLS, width // 3))
     if found is None:
         return f" {plural(len(rows), 'hit')}"
-    glyphs = glyphs_for(ascii_only)
-    top = len(glyphs.levels) - 1
-    heights = [-(-top * ns // max(1, found.most_ns)) for ns in found.medians]
-    bars = "".join(
-        glyphs.levels[max(height, ns >= 0)]
-        for height, ns in zip(heights, found.medians, strict=True)
-    )
+    bars = spark(found.medians, glyphs_for(ascii_only).levels)
     span = f"over {plural(found.steps, 'step')}" if found.steps else "in order of time"
     extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
     figures = f"median {duration(found.median_ns)}, {extent}"
     return f" {count(len(rows))} hits   {figures}   {span} {bars}"
+
+
+def spark(values: Sequence[int], levels: str) -> str:
+    """A level for each value, from the least to the most of them; in the middle where they hardly
+    differ, a blank where there is none (-1)."""
+    known = [value for value in values if value >= 0]
+    least, most = min(known), max(known)
+    top = len(levels) - 1
+    if (most - least) * NOTICED <= most:
+        return "".join(levels[top // 2] if value >= 0 else levels[0] for value in values)
+    return "".join(
+        levels[1 + (value - least) * (top - 1) // (most - least)] if value >= 0 else levels[0]
+        for value in values
+    )
 
 
 def _units(trace: Trace) -> tuple[Unit, Unit]:

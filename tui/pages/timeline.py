@@ -212,7 +212,7 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
     found = Range(index, times[0] + side.origin, times[1] + side.origin, drag.ended)
     state = looked_at(state, index, deselect(side, view))
     now = replace(state, session=replace(state.session, time_range=found))
-    return told(now, ENDED) if drag.ended else now
+    return told(now, *ENDED) if drag.ended else now
 
 
 def scrolled(state: State, index: int, lines: int, room: int) -> State:

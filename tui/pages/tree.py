@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
@@ -175,20 +176,24 @@ class TreePage(TreeListPage):
         return int(merged.preorder(state.tree.sort).place[node]) if node >= 0 else -1
 
 
-MAKERS = {"path": call_tree, "callers": callers_tree}
+MAKERS: dict[str, Callable[[Trace], CallTree | OpTree]] = {
+    "path": call_tree,
+    "callers": callers_tree,
+    "each": op_tree,
+}
 
 
 def merged_of(state: State) -> CallTree | None:
     """The tree of merged ops; None where each is shown."""
-    make = MAKERS.get(state.tree.mode)
-    return state.side.once(make) if make else None
+    tree = state.side.once(MAKERS[state.tree.mode])
+    return tree if isinstance(tree, CallTree) else None
 
 
 def awaited(state: State, mode: str) -> str:
     """A sentence while the tree of a large trace is made beside the app; no key makes that."""
-    side, make = state.side, MAKERS.get(mode)
+    side, make = state.side, MAKERS[mode]
     is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
-    return WORKING if is_large and make and make not in side.made else ""
+    return WORKING if is_large and make not in side.made else ""
 
 
 def name_of(merged: CallTree, node: int) -> str:
@@ -295,10 +300,10 @@ def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: i
             for text in fit(COLUMNS, ["", "", "", "", mark + " " + label], width)
         ]
     trace = tree.trace
-    gpu, kernels = int(tree.gpu_ns[row]), int(tree.kernels[row])
+    gpu, kernels = int(tree.gpu_ns[node]), int(tree.kernels[node])
     texts = [
         duration(int(trace.dur[row])),
-        duration(int(tree.own_ns[row])),
+        duration(int(tree.own_ns[node])),
         duration(gpu) if gpu else "",
         count(kernels) if kernels else "",
         indent + label_of(int(trace.source_role[row]), trace.name_of(row)),
@@ -330,7 +335,7 @@ def sort_by(by: int) -> Run:
 
     def run(state: State) -> State:
         if state.tree.mode == "each":
-            return told(state, "each op is in order of time: t merges them")
+            return told(state, "each op is in order of time", "tree-mode merge them")
         at = SORTS.index(state.tree.sort) + by
         view = replace(state.tree, sort=SORTS[at % len(SORTS)])
         now = replace(state, tree=view).with_list(NAME, ListState())

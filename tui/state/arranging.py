@@ -14,31 +14,32 @@ from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.moving import SECTION, changed
 from fusetui.tui.state.state import State, told
 
-NO_LANE = "nothing is selected: j or k selects a slice, and with it a lane"
+NOTHING = "nothing is selected", "down/up select a slice, and with it a lane"
 
 
 def pin(state: State) -> State:
     """The lane of the selection above all others, or back in its place."""
     lane = _lane(state)
-    return _arranged(state, _now(state).pin(lane)) if lane >= 0 else told(state, NO_LANE)
+    return _arranged(state, _now(state).pin(lane)) if lane >= 0 else told(state, *NOTHING)
 
 
 def hide(state: State) -> State:
     """The lane of the selection into the last line; nothing is selected any more."""
     lane = _lane(state)
     if lane < 0:
-        return told(state, NO_LANE)
+        return told(state, *NOTHING)
     hidden = _arranged(state, _now(state).hide(lane))
     view = replace(hidden.view, selected=-1)
     title = state.side.lanes[lane].title
-    return told(_viewed(hidden, view), f"hidden: {title}   U shows all lanes  u undo")
+    keys = ("unfold-all show all lanes", "undo undo")
+    return told(_viewed(hidden, view), f"hidden: {title}", *keys)
 
 
 def isolate(state: State) -> State:
     """Only the thread or device of the selection; again: as it was first."""
     lanes, lane = state.side.lanes, _lane(state)
     if lane < 0:
-        return told(state, NO_LANE)
+        return told(state, *NOTHING)
     own = next(indices for _, indices in groups_of(lanes) if lane in indices)
     hidden = frozenset(range(len(lanes))) - set(own)
     now = _now(state)
@@ -56,7 +57,7 @@ def only(state: State, pattern: str) -> State:
         return told(state, f"no lane is called {printable(pattern)}")
     hidden = frozenset(range(len(state.side.lanes))) - found
     now = _arranged(state, replace(_now(state), hidden=hidden))
-    return told(now, f"{plural(len(found), 'lane')} shown   :only shows all  u undo")
+    return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")
 
 
 def sort(state: State) -> State:
@@ -64,6 +65,12 @@ def sort(state: State) -> State:
     now = _now(state)
     said = "as in the trace" if now.by_busy else "the busiest first"
     return told(_arranged(state, replace(now, by_busy=not now.by_busy)), f"lanes: {said}")
+
+
+def families(state: State) -> State:
+    """Below each stream a line for each kind of kernels, or not."""
+    now = _now(state)
+    return _arranged(state, replace(now, families=not now.families))
 
 
 def unfold(state: State) -> State:
@@ -102,6 +109,15 @@ ACTIONS = (
         "isolate", "Only this thread", "O", "or device; again: all", isolate, SECTION, on_timeline
     ),
     action("sort", "Sort the lanes", "S", "by busy time, or not", sort, SECTION, on_timeline),
+    action(
+        "families",
+        "Streams by family",
+        "F",
+        "how much of the time each kind of kernels takes",
+        families,
+        SECTION,
+        on_timeline,
+    ),
     action(
         "unfold-all",
         "Unfold all lanes",

@@ -46,7 +46,7 @@ def step(by: int) -> Run:
         rank = _rank(longest, gap.gap if gap and gap.device == device else -1, by)
         there = at_gap(state, GapAt(device, int(longest[rank])))
         place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
-        return told(there, f"{place}   e the next longest  E back  u undo")
+        return told(there, place, "next-gap the next longest", "previous-gap back", "undo undo")
 
     return run
 

@@ -16,7 +16,7 @@ from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, State, told
 
-NOTHING = "nothing is selected: j or k selects a slice"
+NOTHING = "nothing is selected", "down/up select a slice"
 
 
 def same_name(by: int) -> Run:
@@ -24,7 +24,9 @@ def same_name(by: int) -> Run:
 
     def run(state: State) -> State:
         row = state.view.selected
-        return told(state, NOTHING) if row < 0 else search.shown(state, _alike(state, row).step(by))
+        return (
+            told(state, *NOTHING) if row < 0 else search.shown(state, _alike(state, row).step(by))
+        )
 
     return run
 
@@ -78,7 +80,7 @@ def other_pass(state: State) -> State:
     """From forward work to the backward work that belongs to it, and back."""
     row, side = state.view.selected, state.side
     if row < 0:
-        return told(state, NOTHING)
+        return told(state, *NOTHING)
     if side.insight.origins is None:
         return told(state, working(side.trace, "which backward op belongs to which forward op"))
     there = _other_pass(side.insight.origins, row)

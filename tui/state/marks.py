@@ -9,8 +9,8 @@ from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.state import TIMELINE, State, told
 
-STARTED = "the range starts here: move, then v again ends it   Esc drops it"
-ENDED = "i all figures of the range   v another range   Esc clears it"
+STARTED = "the range starts here: move, then", "range end it", "deselect drop it"
+ENDED = "a range", "details all figures of the range", "range another range", "deselect clear it"
 
 
 def ask_mark(state: State) -> State:
@@ -19,7 +19,7 @@ def ask_mark(state: State) -> State:
 
 def ask_to_mark(state: State) -> State:
     if not state.session.bookmarks:
-        return told(state, "no mark is set: press m and a letter to set one")
+        return told(state, "no mark is set", "mark set one")
     return replace(state, prompt=Prompt.GO_TO_MARK)
 
 
@@ -33,8 +33,8 @@ def answered(state: State, character: str) -> State:
 
 def set_mark(state: State, letter: str) -> State:
     session = state.session.with_bookmark(letter, state.active)
-    done = f"mark {letter} is set: ' and {letter} goes back to it"
-    return told(replace(state, session=session), done)
+    keys = f"to-mark and {letter} go back to it"
+    return told(replace(state, session=session), f"mark {letter} is set", keys)
 
 
 def go_to(state: State, letter: str) -> State:
@@ -42,7 +42,7 @@ def go_to(state: State, letter: str) -> State:
     if mark is None:
         return told(state, f"there is no mark {letter}")
     there = brought(state, state.session.at_bookmark(letter), mark.side)
-    return told(there, f"at mark {letter}   u goes back")
+    return told(there, f"at mark {letter}", "undo back")
 
 
 def choose_range(state: State) -> State:
@@ -51,7 +51,7 @@ def choose_range(state: State) -> State:
         return told(state, "a range of time is selected in the timeline: 1")
     session = state.session.ranged(state.active)
     found = session.time_range
-    return told(replace(state, session=session), ENDED if found and found.ended else STARTED)
+    return told(replace(state, session=session), *(ENDED if found and found.ended else STARTED))
 
 
 ACTIONS = (

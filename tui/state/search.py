@@ -20,6 +20,8 @@ from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Outcome, State, told
 
+LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
+
 
 def ask(state: State) -> State:
     return replace(state, prompt=Prompt.SEARCH, found=None, wanted_hit="")
@@ -52,7 +54,7 @@ def searched(state: State, text: str) -> Outcome:
         return _to_first(state, found)
     try:
         query = parse(text)
-        if query.is_quick:
+        if query.is_quick and len(state.side.trace) <= LARGE:
             trace = state.side.trace
             return _to_first(state, Found(text, search(trace, state.side.once(texts_of), query)))
     except WrongQuery as wrong:
@@ -82,7 +84,8 @@ def shown(state: State, hits: Hits) -> State:
         hits = replace(hits, rows=rows, at=0)
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
     found = brought(state, state.session.hit(hits), hits.side)
-    return told(found, f"{place}: {printable(hits.what)}   n next  N previous  T list")
+    keys = ("next-hit next", "previous-hit previous", "hits list")
+    return told(found, f"{place}: {printable(hits.what)}", *keys)
 
 
 def step(by: int) -> Run:
@@ -91,7 +94,7 @@ def step(by: int) -> Run:
     def run(state: State) -> State:
         hits = state.session.hits
         return (
-            told(state, "no search yet: press / to search")
+            told(state, "no search yet", "search search")
             if hits is None
             else shown(state, hits.step(by))
         )
@@ -103,7 +106,7 @@ def list_hits(state: State) -> State:
     """All hits, over the page."""
     hits = state.session.hits
     if hits is None or not len(hits.rows):
-        return told(state, "nothing was searched for: / searches")
+        return told(state, "nothing was searched for", "search search")
     over = replace(state, overlay=HitList(state.sides[hits.side], hits))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 

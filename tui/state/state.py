@@ -84,6 +84,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
     hint: str = ""  # "": the keys of the page
+    hint_keys: tuple[str, ...] = ()  # what follows the hint, see told
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
@@ -121,6 +122,7 @@ Outcome = State | tuple[State, Effect]
 """The result of an action: the next state, and possibly an effect."""
 
 
-def told(state: State, sentence: str) -> State:
-    """The state with a sentence on the last line."""
-    return replace(state, hint=sentence)
+def told(state: State, sentence: str, *keys: str) -> State:
+    """The state with a sentence on the last line, and what keys do now: `next-hit next` names an
+    action, whose key the user may have changed, and says what it does."""
+    return replace(state, hint=sentence, hint_keys=keys)

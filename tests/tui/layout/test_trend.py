@@ -12,7 +12,9 @@ from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.questions.search import find
 from fusetui.tui import whole
+from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.trend import Trend, trend
+from fusetui.tui.pages.overlays import spark
 
 US = 1000
 
@@ -41,7 +43,12 @@ def test_nothing_is_said_about_one(mlp: Trace) -> None:
 
 def test_instances_show_it_above_their_list(mlp: Trace) -> None:
     shown = drawn_over(mlp, "kernels", "instances")
-    assert "4 hits   median 181 us, 180 us to 182 us   over 2 steps ██" in shown
+    assert "4 hits   median 181 us, 180 us to 182 us   over 2 steps ▄▄" in shown
+
+
+def test_the_line_goes_from_the_least_to_the_most() -> None:
+    assert spark((100, -1, 130, 200), UNICODE.levels) == "▁ ▃█"
+    assert spark((0, 0), UNICODE.levels) == spark((1000, 1001), UNICODE.levels) == "▄▄"
 
 
 def test_steps_are_a_list(mlp: Trace) -> None:

@@ -1,0 +1,43 @@
+"""A line for each family of kernels below a stream."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from tests.tui.prepared import after, do, drawn, opened
+
+from fusetui.trace import Trace
+from fusetui.trace.cells.raster import amounts, edges
+from fusetui.tui.layout.view import Place, places
+from fusetui.tui.state.state import State
+
+
+def families(state: State) -> list[Place]:
+    return [place for place in places(state.side, state.view) if place.family]
+
+
+def test_each_family_has_a_line_with_its_share(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("families"))
+    labels = [place.label for place in families(state)]
+    assert labels == ["  gemm 65 %", "  pointwise 20 %", "  fused 15 %"]
+    lines = drawn(state).splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("  gemm 65 %"))
+    assert "█" in lines[first]
+    assert families(after(state, *do("families"))) == []
+
+
+def test_the_families_of_a_cell_add_up_to_what_is_covered(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("families"))
+    borders = edges(mlp.begin_ns, mlp.end_ns, 50)
+    found = [place.family for place in families(state) if place.family]
+    line = found[0].line
+    sums = sum(amounts(line, borders, one.kind) for one in found)
+    covered = [
+        sum(
+            max(0, min(end, b) - max(start, a))
+            for start, end in zip(line.start, line.end, strict=True)
+        )
+        for a, b in pairwise(borders)
+    ]
+    assert np.array_equal(sums, covered)
