@@ -1,6 +1,6 @@
 """Writes the JSON Schema of each document that fusetui prints, from documents of many traces.
 
-    FUSETUI_TRACES=FOLDER python -P docs/make_schemas.py
+    FUSETUI_TRACES=FOLDER python -P docs/make_schemas.py [COMMAND ...]
 
 A key is required if every document has it, and may be null if it ever is; its description is that
 of docs/json.md. tests/docs/test_schemas.py validates documents of other traces against the result.
@@ -40,7 +40,10 @@ Schema = dict[str, Any]
 
 def main() -> None:
     described = descriptions((ROOT / "docs" / "json.md").read_text(encoding="utf-8"))
+    wanted = sys.argv[1:]
     for command, calls in _calls().items():
+        if wanted and command not in wanted:
+            continue
         schema = schema_of(_documents(calls), described)
         head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
         text = json.dumps(head | schema, indent=1, ensure_ascii=False)
@@ -69,6 +72,9 @@ def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator
             yield from ((command, *names) for names in _names(traces))
         case "diff":
             yield from ((command, *pair) for pair in pairs)
+        case "ranks":
+            folders = [(command, str(folder)) for folder in (TRACES / "dlrm_ranks", TRACES)]
+            yield from (*folders, *each, *((command, *pair) for pair in pairs))
         case "check":
             yield from ((*one, "--expect", "kernels=5") for one in each)
         case "kernels":

@@ -8,7 +8,7 @@ from tests.places import ROOT
 from tests.test_house import ROOMS, TUI_ROOMS
 
 TEXT = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-FOLDERS = ("trace", "tui", "capture", "kernels", "src/fusetui", "tests")
+FOLDERS = ("trace", "tui", "capture", "kernels", "src/fusetui", "tests", "benchmarks")
 
 
 def test_every_file_that_it_names_exists() -> None:

@@ -80,19 +80,19 @@ Shown = Callable[..., Terminal]
 
 FAILS_AT_A_KEY = f"""
 from fusetui.tui import app
-def fail(*_): raise ValueError("planted " + {WORST!a})
+def fail(*_, **__): raise ValueError("planted " + {WORST!a})
 app.perform = fail
 """
 FAILS_IN_A_THREAD = f"""
 from fusetui.tui import performing
-def fail(*_): raise ValueError("planted " + {WORST!a})
+def fail(*_, **__): raise ValueError("planted " + {WORST!a})
 performing.load = fail
 """
 WORKS_FOR_EVER = """
 import time
 from fusetui.tui import performing, signals
 signals.GRACE = 0.2
-performing.load = lambda *_: time.sleep(600)
+performing.load = lambda *_, **__: time.sleep(600)
 """
 HANGS = """
 import time

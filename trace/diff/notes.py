@@ -194,7 +194,8 @@ def _ranks(a: Trace, b: Trace) -> str:
         return ""
     return (
         f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
-        " job: the time of a collective includes waiting for the other ranks"
+        " job: the time of a collective includes waiting for the other ranks, and fusetui ranks"
+        " tells who waits for whom"
     )
 
 

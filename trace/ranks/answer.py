@@ -40,6 +40,7 @@ class _Figures(msgspec.Struct, frozen=True):
     exposed_comm_ns: int | None = None
     exposed_copy_ns: int | None = None
     idle_ns: int | None = None
+    idle: dict[str, int] = {}
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
@@ -111,7 +112,7 @@ def _rows(matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks) -> list
                 exposed_comm_ns=figures[n].exposed_comm_ns,
                 exposed_copy_ns=figures[n].exposed_copy_ns,
                 idle_ns=figures[n].idle_ns,
-                idle=_idle(one),
+                idle=figures[n].idle,
                 collectives=len(one.collectives),
                 unmatched=int(matched.unmatched[n]),
                 last_count=int(sums.last[n]),
@@ -141,14 +142,9 @@ def _figures(one: RankSummary) -> _Figures:
         return _Figures(step_ns)
     if not len(steps):
         step_ns = int(account[0])
-    return _Figures(step_ns, *(int(ns) for ns in account[1:5]))
-
-
-def _idle(one: RankSummary) -> dict[str, int]:
-    account = np.median(one.accounts, axis=0) if len(one.accounts) else one.account
-    if not len(account):
-        return {}
-    return {name: int(ns) for name, ns in zip(CLASSES[5:], account[5:], strict=True) if ns}
+    idle = {name: int(ns) for name, ns in zip(CLASSES[5:], account[5:], strict=True) if ns}
+    compute, comm, copy, rest = (int(ns) for ns in account[1:5])
+    return _Figures(step_ns, compute, comm, copy, rest, idle)
 
 
 def _worst(matched: Matched, waits: Waits, row: int) -> WorstWait | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
 
 
-class Matched(msgspec.Struct, frozen=True, eq=False):
+class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Collectives that at least two of the given ranks took part in, in the order of their starts.
 
     Arrays of shape [rows]: one row per rank of each; those of one collective are neighbors, and
@@ -45,7 +46,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
+    @cached_property
     def counts(self) -> Rows:
         """How many of the given ranks took part in each."""
         counts: Rows = np.diff(self.first)
@@ -61,7 +62,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False):
     def synchronous(self) -> NDArray[np.bool_]:
         return np.array([name in SYNCHRONOUS for name in self.names], dtype=np.bool_)
 
-    @property
+    @cached_property
     def of_row(self) -> Rows:
         """The collective that each row belongs to."""
         found: Rows = np.repeat(np.arange(len(self)), self.counts)
@@ -119,13 +120,16 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
     """For each collective the number of its name and group; sends and receives of one pair of ranks
     have the same."""
     found = one.collectives
-    each = np.stack((found.name, found.group, found.peer), axis=1).reshape(-1, 3)
-    distinct, which = np.unique(each, axis=0, return_inverse=True)
+    names, groups = len(one.names), len(one.groups)
+    each = ((found.peer + 1) * groups + found.group) * names + found.name
+    distinct, which = np.unique(each, return_inverse=True)
     numbers = [
-        keys.setdefault(_key(one, *values), len(keys))
-        for values in distinct.astype(np.int64).tolist()
+        keys.setdefault(
+            _key(one, n % names, n // names % groups, n // names // groups - 1), len(keys)
+        )
+        for n in distinct.tolist()
     ]
-    key: Int64s = np.array(numbers, dtype=np.int64)[which.reshape(-1)]
+    key: Int64s = np.array(numbers, dtype=np.int64)[which]
     return key
 
 
@@ -245,7 +249,7 @@ def _in_time(
         end=flat.end[rows],
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
-        bytes=_column(ranks, flat, heads, "bytes"),
+        bytes=_column(ranks, flat, heads, "size"),
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
     )

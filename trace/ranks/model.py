@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.gaps import IDLE
@@ -63,12 +64,12 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     name: Int64s  # index in RankSummary.names
     dtype: Int64s  # index in RankSummary.names
     sequence: Int64s  # as recorded (`Seq`), else -1
-    bytes: Int64s  # the size of nccl-tests: see collectives.moved
+    size: Int64s  # bytes, as nccl-tests counts them: see collectives
     peer: Int64s  # of a send the receiver, of a receive the sender
     issued: Int64s
     start: Int64s
     end: Int64s
-    before: Int64s  # the account from the end of the collective before; shape [n, CLASSES]
+    before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:
         return len(self.start)
@@ -116,6 +117,17 @@ class NoSummary(msgspec.Struct, frozen=True):
 
     path: str
     reason: str
+
+
+def packed(accounts: Int64s) -> bytes:
+    """Accounts [n, CLASSES], of which most figures are 0 and few are ever looked at."""
+    data: bytes = isal_zlib.compress(accounts.astype("<i8").tobytes(), 1)
+    return data
+
+
+def unpacked(data: bytes) -> Int64s:
+    """What `packed` packed."""
+    return np.frombuffer(isal_zlib.decompress(data), dtype="<i8").reshape(-1, len(CLASSES))
 
 
 def encoded(summary: RankSummary) -> bytes:

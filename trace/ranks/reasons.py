@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.ranks.clocks import Clocks
 from fusetui.trace.ranks.matching import Matched
-from fusetui.trace.ranks.model import CLASSES, RankSummary
+from fusetui.trace.ranks.model import CLASSES, RankSummary, unpacked
 from fusetui.trace.ranks.waits import Waits
 
 Int64s = NDArray[np.int64]
@@ -62,6 +62,7 @@ class _Reason:
         self._excess: dict[tuple[str, str], int] = {}
         self._earlier = _earlier(matched, rank)
         self._places = {rank: _places(matched.ranks[rank])}
+        self._accounts: dict[int, Int64s] = {}
 
     def add(self, place: int, late: int) -> None:
         rows = np.arange(self._matched.first[place], self._matched.first[place + 1])
@@ -106,9 +107,9 @@ class _Reason:
         return True
 
     def _compare(self, own: int, others: NDArray[np.intp]) -> None:
-        ranks, matched = self._matched.ranks, self._matched
-        before = [_before(ranks[matched.rank[row]], int(matched.row[row])) for row in others]
-        mine = _before(ranks[self._rank], int(matched.row[own]))
+        matched = self._matched
+        before = [self._before(row) for row in others.tolist()]
+        mine = self._before(own)
         if mine is not None and all(one is not None for one in before):
             more = mine - np.median(np.array(before), axis=0).astype(np.int64)
             for name, ns in zip(CLASSES[1:], more[1:].tolist(), strict=True):
@@ -117,6 +118,14 @@ class _Reason:
         theirs = [self._of(int(matched.rank[row])).get(int(matched.row[row]), {}) for row in others]
         for key, ns in self._of(self._rank).get(int(matched.row[own]), {}).items():
             self._count(*key, ns - int(np.median([one.get(key, 0) for one in theirs])))
+
+    def _before(self, row: int) -> Int64s | None:
+        """The account of the time before a collective; None without a GPU."""
+        rank = int(self._matched.rank[row])
+        if rank not in self._accounts:
+            self._accounts[rank] = unpacked(self._matched.ranks[rank].collectives.before)
+        found = self._accounts[rank]
+        return found[self._matched.row[row]] if len(found) else None
 
     def _of(self, rank: int) -> dict[int, dict[tuple[str, str], int]]:
         if rank not in self._places:
@@ -137,11 +146,6 @@ def _begin(one: RankSummary, start: int) -> tuple[int, bool]:
     """Where the step of a moment begins, else where the window does; and whether it is a step."""
     at = int(np.searchsorted(one.step_start, start, side="right")) - 1
     return (int(one.step_start[at]), True) if at >= 0 else (one.begin_ns, False)
-
-
-def _before(one: RankSummary, row: int) -> Int64s | None:
-    """The account of the time before a collective; None without a GPU."""
-    return one.collectives.before[row] if len(one.collectives.before) else None
 
 
 def _places(one: RankSummary) -> dict[int, dict[tuple[str, str], int]]:

@@ -33,6 +33,7 @@ from fusetui.trace.ranks.model import (
     RankSummary,
     decoded,
     encoded,
+    packed,
 )
 from fusetui.trace.ranks.places import places_before
 
@@ -178,12 +179,12 @@ def _columns(
         name=column(name[one.name] for one in found.told),
         dtype=column(name[one.dtype] for one in found.told),
         sequence=column(one.sequence for one in found.told),
-        bytes=column(one.bytes for one in found.told),
+        size=column(one.bytes for one in found.told),
         peer=column(one.peer for one in found.told),
         issued=found.issued + base,
         start=trace.start[found.rows] + base,
         end=trace.end[found.rows] + base,
-        before=before,
+        before=packed(before),
     )
 
 

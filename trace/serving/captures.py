@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.computing import within
@@ -62,8 +62,7 @@ def captures(trace: Trace) -> Captures:
     calls = _nodes(trace)
     own = [_between(trace, calls, begin, end) for begin, end in spans]
     every = np.concatenate([np.empty(0, np.intp), *own])
-    named = arguments(trace.elements, trace.order[every], KERNEL, keep_as="captured")
-    names = _texts(named)
+    names = _kernels(trace, every)
     found, at = [], 0
     for (begin, _), rows in zip(spans, own, strict=True):
         found.append(Capture(begin, rows, tuple(names[at : at + len(rows)]), _size(trace, begin)))
@@ -111,14 +110,20 @@ def _nodes(trace: Trace) -> Rows:
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
+    """Those of the thread that captures; if it has none, of all."""
     first, last = np.searchsorted(trace.start[calls], (trace.end[begin], trace.start[end]))
     rows = calls[first:last]
     thread = trace.thread_of_track[trace.track[rows]]
     found: Rows = rows[thread == trace.thread_of_track[trace.track[begin]]]
-    return found
+    return found if len(found) else rows
 
 
-def _texts(found: Arguments) -> list[str]:
+def _kernels(trace: Trace, calls: Rows) -> list[str]:
+    """The name of the kernel that each call launches, "" where it is not recorded."""
+    hip = np.array([name.startswith("hip") for name in trace.names] or [False])[trace.name[calls]]
+    if not hip.any():  # CUDA's calls have no such arg
+        return [""] * len(calls)
+    found = arguments(trace.elements, trace.order[calls], KERNEL, keep_as="captured")
     distinct = [parsed(texts[0]) for texts in found.distinct]
     names = [name if isinstance(name, str) else "" for name in distinct]
     return [names[number] if number >= 0 else "" for number in found.number.tolist()]

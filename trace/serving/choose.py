@@ -21,6 +21,9 @@ from fusetui.trace.serving.replays import Nodes
 from fusetui.trace.text.figures import plural
 
 PADDED = "the capture is for {size} and the step has {batch}"
+TOO_FAR = 2
+"""The sizes that servers capture are less than this apart, from the second on: 1, 2, 4, 8, 16, 24,
+32, ... in vLLM and SGLang. A capture for so much more is one of another size."""
 BY_KIND = "the calls of the capture do not name their kernels, whose kinds and order agree"
 IN_TURN = "equal parts of a graph are told apart by their order"
 
@@ -54,9 +57,11 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        for step in dict.fromkeys(steps[at] for at in same):
-            own = [at for at in same if steps[at] == step]
-            for at, one in zip(own, _of_step(own, matching, sizes, step[1]), strict=True):
+        by_step: dict[tuple[int, int | None], list[int]] = {}
+        for at in same:
+            by_step.setdefault(steps[at], []).append(at)
+        for (_, batch), own in by_step.items():
+            for at, one in zip(own, _of_step(own, matching, sizes, batch), strict=True):
                 found[at] = one
     return found
 
@@ -105,7 +110,10 @@ def _size(
     if not large:
         most = max(size for size in known if size is not None)
         return None, PADDED.format(size=most, batch=batch)
-    return min(large), ""
+    size = min(large)
+    if size >= TOO_FAR * batch:
+        return None, f"{PADDED.format(size=size, batch=batch)}, which no server pads so far"
+    return size, ""
 
 
 def _refusal(

@@ -100,7 +100,8 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
     for at, (row, call, kernel) in enumerate(zip(rows, calls, capture.kernels, strict=True)):
         agrees, named, wanted = _agree(trace, row, there, call, kernel)
         if agrees is False:
-            return Fit(_differs(at, trace.name_of(row), wanted, nodes.streams), at)
+            streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
+            return Fit(_differs(at, trace.name_of(row), wanted, streams), at)
         by_name &= named
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 from fusetui.trace.serving.captures import Capture, captures
-from fusetui.trace.serving.choose import Chosen, choose, counted
+from fusetui.trace.serving.choose import BY_KIND, Chosen, choose, counted
 from fusetui.trace.serving.fit import kernels_alone
 from fusetui.trace.serving.graft import graft
-from fusetui.trace.serving.replays import Nodes, bare_launches, replays
+from fusetui.trace.serving.replays import Nodes, bare_launches, graph_calls, replays
 from fusetui.trace.serving.sizes import sizes
 from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.text.figures import plural
@@ -29,6 +30,7 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
     known = captures(there)
     chosen = _chosen(trace, there, own, known.whole)
+    _again_in_file_order(trace, there, own, chosen, known.whole)
     made = [
         _paired(trace, nodes, known.whole[one.capture], there, one)
         for nodes, one in zip(own, chosen, strict=True)
@@ -61,9 +63,29 @@ def _paired(
     return nodes.rows, capture.calls
 
 
+def _again_in_file_order(
+    trace: Trace, there: Trace, own: list[Nodes], chosen: list[Chosen], whole: Sequence[Capture]
+) -> None:
+    """Tries again what does not fit by its times: on AMD devices these are sometimes wrong, while
+    the file has the nodes in the order of the graph. The names of all kernels must agree."""
+    rest = [n for n, one in enumerate(chosen) if one.problem]
+    filed = [replace(own[n], rows=own[n].rows[np.argsort(trace.order[own[n].rows])]) for n in rest]
+    if all((filed[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
+        return
+    found = _chosen(trace, there, filed, whole)
+    for at, n in enumerate(rest):
+        if found[at].capture >= 0 and BY_KIND not in found[at].likely:
+            own[n], chosen[n] = filed[at], found[at]
+
+
 def wants_capture(trace: Trace) -> bool:
-    """Whether the trace has replays that were not joined."""
-    return any(not _is_joined(trace, nodes) for nodes in replays(trace))
+    """Whether the trace has nodes of graphs that were not joined."""
+    rows = trace.gpu_rows
+    launch = trace.launch[rows]
+    nodes = (launch >= 0) & graph_calls(trace)[launch]
+    if isinstance(trace, Joined):
+        nodes &= trace.captured[rows] < 0
+    return bool(nodes.any())
 
 
 def _is_joined(trace: Trace, nodes: Nodes) -> bool:

@@ -131,6 +131,8 @@ def _of_config(config: Mapping[str, Any], shapes: Sequence[tuple[int, int]]) -> 
         )
     each = 2 * max(kv // ranks, 1) * depth * size
     remark = f"keys and values are taken to be {word}, as the configuration says of the model"
+    if full < layers:
+        remark += f"; {layers - full} layers with a window are not counted"
     return Cache(full * each, full, "config", remark=remark)
 
 

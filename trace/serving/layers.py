@@ -3,7 +3,8 @@
 A pass of a model is a sequence of kernels that repeats for each layer, between a beginning and an
 end of its own. The period is the shortest one that explains at least half of the sequence; of equal
 kernels in every layer no other claim is made. Layers that differ in turn (a window and full
-attention) count as one.
+attention) count as one. The sequence is that of the starts, or if nothing repeats in it, that of
+the file: on AMD devices some times are wrong.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class Layers(msgspec.Struct, frozen=True):
 
 def layers_of(trace: Trace, rows: Rows) -> Layers | None:
     """The layers of a pass with these GPU events; None if nothing repeats."""
-    rows = rows[trace.role[rows] == Role.KERNEL]
-    rows = rows[np.lexsort((rows, trace.start[rows]))]
-    found = repetition(trace.name[rows])
-    if found is None:
+    kernels = rows[trace.role[rows] == Role.KERNEL]
+    for order in (trace.start[kernels], trace.order[kernels]):
+        rows = kernels[np.lexsort((kernels, order))]
+        if (found := repetition(trace.name[rows])) is not None:
+            break
+    else:
         return None
     first, period, count = found
     inside = rows[first : first + period * count].reshape(count, period)

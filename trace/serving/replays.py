@@ -1,7 +1,8 @@
 """The replays of graphs in a trace, each with its nodes in the order of their capture.
 
 The order is that of `graph node id` where the profiler wrote it (Kineto since 2026), as CUDA
-numbers nodes in the order in which they were added; else that of the starts on the device.
+numbers nodes in the order in which they were added; else that of the starts on the device (see also
+join.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from fusetui.trace.questions.spread import grouped
 
 Rows = NDArray[np.intp]
 NODE = ("graph node id",)
+AMD = {"roctracer_version", "hip_runtime_version"}
+"""Keys of files whose nodes have no ids."""
 
 
 class Nodes(msgspec.Struct, frozen=True, eq=False):
@@ -27,7 +30,6 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
     call: int  # row of the launch
     device: Id
     rows: Rows  # GPU rows, in the order in which they were captured
-    streams: int  # on which they ran
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,7 +47,6 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     key = trace.launch[rows].astype(np.int64) * (len(trace.tracks) + 1) + device
     groups = grouped(key, trace.start[rows])
     ids = _node_ids(trace, rows)
-    stream = trace.thread_of_track[trace.track[rows]]
     found = []
     for number in range(len(groups)):
         places = groups.places(number)
@@ -57,7 +58,6 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
                 call=int(trace.launch[first]),
                 device=trace.track_of(first).pid,
                 rows=rows[places],
-                streams=len(np.unique(stream[places])),
             )
         )
     return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
@@ -79,7 +79,7 @@ def bare_launches(trace: Trace) -> int:
 
 def _node_ids(trace: Trace, rows: Rows) -> NDArray[np.int64] | None:
     """The ids of all nodes; None unless every one has an id of its own in its replay."""
-    if not trace.args_of(int(rows[0])).get(NODE[0]):
+    if AMD & trace.keys.keys() or not trace.args_of(int(rows[0])).get(NODE[0]):
         return None
     found = arguments(trace.elements, trace.order[rows], NODE, keep_as="nodes")
     values = [parsed(texts[0]) for texts in found.distinct]

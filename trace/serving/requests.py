@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -76,6 +77,7 @@ class Asked(msgspec.Struct, frozen=True):
         return max(self.kv_tokens - self.new_tokens, 0)
 
 
+@lru_cache(maxsize=4096)
 def asked_by(name: str) -> Asked | None:
     """What the annotation of this name says; None if it is not one of a server's step.
 

@@ -106,8 +106,8 @@ def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
     yield from _wrapped(f"A {one.phase} step ({printable(step.name)}): {_verdict(limit)}", width)
     for line in _amounts(limit):
         yield from _wrapped(f"  {line}", width)
-    if one.layers:
-        yield from _wrapped(f"  {_layers(one.layers)}", width)
+    layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
+    yield from _wrapped(f"  {layers}", width)
     if any(loss.least_ns is not None and loss.kernels for loss in limit.losses):
         losses = [_loss(loss) for loss in limit.losses]
         yield from _wrapped(f"  Largest losses: {several(losses, LOSSES)}.", width)

@@ -57,4 +57,5 @@ def test_two_ranks_of_one_job(build: Build) -> None:
         return build(mm(), distributedInfo={"rank": number, "world_size": 4})
 
     assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
+    assert any("fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes)
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)

@@ -15,6 +15,7 @@ from fusetui.trace.ranks.model import (
     KernelTotal,
     Place,
     RankSummary,
+    packed,
 )
 
 US = 1_000  # ns
@@ -92,12 +93,12 @@ def collectives(
         name=np.array(names, dtype=np.int64),
         dtype=np.zeros(len(times), dtype=np.int64),
         sequence=nothing,
-        bytes=np.full(len(times), 1_000_000, dtype=np.int64),
+        size=np.full(len(times), 1_000_000, dtype=np.int64),
         peer=nothing,
         issued=start,
         start=start,
         end=_column([end + clock for _, end in times]),
-        before=accounts,
+        before=packed(accounts),
     )
 
 

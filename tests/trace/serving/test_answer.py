@@ -98,6 +98,15 @@ def test_layers(tmp_path: Path) -> None:
     assert [(one.number, one.dur_ns) for one in layers.slow] == [(5, 21_500)]
 
 
+@pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
+def test_layers_in_the_order_of_the_file() -> None:
+    """Twenty kernels of this trace have times of 4.6 ms before those that ran before them."""
+    layers = serving(open_trace(str(TRACES / "mi300_deepseek_r1_decode.json.gz"))).limits[0].layers
+    assert layers is not None
+    assert layers.kernels == 11
+    assert layers.count * 11 + layers.others == 356
+
+
 @pytest.mark.parametrize(
     ("names", "found"),
     [

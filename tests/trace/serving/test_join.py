@@ -122,6 +122,14 @@ def test_several_sizes_in_one_capture(tmp_path: Path) -> None:
     assert found.why_likely == "the capture is for 4 and the step has 3"
 
 
+def test_a_capture_that_is_far_too_large_is_refused(tmp_path: Path) -> None:
+    _, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [SERVER.capture(8)])
+    assert found.refused == (
+        "1 graph replay cannot be joined: the capture is for 8 and the step has 4, which no server"
+        " pads so far.",
+    )
+
+
 def test_a_capture_that_is_too_small_is_refused(tmp_path: Path) -> None:
     _, found = pair(tmp_path, [SERVER.step(8, 0, 1)], [SERVER.capture(4)])
     assert found.refused == (
@@ -218,6 +226,28 @@ def test_nodes_in_the_order_of_their_ids(tmp_path: Path) -> None:
     nodes[4]["ts"], nodes[5]["ts"] = nodes[5]["ts"], nodes[4]["ts"]
     _, found = pair(tmp_path, [replay], [SERVER.capture(4)])
     assert (found.kernels, found.certainty) == (13, "certain")
+
+
+def test_nodes_whose_times_are_wrong(tmp_path: Path) -> None:
+    """The file has them in order; all names agree."""
+    replay = SERVER.step(4, 0, 1)
+    nodes = [event for event in replay if event["cat"] == "kernel"]
+    for node in nodes[5:]:
+        node["ts"] -= 15
+    trace, found = pair(tmp_path, [replay], [SERVER.capture(4)])
+    assert (found.kernels, found.certainty) == (13, "certain")
+    by_file = sorted(trace.rows_of(Role.KERNEL).tolist(), key=lambda row: int(trace.order[row]))
+    ops = [trace.name_of(int(trace.op[row])) for row in by_file]
+    assert ops == [launch.op for launch in SERVER.launches(4)]
+
+
+def test_without_names_times_alone_decide(tmp_path: Path) -> None:
+    replay = CUDA.step(4, 0, 1)
+    nodes = [event for event in replay if event["cat"] == "kernel"]
+    for node in nodes[5:]:
+        node["ts"] -= 15
+    _, found = pair(tmp_path, [replay], [CUDA.capture(4)])
+    assert (found.kernels, len(found.refused)) == (0, 1)
 
 
 def test_copies_and_sets_are_nodes(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_layers_with_a_window_are_not_counted(tmp_path: Path) -> None:
     kinds = ["sliding_attention", "full_attention"] * 18
     found = cache_by(tmp_path, [QKV], layer_types=kinds)
     assert found.bytes_per_token == 147_456 // 2
+    assert "18 layers with a window are not counted" in found.remark
 
 
 def test_latent_attention_is_not_guessed(tmp_path: Path) -> None:

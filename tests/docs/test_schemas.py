@@ -1,0 +1,68 @@
+"""What --json prints meets the schemas that ship, which describe each key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.cli.conftest import fusetui, trace_file  # noqa: F401  (fixtures)
+from tests.places import TRACES
+
+from fusetui import schemas
+from fusetui.arguments import JSON
+from fusetui.registry import COMMANDS
+
+Run = Callable[..., Any]
+WITH_JSON = [c.name for c in COMMANDS if not callable(c.arguments) and JSON in c.arguments]
+MORE: dict[str, tuple[str, ...]] = {
+    "check": ("--expect", "kernels=5"),
+    "diff": ("sample:mlp-compiled",),
+}
+REAL = sorted(p for p in TRACES.glob("*.json.gz") if p.stat().st_size < 1 << 17)
+
+
+def validator(command: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schemas.text(command)))
+
+
+def test_every_document_has_a_schema() -> None:
+    assert schemas.names() == sorted(WITH_JSON)
+
+
+@pytest.mark.parametrize("command", schemas.names())
+def test_it_is_a_schema_of_the_standard(command: str) -> None:
+    Draft202012Validator.check_schema(json.loads(schemas.text(command)))
+
+
+@pytest.mark.parametrize("command", [c for c in WITH_JSON if c not in ("decode", "samples")])
+def test_documents_of_a_made_trace(
+    fusetui: Run,  # noqa: F811
+    trace_file: Callable[..., Path],  # noqa: F811
+    command: str,
+) -> None:
+    found = fusetui(command, trace_file(), *MORE.get(command, ()), "--json")
+    validator(command).validate(json.loads(found.out))
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F811
+    for command in ("summary", "kernels", "why", "gaps"):
+        validator(command).validate(json.loads(fusetui(command, path, "--json").out))
+
+
+def test_a_schema_refuses_what_is_no_document() -> None:
+    assert not validator("summary").is_valid({"bytes": "many"})
+
+
+def test_the_command_prints_it(fusetui: Run) -> None:  # noqa: F811
+    assert json.loads(fusetui("schema", "why").out)["title"] == "fusetui why --json"
+
+
+def test_a_command_without_a_document(fusetui: Run) -> None:  # noqa: F811
+    found = fusetui("schema", "open")
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("open has no schema: choose one of check, ")
