@@ -1,6 +1,6 @@
 """A real job of several processes on this machine, one of which is late at a known place.
 
-    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 20] [--steps 6]
+    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 50] [--steps 6]
 
 Every rank trains a small model with gradients averaged by gloo, on the CPU, and writes
 OUT/rankN.json. The late rank sleeps in `load_batch` of every step: `fusetui ranks OUT` must name
@@ -15,7 +15,7 @@ import socket
 import time
 from pathlib import Path
 
-RANKS, LATE, DELAY_MS, STEPS = 4, 2, 20.0, 6
+RANKS, LATE, DELAY_MS, STEPS = 4, 2, 50.0, 6
 WIDTH, BATCH = 256, 64
 
 

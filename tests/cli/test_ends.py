@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.hostile import WORST, obeyed
+from tests.laptops import needs_fork
 from tests.places import ROOT
 
 from fusetui import cli
@@ -132,6 +133,7 @@ def test_what_was_begun_is_tidied_up() -> None:
     assert signals.code_of(raised.value) == 128 + signal.SIGTERM
 
 
+@needs_fork
 def test_a_process_that_was_forked_dies_of_it() -> None:
     with signals.ending():
         child = os.fork()

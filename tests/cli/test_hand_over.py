@@ -51,7 +51,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
     calls: list[tuple[list[str], int, bool, bool]] = []
 
     def run(
-        paths: Sequence[str], *, opened: int, ascii_only: bool, light: bool, mouse: bool
+        paths: Sequence[str], *, opened: int, ascii_only: bool, mouse: bool, **others: object
     ) -> int:
         calls.append((list(paths), opened, ascii_only, mouse))
         return 0

@@ -40,14 +40,17 @@ def test_the_code_is_within_its_bounds(
         assert machine_code.violations(launch, code, architecture, "bf16") == []
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_table_says_what_shared_memory_is_used(architecture: str) -> None:
+@pytest.mark.parametrize(("architecture", "instruction"), [("sm_80", "HMMA"), ("sm_90", "HGMMA")])
+def test_the_large_tile_uses_the_tensor_cores_and_the_memory_that_the_table_says(
+    architecture: str, instruction: str
+) -> None:
     mlp = kernels.get("mlp")
     launch, _ = launches.launches(
         mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, architecture
     )
-    used = machine_code.compiled(launch, architecture).shared
-    assert tile_table.GEGLU_TILES[architecture]["bf16"].shared == used
+    code = machine_code.compiled(launch, architecture)
+    assert {opcode.partition(".")[0] for opcode in code.matrix} == {instruction}
+    assert tile_table.GEGLU_TILES[architecture]["bf16"].shared == code.shared
 
 
 def test_every_tile_fits_its_device() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.trace.serving.servers import Server, save
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 
+from fusetui.tui import registry
 from fusetui.tui.app import FusetuiApp, Options
 
 SERVER = Server()
@@ -39,6 +41,25 @@ async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(tmp_path: P
         await pilot.press("j", "enter")
         await settled(app, pilot)
         assert selected(app) == SERVER.product
+
+
+@pytest.mark.parametrize("keys", [("6", "j", "j", "enter"), ("8", "j", "j", "enter")])
+async def test_enter_on_a_captured_module_or_frame(tmp_path: Path, keys: tuple[str, ...]) -> None:
+    """What was captured is not in the timeline: a kernel that replays it is."""
+    async with opened([pair(tmp_path)], LARGE) as (app, pilot):
+        await pilot.press(*keys)
+        await settled(app, pilot)
+        state = app.state
+        row = state.view.selected
+        assert row < 0 or row < state.side.trace.recorded()
+
+
+async def test_all_details_of_a_captured_op(tmp_path: Path) -> None:
+    async with opened([pair(tmp_path)], LARGE) as (app, pilot):
+        await pilot.press("2", "j")
+        app.do(registry.details)
+        await settled(app, pilot)
+        assert "[[4, 64], [64, 64]]" in screen(app)
 
 
 async def test_a_named_capture_that_does_not_fit_is_told(tmp_path: Path) -> None:

@@ -87,6 +87,16 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     return by_time
 
 
+def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
+    """GPU rows, in time order, that replay what was captured in a row of a capture."""
+    gpu, call = trace.gpu_rows, trace.asked[trace.gpu_rows]
+    inside = (trace.start[call] >= trace.start[row]) & (trace.start[call] < trace.end[row])
+    inside |= call == row
+    found = gpu[(call >= 0) & inside & _on_thread_of(trace, row)[trace.track[call]]]
+    by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
+    return by_time
+
+
 def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
     """For each track, whether it belongs to the thread of this row."""
     own = trace.track_of(row)

@@ -41,6 +41,7 @@ ARGS = (
     *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
     *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
 )
+MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
 """Collectives whose size, as nccl-tests counts it, is that of the output."""
 
@@ -177,7 +178,7 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     dtype, moved = _of_inputs(on_mark)
     inferred += [SIZES] if moved >= 0 else []
     if name in OUTPUT and moved >= 0:
-        moved = moved * group.size if group.size else -1
+        moved = _number(moved * group.size) if group.size else -1
     return Told(name, group, dtype, moved, inferred=tuple(inferred))
 
 
@@ -202,7 +203,7 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_moved(name, args, dtype),
         sequence=_number(args.get("Seq")),
-        peer=_number(args.get("Dst Rank" if name == "send" else "Src Rank")),
+        peer=_rank(args.get("Dst Rank" if name == "send" else "Src Rank")),
     )
 
 
@@ -210,7 +211,7 @@ def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
     """The size that nccl-tests calls S: the input, but for a gather the output; -1 if unknown."""
     elements = _number(args.get("Out msg nelems" if name in OUTPUT else "In msg nelems"))
     size = element_size(dtype) if isinstance(dtype, str) else 0
-    return elements * size if elements >= 0 and size else -1
+    return _number(elements * size) if elements >= 0 and size else -1
 
 
 def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
@@ -224,8 +225,13 @@ def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
         if size and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
             total = max(total, 0) + size * math.prod(shape)
             dtype = dtype or kind
-    return dtype, total
+    return dtype, _number(total)
 
 
-def _number(value: object) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 62 else -1
+def _number(value: object, most: int = 1 << 62) -> int:
+    """A number that a column can hold, else -1."""
+    return value if type(value) is int and 0 <= value < most else -1
+
+
+def _rank(value: object) -> int:
+    return _number(value, MOST_RANKS)

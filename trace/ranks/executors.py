@@ -14,6 +14,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_complet
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from fusetui.trace.cache import tidy
 from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.model.errors import CannotRead
@@ -47,6 +49,7 @@ def summarize(
 
     Without an executor, processes of this machine are used, no more than its cores and its memory
     allow. With one, its processes must see the same paths and have the same version of fusetui.
+    Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
     `progress` is called with the number of finished ranks and of all.
     """
     if executor is not None:
@@ -150,7 +153,7 @@ def _through(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
 ) -> tuple[Found, ...]:
     futures: list[Future[bytes | NoSummary]] = [
-        executor.submit(task, path, cached) for path in paths
+        executor.submit(task, _anywhere(path), cached) for path in paths
     ]
     found: list[Found] = []
     for done, (path, future) in enumerate(zip(paths, futures, strict=True), 1):
@@ -163,8 +166,14 @@ def _through(
     return tuple(found)
 
 
+def _anywhere(path: str) -> str:
+    """Other processes may have another working directory."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
 def _unpacked(path: str, result: bytes | NoSummary) -> Found:
-    return decoded(result) if isinstance(result, bytes) else result
+    """The result, about the path as it was given."""
+    return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def backend(keys: Mapping[str, Any]) -> str:
 
 def group_of(name: object, description: object, ranks: object, size: object) -> Group:
     """A group from args of a collective: `ranks` is text, and cut off beyond 30 of them."""
-    number = size if type(size) is int and size > 0 else 0
+    number = size if type(size) is int and 0 < size < 1 << 24 else 0
     listed = _ranks(ranks)
     return Group(
         name=_text(name),

@@ -13,7 +13,7 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.trace.questions.totals import gpu_under, self_ns, subtree_sums
-from fusetui.tui.layout.tree import is_ops
+from fusetui.tui.layout.tree import layer_of
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
@@ -253,12 +253,12 @@ def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
 
 def _op_rows(trace: Trace) -> NDArray[np.intp]:
     """Of the ops layers of all threads, and of those of a capture."""
-    return _on([is_ops(trace, track) for track in trace.tracks], trace)
+    return _on([layer_of(trace, track) is Layer.OPS for track in trace.tracks], trace)
 
 
 def _frame_rows(trace: Trace) -> NDArray[np.intp]:
-    """Of the Python layers of all threads."""
-    return _on([track.layer is Layer.PYTHON for track in trace.tracks], trace)
+    """Of the Python layers of all threads, and of those of a capture."""
+    return _on([layer_of(trace, track) is Layer.PYTHON for track in trace.tracks], trace)
 
 
 def _on(tracks: list[bool], trace: Trace) -> NDArray[np.intp]:

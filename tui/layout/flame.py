@@ -117,7 +117,7 @@ def flame_of_calls(tree: CallTree, time: str) -> Flame:
     """Of merged ops or frames, in GPU time or in time on the CPU."""
     amount = tree.figure("GPU" if time == "GPU" else "total").copy()
     roots = np.flatnonzero(tree.level == 0)
-    role = tree.trace.role
+    role = tree.trace.source_role
 
     def text(node: int) -> str:
         name = int(tree.name[node])

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.questions.totals import gpu_under, self_ns
 
@@ -35,7 +35,7 @@ def op_tree(trace: Trace) -> OpTree:
     track: list[NDArray[np.int64]] = []
     before = 0
     for number, lane in enumerate(trace.tracks):
-        if not is_ops(trace, lane):
+        if layer_of(trace, lane) is not Layer.OPS:
             continue
         size = len(lane) + 1
         rows.append(np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))))
@@ -51,11 +51,11 @@ def op_tree(trace: Trace) -> OpTree:
     return OpTree(trace, row, _joined(depth), _joined(end), _joined(track), own_ns, gpu_ns, kernels)
 
 
-def is_ops(trace: Trace, track: Track) -> bool:
-    """Whether it holds the ops of a thread, or those around captured calls."""
+def layer_of(trace: Trace, track: Track) -> Layer:
+    """Its layer; of a track of a capture, the layer that it has there."""
     if track.layer is not Layer.CAPTURED or not len(track):
-        return track.layer is Layer.OPS
-    return int(trace.source_role[track.first_row]) in (Role.OP, Role.CALL)
+        return track.layer
+    return LAYERS[Role(int(trace.source_role[track.first_row]))]
 
 
 def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -9,7 +9,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.units import Unit, unit_of
@@ -127,14 +126,12 @@ class TreePage(TreeListPage):
         if row < 0:
             return self.turn(state)
         trace = state.side.trace
-        if trace.role[row] == Role.CAPTURED:
-            return _shown_nodes(state, row)
         rows = np.array([row])
         merged = merged_of(state)
         if merged is not None:
             node = int(merged.preorder(state.tree.sort).nodes[place])
             same = np.flatnonzero(merged.of_row == node)
-            same = same[trace.role[same] != Role.CAPTURED]
+            same = same[trace.role[same] == trace.role[row]]
             same = same[np.argsort(trace.start[same], kind="stable")]
             rows = same if len(same) else rows
         at = int((rows == row).argmax())
@@ -184,17 +181,6 @@ MAKERS: dict[str, Callable[[Trace], CallTree | OpTree]] = {
     "callers": callers_tree,
     "each": op_tree,
 }
-
-
-def _shown_nodes(state: State, row: int) -> Outcome:
-    """What was captured is not in the timeline: the kernels that replay it are."""
-    trace = state.side.trace
-    asked = trace.asked[trace.gpu_rows]
-    rows = trace.gpu_rows[(asked >= row) & (asked < trace.end_row[row])]
-    if not len(rows):
-        return told(state, "no replay of it was recorded")
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    return search.shown(state, Hits(trace.name_of(row), state.active, rows, 0))
 
 
 def merged_of(state: State) -> CallTree | None:

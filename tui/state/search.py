@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fusetui.trace.model.categories import Role
+from fusetui.trace.questions.chain import replayed
 from fusetui.trace.questions.query import WrongQuery, parse
 from fusetui.trace.questions.search import search, texts_of
 from fusetui.trace.text.figures import count
@@ -70,9 +72,16 @@ def _to_first(state: State, found: Found) -> State:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline."""
+    """Selects one hit in the timeline. What was captured is not there: the kernels that replay it
+    are."""
     if not len(hits.rows):
         return state
+    trace = state.sides[hits.side].trace
+    if trace.role[hits.row] == Role.CAPTURED:
+        rows = replayed(trace, hits.row)
+        if not len(rows):
+            return told(state, "it was captured, and no kernel of this trace replays it")
+        hits = replace(hits, rows=rows, at=0)
     place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
     found = brought(state, state.session.hit(hits), hits.side)
     keys = ("next-hit next", "previous-hit previous", "hits list")

@@ -7,7 +7,7 @@ from argparse import Namespace
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
-from fusetui.render.note import emit_json_of, emit_of
+from fusetui.render.note import emit_json_of, emit_of, note_lines
 from fusetui.render.output import width
 from fusetui.trace import Trace
 from fusetui.trace.insights.model import Why
@@ -39,7 +39,7 @@ def _show(trace: Trace, found: Why, args: Namespace) -> None:
     else:
         from fusetui.render.why import why_text
 
-        emit_of(trace, why_text(found, width()))
+        emit_of(trace, why_text(found, width(), len(note_lines(trace))))
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:

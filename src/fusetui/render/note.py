@@ -13,10 +13,13 @@ from fusetui.trace.questions.note import note_of
 
 def emit_of(trace: Trace, text: str, *others: Trace) -> None:
     """Prints a table, followed by the notes of its traces, if any."""
-    lines = [text]
-    for note in _notes(trace, *others):
-        lines += ["", *wrap(f"! {note}", width(), subsequent_indent="  ")]
-    emit("\n".join(lines))
+    emit("\n".join([text, *note_lines(trace, *others)]))
+
+
+def note_lines(*traces: Trace) -> list[str]:
+    """The lines that `emit_of` prints below a table."""
+    notes = (wrap(f"! {note}", width(), subsequent_indent="  ") for note in _notes(*traces))
+    return [line for note in notes for line in ("", *note)]
 
 
 def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:

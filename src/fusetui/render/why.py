@@ -21,22 +21,24 @@ GAPS = 4
 FEWEST_GAPS = 2
 
 
-def why_text(found: Why, width: int) -> str:
-    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds."""
+def why_text(found: Why, width: int, below: int = 0) -> str:
+    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds, with the lines
+    that are printed `below`."""
+    most = MOST_LINES - below
     account = account_lines(found, width) if found.devices else _threads(found, width)
     paragraphs = [_head(found, width), account, _unknown(found, width)]
-    paragraphs.insert(2, _findings(found, _room(paragraphs), width))
-    room = min(_room(paragraphs) - 1, GAPS + 2)
+    paragraphs.insert(2, _findings(found, _room(paragraphs, most), width))
+    room = min(_room(paragraphs, most) - 1, GAPS + 2)
     if room >= FEWEST_GAPS + 2 and found.gaps:
         rows = gap_rows(found.gaps[: room - 2], found.base_ns)
         paragraphs.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
-    return "\n".join(clip(line, width, CUT) for line in lines[:MOST_LINES])
+    return "\n".join(clip(line, width, CUT) for line in lines[:most])
 
 
-def _room(paragraphs: Sequence[Sequence[str]]) -> int:
+def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
     """The number of lines left for one more paragraph."""
-    return MOST_LINES - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
+    return most - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
 def _head(found: Why, width: int) -> list[str]:

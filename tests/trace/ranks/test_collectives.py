@@ -14,6 +14,7 @@ from fusetui.trace.ranks.collectives import (
     collectives_of,
 )
 from fusetui.trace.ranks.naming import collective_name, element_size, rank_of
+from fusetui.trace.ranks.summary import summarized
 
 Make = Callable[..., Any]
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
@@ -64,6 +65,18 @@ def test_ranks_that_were_cut_off_are_taken_from_distributed_info(trace_of: Make)
     args["Process Group Ranks"] = "[0, 1, ..., ...]"
     trace = trace_of([comms(1, 10, 30, **args)], distributedInfo={"pg_config": listed})
     assert collectives_of(trace).told[0].group.ranks == (0, 1, 2)
+
+
+def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
+    args = {"Collective name": "send", "dtype": "Float", "In msg nelems": 1 << 61}
+    args |= {"Dst Rank": 1 << 60, "Group size": 1 << 70, "Seq": -5}
+    shapes = {"Input Dims": [[1 << 40, 1 << 40]], "Input type": ["float"]}
+    events = [comms(1, 10, 30, **args), mark("gloo:all_reduce", 50, 4, **shapes)]
+    summary = summarized(trace_of(events), "rank0.json")
+    found = summary.collectives
+    for column in (found.size, found.peer, found.sequence):
+        assert column.tolist() == [-1, -1]
+    assert [group.size for group in summary.groups] == [0]
 
 
 def test_a_file_of_2023_is_read_by_its_annotations(trace_of: Make) -> None:

@@ -19,7 +19,9 @@ from fusetui.trace.ranks import executors
 from fusetui.trace.ranks.executors import executor_at, summarize
 from fusetui.trace.ranks.model import RankSummary, encoded
 
-pytest.importorskip("distributed", reason="needs distributed: pip install 'fusetui[dask]'")
+pytest.importorskip(
+    "distributed", exc_type=ImportError, reason="needs distributed: pip install 'fusetui[dask]'"
+)
 
 RANKS = 12
 SLOW = """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,55 @@ def test_processes_give_the_same_as_this_one(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(executors, "_cores", lambda: 2)
     there = answer_of(summarize(paths, cached=False))
     assert here == there
+
+
+class Elsewhere(Executor):
+    """Runs tasks at once, in another working directory."""
+
+    def submit(self, run: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        with contextlib.chdir("/"):
+            done.set_result(run(*args, **more))
+        return done
+
+
+class Dying(Executor):
+    """A pool of processes of which the one that reads rank 1 dies so many times."""
+
+    deaths = 0
+
+    def submit(self, run: Any, /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        if "rank1" in args[0] and Dying.deaths:
+            Dying.deaths -= 1
+            done.set_exception(BrokenProcessPool())
+        else:
+            done.set_result(run(*args, **more))
+        return done
+
+
+@pytest.mark.parametrize(("deaths", "is_read"), [(0, True), (2, True), (3, False)])
+def test_a_rank_whose_process_dies_is_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, deaths: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(executors, "SMALL", 0)
+    monkeypatch.setattr(executors, "_cores", lambda: 2)
+    monkeypatch.setattr(executors, "_pool", lambda processes: Dying())
+    monkeypatch.setattr(Dying, "deaths", deaths)
+    answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))
+    assert [row.rank for row in answer.ranks if row.rank != 2] == ([0, 1] if is_read else [0])
+    died = [one.reason for one in answer.left_out if "rank1" in one.path]
+    assert [reason.startswith("The process that read") for reason in died] == [True] * (not is_read)
+
+
+def test_an_executor_may_work_in_another_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    here = summarize(["rank0.json", "rank1.json"], cached=False)
+    there = summarize(["rank0.json", "rank1.json"], Elsewhere(), cached=False)
+    assert answer_of(here) == answer_of(there)
+    assert [one.path for one in there] == ["rank0.json", "rank1.json"]
 
 
 def test_no_more_processes_than_fit_into_memory(

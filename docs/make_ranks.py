@@ -1,0 +1,133 @@
+"""The examples of ranks.md: a real job of four processes on this machine, read in three ways.
+
+python -P docs/make_ranks.py [FOLDER with the four ranks of a DLRM step, for that example alone]
+
+Captures a job with benchmarks/gloo_job.py (needs torch), reads it here, on a Dask scheduler with
+two workers, and from an S3 server (moto), all on 127.0.0.1, and puts what was printed into the
+page.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "ranks.md"
+PYTHON = [sys.executable, "-P"]
+FUSETUI = [*PYTHON, "-m", "fusetui"]
+WIDTH = "100"
+S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        told = printed(Path(sys.argv[1]), "ranks", ".")
+        put("dlrm", f"$ fusetui ranks dlrm_ranks/\n{told}")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        job = folder / "traces"
+        command = [*PYTHON, str(ROOT / "benchmarks" / "gloo_job.py"), str(job)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        here = printed(folder, "ranks", "traces/")
+        put("one machine", f"$ fusetui ranks traces/\n{here}")
+        with cluster() as port:
+            where = f"dask://127.0.0.1:{port}"
+            there = printed(folder, "ranks", "traces/", "--on", where)
+            put("dask", f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}")
+        with bucket(job) as endpoint:
+            pattern = "s3://job/*.json"
+            remote = printed(folder, "ranks", pattern, AWS_ENDPOINT_URL=endpoint, **S3)
+            put("s3", f"$ fusetui ranks '{pattern}'\n{same(remote, here)}")
+
+
+def printed(folder: Path, *arguments: str, **more: str) -> str:
+    """What a command prints, without a cache."""
+    own = {"COLUMNS": WIDTH, "FUSETUI_CACHE": "off", "PYTHONPATH": str(ROOT / "src"), **more}
+    run = subprocess.run(
+        [*FUSETUI, *arguments], cwd=folder, env=os.environ | own, capture_output=True, text=True
+    )
+    if run.returncode:
+        raise RuntimeError(run.stderr + run.stdout)
+    return run.stdout.rstrip()
+
+
+def same(text: str, here: str) -> str:
+    """The first lines, when all of it is what the local run printed."""
+    return "... the same, line for line" if text == here else text
+
+
+@contextmanager
+def cluster() -> Iterator[int]:
+    """The port of a scheduler with two workers."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    with (
+        running("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)),
+        running("distributed.cli.dask_worker", address, "--nworkers", "2", "--nthreads", "1"),
+    ):
+        wait_for(port)
+        yield port
+
+
+@contextmanager
+def bucket(job: Path) -> Iterator[str]:
+    """The endpoint of an S3 server with the files in the bucket `job`."""
+    import fsspec
+
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    with running("moto.server", "-H", "127.0.0.1", "-p", str(port)):
+        wait_for(port)
+        os.environ.update(S3, AWS_ENDPOINT_URL=endpoint)
+        system = fsspec.filesystem("s3")
+        system.mkdir("job")
+        for path in sorted(job.iterdir()):
+            system.pipe(f"job/{path.name}", path.read_bytes())
+        yield endpoint
+
+
+@contextmanager
+def running(*module: str) -> Iterator[None]:
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen([*PYTHON, "-m", *module], stdout=quiet, stderr=quiet) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def wait_for(port: int) -> None:
+    for _ in range(600):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def put(name: str, text: str) -> None:
+    """Into the page, between the markers of this example."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, rest = PAGE.read_text("utf-8").split(begin)
+    after = rest.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n```console\n{text}\n```\n{end}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
