@@ -189,7 +189,7 @@ def search(arch: str, precision: str, kind: str) -> Tile:
             made = (
                 of_mlp("fused-gemm", {}, dtype, arch)
                 if kind == "geglu"
-                else of_forms(BIG, dtype, arch)
+                else of_forms(BIG, dtype, arch) + of_forms({}, dtype, arch)
             )
         try:
             codes = [compiled(one, arch) for one in made]
