@@ -15,6 +15,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from tests.starting import children
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
@@ -103,13 +104,14 @@ def test_no_processes_to_be_had(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("two_cores")
 def test_no_helper_outlives_a_failure(file: Path) -> None:
+    before = children()
+
     def fail(*_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         open_trace(str(file), fail)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert children() == before
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -126,7 +128,7 @@ def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path], text: byte
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("beside_a_thread", [False, True], ids=["forked", "started anew"])
 def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
-    had_enough = threading.Event()
+    before, had_enough = children(), threading.Event()
 
     def stopped() -> Trace:
         return open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
@@ -137,8 +139,7 @@ def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
     else:
         with suppress(NothingRead):
             stopped()
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert children() == before
 
 
 @pytest.mark.usefixtures("two_cores")
