@@ -203,7 +203,8 @@ def hint_text(hint: str, state: State) -> str:
 def _as_asked(outcome: Outcome) -> Outcome:
     """Another trace is open: the ranks of its job, or the wait that it was opened for."""
     if isinstance(outcome, tuple):
-        return outcome
+        beside = outcome[0].job.beside is not None
+        return ranks.arrived(replace(outcome[0], comparison=None)) if beside else outcome
     if outcome.job.comes_first:
         now = replace(outcome, job=replace(outcome.job, comes_first=False))
         return turned_to(BY_NAME[RanksPage.name], now)

@@ -81,7 +81,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = _bounded(collectives_of(trace))
     device, spans = _device(trace), step_spans(trace)
-    base = _base_ns(trace)
+    base = base_ns(trace)
     groups = list(dict.fromkeys(one.group for one in found.told))
     names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
     begin = _before(trace, found)
@@ -219,7 +219,7 @@ def _damage(trace: Trace, found: Found) -> Iterator[str]:
         yield f"only its first {MOST_COLLECTIVES} collectives are used"
 
 
-def _base_ns(trace: Trace) -> int:
+def base_ns(trace: Trace) -> int:
     base = trace.keys.get("baseTimeNanoseconds")
     return base if type(base) is int and 0 <= base < LARGEST_BASE else 0
 

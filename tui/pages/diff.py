@@ -32,7 +32,8 @@ from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
-from fusetui.tui.state.state import DIFF, Size, State
+from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.state.state import DIFF, Outcome, Size, State
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 LEAST = 8  # cells of a column of numbers
@@ -67,11 +68,11 @@ class DiffPage(ListPage):
             return ""
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
-    def open(self, state: State) -> State:
+    def open(self, state: State) -> Outcome:
         """The comparison, over the windows of the timelines."""
         shown = state.comparison
         if shown is None:
-            return state
+            return compared_anew(state) if state.has_diff else state
         return replace(state, comparison=shown.windowed(state.session.views))
 
     def rows(self, state: State) -> Rows:

@@ -42,6 +42,12 @@ NO_JOB = "these traces are not named as those of ranks are: fusetui ranks PATH..
 STANDS_OUT = "*"
 
 
+def _beside(state: State) -> Outcome:
+    found = state.job.rows()
+    at = state.list_of(NAME).cursor
+    return ranks.beside_the_last(state, found[at]) if at < len(found) else state
+
+
 class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
@@ -53,6 +59,7 @@ class RanksPage(ListPage):
         "help keys",
         "row-down/row-up move",
         "show open its longest wait",
+        "ranks-beside beside whom it waits for",
         "ranks-sort-right/ranks-sort-left sort",
         "copy copy",
     )
@@ -72,6 +79,15 @@ class RanksPage(ListPage):
             "less_than_sign",
             "marked *",
             ranks.sorted_by(-1),
+            "In the ranks",
+            on(NAME),
+        ),
+        action(
+            "ranks-beside",
+            "Open beside the rank it waits for",
+            "b",
+            "at its longest wait, on one time axis",
+            _beside,
             "In the ranks",
             on(NAME),
         ),

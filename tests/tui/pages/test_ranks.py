@@ -77,6 +77,43 @@ def test_enter_opens_a_rank_at_its_longest_wait(state: State, paths: tuple[str, 
     assert 400_000 < view.span < 1_200_000
 
 
+def test_b_opens_it_beside_the_rank_that_it_waits_for(state: State, paths: tuple[str, ...]) -> None:
+    """Both windows show the same moments."""
+    asked = do("ranks-beside")[0](after(state, *do("row-down", "row-down")))
+    assert isinstance(asked, tuple)
+    assert asked[1] == Read((paths[1], paths[2]))
+    sides = make_sides([open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"])
+    shown = after(asked[0], partial(arrived, sides=sides))
+    assert shown.hint == "one time axis: ranks 1 and 2 share a clock"
+    first, second = (
+        (view.begin + side.origin, view.end + side.origin)
+        for side, view in zip(shown.session.sides, shown.session.views, strict=True)
+    )
+    assert first == second
+    view = shown.session.views[0]
+    assert (view.begin + view.end) // 2 == pytest.approx(310_000, abs=2_000)
+
+
+def test_times_of_clocks_that_are_apart_are_moved(state: State, paths: tuple[str, ...]) -> None:
+    """Rank 2's clock is 3 us ahead: the same moment is later there."""
+    assert state.job.answer is not None
+    rows = [replace(row, offset_ns=3_000 * (row.rank == 2)) for row in state.job.answer.ranks]
+    clocks = replace(state.job.answer.clocks, shared="")
+    answer = replace(state.job.answer, ranks=tuple(rows), clocks=clocks)
+    moved = replace(state, job=replace(state.job, answer=answer))
+    asked = do("ranks-beside")[0](after(moved, *do("row-down", "row-down")))
+    assert isinstance(asked, tuple)
+    sides = make_sides([open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"])
+    shown = after(asked[0], partial(arrived, sides=sides))
+    first, second = (
+        view.begin + side.origin
+        for side, view in zip(shown.session.sides, shown.session.views, strict=True)
+    )
+    assert second - first == 3_000
+    assert shown.hint.startswith("one time axis: ")
+    assert "share a clock" not in shown.hint
+
+
 def test_every_column_sorts(state: State) -> None:
     orders = set()
     for _ in SORTS:
