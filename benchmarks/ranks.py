@@ -3,6 +3,9 @@
     python -P benchmarks/ranks.py trace.json.gz --ranks 256 --megabytes 50
     python -P benchmarks/ranks.py trace.json.gz --ranks 32 --megabytes 10 --print
 
+With --hta PYTHON, a Python that has HolisticTraceAnalysis, eight of the ranks are also given to
+both, the late ones among them.
+
 Every rank repeats one real trace with NCCL collectives (see generate.py). Planted are: the offset
 of every clock, the drift of a few, three ranks that start collectives late, and a cut file.
 Beside it: `why` of single ranks, the same question asked again, and the answer from 16,384
@@ -47,6 +50,15 @@ SHORT, SHORT_US = 5, 120.0
 OFFSET_NS, DRIFT = 5_000_000, 20e-6
 DRIFTING, SAMPLED = 4, 4
 MANY, EACH = 16_384, 200
+FEW = 8  # ranks that HTA is given
+HTA = """
+import json, logging, sys
+from importlib.metadata import version
+logging.disable(logging.CRITICAL)
+from hta.trace_analysis import TraceAnalysis
+found = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:]))).get_potential_stragglers()
+print(json.dumps([version("HolisticTraceAnalysis"), [int(rank) for rank in found]]))
+"""
 
 
 class Planted(NamedTuple):
@@ -231,7 +243,32 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
     )
 
 
-def report(source: Path, folder: Path, ranks: int, megabytes: int) -> str:
+def beside_hta(python: str, folder: Path, planted: Planted) -> list[tuple[str, str, str]]:
+    """What both say of a few ranks."""
+    others = (rank for rank in range(len(planted.offsets)) if rank not in planted.late)
+    few = [*planted.late, *(rank for rank in others if rank != planted.cut)][:FEW]
+    files = [str(folder / f"rank{rank}.json") for rank in sorted(few)]
+    ours = used([*FUSETUI, "ranks", *files, "--json"])
+    late = [one["rank"] for one in json.loads(ours.output)["stragglers"]]
+    theirs = used([python, "-c", HTA, *files])
+    version, places = json.loads(theirs.output.splitlines()[-1])
+    named = [sorted(few)[place] for place in places]
+    told = {"fusetui": (ours, late), f"HTA {version}": (theirs, named)}
+    return [
+        (f"{len(files)} ranks, late: {_listed(planted.late)}", name, _figures(one, ranks))
+        for name, (one, ranks) in told.items()
+    ]
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks)) or "none"
+
+
+def _figures(one: Used, late: Sequence[int]) -> str:
+    return f"{one.wall:.1f} s, {one.megabytes:.0f} MB, late: {_listed(late)}"
+
+
+def report(source: Path, folder: Path, ranks: int, megabytes: int, hta: str | None) -> str:
     planted = write_ranks(source, folder, ranks, megabytes)
     files = sorted(map(str, folder.glob("rank*.json")))
     total = sum(Path(file).stat().st_size for file in files) / 1e9
@@ -245,6 +282,7 @@ def report(source: Path, folder: Path, ranks: int, megabytes: int) -> str:
     cores = len(os.sched_getaffinity(0))
     expected = sum(whys) / len(whys) * len(files) / cores
     seconds, peak = many_summaries(source)
+    beside = beside_hta(hta, folder, planted) if hta else []
     rows = (
         (f"{len(files)} ranks, {total:.1f} GB", "on the clock", f"{first.wall:.1f} s"),
         ("", "of the CPUs", f"{first.cpu:.1f} s"),
@@ -256,6 +294,7 @@ def report(source: Path, folder: Path, ranks: int, megabytes: int) -> str:
         ("asked again", "on the clock", f"{again.wall:.2f} s, {alike} answer"),
         (f"{MANY:,} summaries of {EACH} collectives", "of the CPU", f"{seconds:.1f} s"),
         ("", "peak memory", f"{peak:.0f} MB"),
+        *beside,
     )
     lines = [("what", "figure", ""), ("---", "---", "---"), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -266,6 +305,7 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="a real trace of rank 0 of 2, with NCCL's args")
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--megabytes", type=int, default=50, help="of each")
+    parser.add_argument("--hta", metavar="PYTHON", help="with HolisticTraceAnalysis")
     parser.add_argument("--print", action="store_true", help="do not change the page")
     parser.add_argument("--many", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -274,7 +314,7 @@ def main() -> None:
         return
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     with tempfile.TemporaryDirectory() as name:
-        table = report(args.source, Path(name), args.ranks, args.megabytes)
+        table = report(args.source, Path(name), args.ranks, args.megabytes, args.hta)
     text = f"{os.cpu_count()} cores, load before {loads}.\n\n{table}"
     print(text)
     if not args.print:
