@@ -56,8 +56,12 @@ import json, logging, sys
 from importlib.metadata import version
 logging.disable(logging.CRITICAL)
 from hta.trace_analysis import TraceAnalysis
-found = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:]))).get_potential_stragglers()
-print(json.dumps([version("HolisticTraceAnalysis"), [int(rank) for rank in found]]))
+analysis = TraceAnalysis(trace_files=dict(enumerate(sys.argv[1:])))
+try:
+    told = [int(rank) for rank in analysis.get_potential_stragglers()]
+except Exception as error:
+    told = f"{type(error).__name__}: {error}"
+print(json.dumps([version("HolisticTraceAnalysis"), told]))
 """
 
 
@@ -251,21 +255,21 @@ def beside_hta(python: str, folder: Path, planted: Planted) -> list[tuple[str, s
     ours = used([*FUSETUI, "ranks", *files, "--json"])
     late = [one["rank"] for one in json.loads(ours.output)["stragglers"]]
     theirs = used([python, "-c", HTA, *files])
-    version, places = json.loads(theirs.output.splitlines()[-1])
-    named = [sorted(few)[place] for place in places]
-    told = {"fusetui": (ours, late), f"HTA {version}": (theirs, named)}
+    version, told = json.loads(theirs.output.splitlines()[-1])
+    named = told if isinstance(told, str) else _late([sorted(few)[place] for place in told])
+    each = {"fusetui": (ours, _late(late)), f"HTA {version}": (theirs, named)}
     return [
-        (f"{len(files)} ranks, late: {_listed(planted.late)}", name, _figures(one, ranks))
-        for name, (one, ranks) in told.items()
+        (f"{len(files)} ranks, {_late(planted.late)}", name, _figures(one, said))
+        for name, (one, said) in each.items()
     ]
 
 
-def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks)) or "none"
+def _late(ranks: Sequence[int]) -> str:
+    return f"late: {', '.join(map(str, ranks)) or 'none'}"
 
 
-def _figures(one: Used, late: Sequence[int]) -> str:
-    return f"{one.wall:.1f} s, {one.megabytes:.0f} MB, late: {_listed(late)}"
+def _figures(one: Used, said: str) -> str:
+    return f"{one.wall:.1f} s, {one.megabytes:.0f} MB, {said}"
 
 
 def report(source: Path, folder: Path, ranks: int, megabytes: int, hta: str | None) -> str:
