@@ -15,6 +15,7 @@ __all__ = [
     "naming",
     "records",
     "strip",
+    "summary",
     "summarize",
     "telling",
 ]
