@@ -15,7 +15,7 @@ __all__ = [
     "naming",
     "records",
     "strip",
-    "summary",
     "summarize",
+    "summary",
     "telling",
 ]
