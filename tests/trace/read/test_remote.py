@@ -116,6 +116,7 @@ def test_patterns_and_folders(in_memory: str) -> None:
     assert wanted in matching(in_memory)
 
 
+@pytest.mark.skipif("not hasattr(os, 'memfd_create')", reason="there are no files in memory here")
 def test_nothing_is_put_on_disk(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local file of that size would be unpacked to disk."""
     monkeypatch.setattr("fusetui.trace.read.source.memory_left", lambda: 4096)
