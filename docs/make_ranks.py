@@ -10,14 +10,16 @@ page.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.ports import free_port, wait_for_port
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "ranks.md"
@@ -74,7 +76,7 @@ def cluster() -> Iterator[int]:
         running("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)),
         running("distributed.cli.dask_worker", address, "--nworkers", "2", "--nthreads", "1"),
     ):
-        wait_for(port)
+        wait_for_port(port)
         yield port
 
 
@@ -86,7 +88,7 @@ def bucket(job: Path) -> Iterator[str]:
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     with running("moto.server", "-H", "127.0.0.1", "-p", str(port)):
-        wait_for(port)
+        wait_for_port(port)
         os.environ.update(S3, AWS_ENDPOINT_URL=endpoint)
         system = fsspec.filesystem("s3")
         system.mkdir("job")
@@ -103,22 +105,6 @@ def running(*module: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
-def wait_for(port: int) -> None:
-    for _ in range(600):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 def put(name: str, text: str) -> None:

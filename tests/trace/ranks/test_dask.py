@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.test_ranks import job
+from tests.ports import free_port
 
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.ranks import executors
@@ -78,15 +79,6 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         wait_for("Scheduler at", first)
         wait_for("Registered to", second, third)
         yield f"dask://{where}"
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 def kill_a_worker(folder: Path) -> None:

@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.ports import free_port, wait_for_port
 
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead
@@ -213,7 +213,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for key, value in {**keys, "AWS_DEFAULT_REGION": "us-east-1"}.items():
             patch.setenv(key, value)
         try:
-            wait_for(port)
+            wait_for_port(port)
             system = fsspec.filesystem("s3", skip_instance_cache=True)
             system.mkdir("job")
             for rank in range(2):
@@ -222,26 +222,6 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield "s3://job"
         finally:
             server.kill()
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
-def wait_for(port: int) -> None:
-    import socket
-
-    for _ in range(600):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 def test_ranks_of_a_bucket(bucket: str) -> None:
