@@ -265,7 +265,7 @@ def main() -> None:
     args = parser.parse_args()
     paths = [str(args.a), str(args.b)]
     ours = measured([sys.executable, "-P", "-m", "fusetui", "diff", *paths, "--json"])
-    hta = measured([args.hta, "-P", "-c", HTA, *paths]) if args.hta else None
+    hta = measured([args.hta, "-P", "-c", HTA, *map(os.path.abspath, paths)]) if args.hta else None
     found = "\n".join(table(in_file(args.a), in_file(args.b), ours, hta))
     print(found)
     if args.into:
