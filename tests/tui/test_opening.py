@@ -5,6 +5,7 @@ A gate stands for a large file: it shows a part, and the rest only when the test
 
 from __future__ import annotations
 
+import asyncio
 import json
 from asyncio import timeout
 from collections.abc import AsyncIterator, Callable
@@ -42,6 +43,7 @@ class Gate:
         self.opens = Event()
         self.fails = ""  # what is wrong with the rest of the file
         self.past = ""  # the path of a trace that is not kept waiting
+        self.waiting = Event()  # something is being read that is kept waiting
 
     def open_trace(
         self, path: str, progress: Progress, *, stop: Stop, preview: Callable[[Trace], None] | None
@@ -51,6 +53,7 @@ class Gate:
             return self._whole
         if self._part and preview:
             preview(self._part)
+        self.waiting.set()
         while not self.opens.wait(0.05):
             progress(350 * MB, 1000 * MB)
             if stop() and self._part is None:
@@ -276,6 +279,7 @@ async def test_what_was_not_begun_is_named(gate: Gate, part: Trace) -> None:
 async def test_a_part_beside_a_whole_trace_is_not_compared(gate: Gate) -> None:
     gate.past = "a.json"
     async with reading("a.json", "b.json") as (app, pilot):
+        await asyncio.to_thread(gate.waiting.wait, PATIENCE)
         await pilot.press("escape")
         await done(app, pilot)
         assert len(app.state.sides) == 2
