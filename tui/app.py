@@ -22,7 +22,6 @@ from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
-from fusetui.tui.keys import key_text
 from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
@@ -30,6 +29,7 @@ from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, ranks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
+from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size

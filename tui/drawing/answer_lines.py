@@ -33,20 +33,20 @@ from fusetui.tui.layout.view import Side
 ROOMY = 9  # lines; with fewer the verdict has one and the account none
 FIGURE, SHARE, BAR = 8, 7, 6  # cells
 WITH_BAR = 44  # cells of a list; a narrower one has no bars
-OUTSIDE = "answer: Enter or Tab goes into it; j or k selects a slice instead"
-INSIDE = "answer: j k row, h l list, Enter goes there, Esc back to the lanes"
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A rule, the verdict, the account, and lists side by side; `at` is where the cursor is."""
+    """A rule with a title, the verdict, the account, and lists side by side; `at` is where the
+    cursor is."""
 
     side: Side
     found: Answer
     glyphs: Glyphs
     at: AnswerAt | None
+    title: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        return self.side, self.found, self.at, y, width, height
+        return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Strip:
         found = self._parts(width, height)
@@ -104,7 +104,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
         lists, room = self._lists(width), self._room(width, height)
         cells, rule = list_width(width, len(lists)), self.glyphs.rule
-        title = INSIDE if self.at else OUTSIDE
+        title = clip(self.title, width - 5, self.glyphs.ellipsis)
         lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), palette.DIM)]]
         lines += [[text] for text in self._said(width, height)]
         lines.append([part for one in lists for part in _title(one, cells)])

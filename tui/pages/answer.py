@@ -23,12 +23,18 @@ from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state.action import action
+from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.gaps import at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.state import TIMELINE, State, told
 
 SECTION = "In the answer"
+INSIDE = (
+    "answer-down/answer-up row",
+    "answer-left/answer-right list",
+    "answer-show goes there",
+    "answer-leave back to the lanes",
+)
 MODULES, KERNELS = ModulesPage(), KernelsPage()
 
 
@@ -106,7 +112,8 @@ def answer_pane(state: State, height: int) -> Pane | None:
     if found is None:
         return None
     answer, width = found, state.size.width
-    picture = AnswerPicture(state.side, answer, glyphs_for(state.ascii_only), state.answer_at)
+    glyphs, title = glyphs_for(state.ascii_only), _title(state)
+    picture = AnswerPicture(state.side, answer, glyphs, state.answer_at, title)
 
     def pointed(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
@@ -116,6 +123,13 @@ def answer_pane(state: State, height: int) -> Pane | None:
         return move(enter(state) if state.answer_at is None else state, 0, turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
+
+
+def _title(state: State) -> str:
+    """What keys do here."""
+    into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
+    outside = f"{into} goes into it", "down/up selects a slice"
+    return f"answer: {hints_text(INSIDE if state.answer_at else outside, state)}"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

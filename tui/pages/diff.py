@@ -28,7 +28,7 @@ from fusetui.tui.layout.view import View, places
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.timeline import clicked
-from fusetui.tui.state.action import Run, action, on
+from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
@@ -128,15 +128,16 @@ class DiffPage(ListPage):
             return text([])
         cursor = min(state.list_of(NAME).cursor, len(lines) - 1)
         line = lines[cursor]
+        opens = hint_text("diff-open opens and closes it", state)
 
         def said(width: int, height: int) -> list[Said]:
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
-            why = "Space opens and closes it" if line.kind == REGION else why
+            why = opens if line.kind == REGION else why
             texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]
             return [*(Said(text) for text in texts), *both_names(line)]
 
         return ruled(
-            (_identity(state), cursor),
+            (_identity(state), cursor, opens),
             "",
             glyphs_for(state.ascii_only).rule,
             said,

@@ -27,7 +27,7 @@ from fusetui.tui.layout.trend import trend
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
-from fusetui.tui.state.action import a_trace, action, nothing
+from fusetui.tui.state.action import a_trace, action, hints_text, nothing
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.offers import TOGETHER
 from fusetui.tui.state.overlays import (
@@ -45,8 +45,9 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State, told
 
 SECTION = "Over the page"
-CHOOSING = "  Enter opens   Esc leaves"
-CHOOSING_B = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+CHOOSING = "show opens", "leave leaves"
+CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
+CLOSE = "close closes"
 MOST_GAP_LINES = 50
 BAR = 10  # cells
 NOTICED = 50
@@ -57,7 +58,7 @@ HIT_COLUMNS = (
     Column("duration", 10),
     Column("", BAR, left=True, from_width=70),
     Column("where", 18, left=True),
-    Column("hit; Enter shows it, Esc closes", 0, left=True),
+    Column("hit", 0, left=True),
 )
 EDGE = 4  # cells of an overlay beside its text
 
@@ -75,9 +76,10 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, Chooser):
             return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
-            return _hits(state.overlay, state.ascii_only)
-        width = overlay_size(state).width - EDGE
-        return _texts(state.overlay, width, state.ascii_only, state.unpacked)
+            keys = hints_text(("show shows it", CLOSE), state)
+            return _hits(state.overlay, state.ascii_only, keys)
+        width, keys = overlay_size(state).width - EDGE, hints_text((CLOSE,), state)
+        return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Of a choice: open the trace; of hits: show the hit."""
@@ -150,26 +152,28 @@ def _texts(
     width: int,
     ascii_only: bool,
     unpacked: int,
+    keys: str,
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     match overlay:
         case Help(sections):
-            title, lines = "keys; Esc closes", _sections(sections)
+            title, lines = "keys", _sections(sections)
         case SliceDetails(side, slice_row):
-            title = "everything about this slice; Esc closes"
+            title = "everything about this slice"
             glyphs, origins = glyphs_for(ascii_only), side.insight.origins
             lines = all_details(side.trace, slice_row, width, glyphs, origins)
         case GapDetails(side, gap):
-            title = "everything about this gap; Esc closes"
+            title = "everything about this gap"
             lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))
         case RangeFigures(side, found):
-            title = "everything about this range; Esc closes"
+            title = "everything about this range"
             lines = all_range_lines(side, found, width)
 
     def row(index: int, width: int) -> list[Styled]:
         return [(lines[index].text, LOOKS[lines[index].look])]
 
-    return Rows((overlay, width, unpacked), len(lines), lambda width: f" {title}", row)
+    heading = f" {title}   {keys}"
+    return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
 
 
 def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
@@ -179,7 +183,7 @@ def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
     return lines
 
 
-def _hits(overlay: HitList, ascii_only: bool) -> Rows:
+def _hits(overlay: HitList, ascii_only: bool, keys: str) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
@@ -206,7 +210,8 @@ def _hits(overlay: HitList, ascii_only: bool) -> Rows:
     columns = [
         Column(f"at {start.name}", 12),
         Column(unit.name, 10),
-        *HIT_COLUMNS[2:],
+        *HIT_COLUMNS[2:-1],
+        Column(f"hit   {keys}", 0, left=True),
     ]
     return Rows(overlay, len(rows), lambda width: titles(columns, width), row)
 
@@ -248,7 +253,7 @@ def _units(trace: Trace) -> tuple[Unit, Unit]:
 def _choices(state: State, summaries: Sequence[str]) -> Rows:
     names = [narrow(offer.label) for offer in state.offers]
     widest = max(map(len, names), default=0) + 2
-    heading = CHOOSING_B if state.sides else CHOOSING
+    heading = "  " + hints_text(CHOOSING_B if state.sides else CHOOSING, state)
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
