@@ -179,13 +179,10 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
         yield section, [action for action in ACTIONS if action.section == section]
 
 
-def help_sections(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The lines of the help."""
+def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
+    """What the help says."""
     for section, actions in by_section():
-        yield (
-            section,
-            tuple(f"  {_keys_text(a, state):<18}{a.title:<22}{a.help}" for a in actions),
-        )
+        yield section, tuple((_keys_text(a, state), a.title, a.help) for a in actions)
 
 
 def _keys_text(action: Action, state: State) -> str:

@@ -199,9 +199,15 @@ def _hints(state: State) -> TextPicture:
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]
         )
     if state.hint:
-        found = (state.hint, hints_text(state.hint_keys, state, BETWEEN_KEYS))
-        return text([Said(f" {BETWEEN_KEYS.join(filter(None, found))}")])
+        keys = (hint_text(hint, state) for hint in state.hint_keys)
+        return _whole_ones((state.hint, *filter(None, keys)), BETWEEN_KEYS)
     hints = page_of(state).hints if state.sides else ("quit quit",)
     hints = (STOP_HINT, *hints) if state.reading else hints
     shown = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
-    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, BETWEEN))])
+    return _whole_ones(shown, BETWEEN)
+
+
+def _whole_ones(parts: Sequence[str], between: str) -> TextPicture:
+    """As many as fit on the line; none is cut but the first."""
+    shown = tuple(parts)
+    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, between))])

@@ -116,7 +116,7 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
     assert state.sides
     help_page = after(state, *do("help"))
     assert isinstance(help_page.overlay, Help)
-    assert any("  Z    " in line for _, lines in help_page.overlay.sections for line in lines)
+    assert any(keys == "Z" for _, lines in help_page.overlay.sections for keys, _, _ in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

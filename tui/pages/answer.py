@@ -14,7 +14,6 @@ from fusetui.tui.layout.answer import (
     ToKernel,
     ToModule,
     ToWhy,
-    fitting,
     moved,
     way_of,
 )
@@ -80,8 +79,7 @@ def move(state: State, columns: int, rows: int) -> State:
     found, at = answer_of(state), state.answer_at
     if found is None or at is None:
         return state
-    lists = fitting(found.lists, state.size.width)
-    return replace(state, answer_at=moved(lists, at, columns, rows))
+    return replace(state, answer_at=moved(found.lists, at, columns, rows))
 
 
 def follow(state: State) -> State:
@@ -93,7 +91,7 @@ def follow(state: State) -> State:
 def went(state: State, found: Answer, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
-    match way_of(fitting(found.lists, state.size.width), at):
+    match way_of(found.lists, at):
         case ToModule(node):
             return MODULES.shown_at(replace(state, page=MODULES.name, hint=""), node)
         case ToKernel(rank):

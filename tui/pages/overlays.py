@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from textwrap import wrap
 
 from msgspec.structs import replace
 
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
@@ -27,7 +28,7 @@ from fusetui.tui.layout.trend import trend
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
-from fusetui.tui.state.action import a_trace, action, hints_text, nothing
+from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.offers import TOGETHER
 from fusetui.tui.state.overlays import (
@@ -49,6 +50,7 @@ CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
 CLOSE = "close closes"
 MOST_GAP_LINES = 50
+KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 BAR = 10  # cells
 NOTICED = 50
 """Durations that differ by less than 1 / NOTICED are drawn alike."""
@@ -57,7 +59,7 @@ HIT_COLUMNS = (
     Column("at", 12),
     Column("duration", 10),
     Column("", BAR, left=True, from_width=70),
-    Column("where", 18, left=True),
+    Column("where", 18, left=True, from_width=60),
     Column("hit", 0, left=True),
 )
 EDGE = 4  # cells of an overlay beside its text
@@ -76,8 +78,8 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, Chooser):
             return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
-            keys = hints_text(("show shows it", CLOSE), state)
-            return _hits(state.overlay, state.ascii_only, keys)
+            said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
+            return _hits(state.overlay, state.ascii_only, [*filter(None, said)])
         width, keys = overlay_size(state).width - EDGE, hints_text((CLOSE,), state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
 
@@ -157,7 +159,7 @@ def _texts(
     """The rows of a text, made again only when an argument changes."""
     match overlay:
         case Help(sections):
-            title, lines = "keys", _sections(sections)
+            title, lines = "keys", _sections(sections, width)
         case SliceDetails(side, slice_row):
             title = "everything about this slice"
             glyphs, origins = glyphs_for(ascii_only), side.insight.origins
@@ -176,14 +178,23 @@ def _texts(
     return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
 
 
-def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
+def _sections(
+    sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
+) -> list[Said]:
+    """The help of each action on as many lines as it needs; on a narrow screen below its title."""
     lines: list[Said] = []
-    for title, texts in sections:
-        lines += [Said(""), Said(title, "title"), *(Said(text, "name") for text in texts)]
+    place = KEYS + WHAT if width - KEYS - WHAT >= LEAST_HELP else KEYS
+    for title, actions in sections:
+        lines += [Said(""), Said(title, "title")]
+        for keys, what, about in actions:
+            texts = wrap(about, max(LEAST_HELP, width - place))
+            beside = texts.pop(0) if texts and place > KEYS else ""
+            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
+            lines += [Said(" " * place + text, "name") for text in texts]
     return lines
 
 
-def _hits(overlay: HitList, ascii_only: bool, keys: str) -> Rows:
+def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
@@ -207,13 +218,14 @@ def _hits(overlay: HitList, ascii_only: bool, keys: str) -> Rows:
         ]
         return [*styled, (last, palette.swatch(kind))]
 
-    columns = [
-        Column(f"at {start.name}", 12),
-        Column(unit.name, 10),
-        *HIT_COLUMNS[2:-1],
-        Column(f"hit   {keys}", 0, left=True),
-    ]
-    return Rows(overlay, len(rows), lambda width: titles(columns, width), row)
+    columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
+
+    def heading(width: int) -> str:
+        left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
+        last = Column(joined(["hit", *keys], left), 0, left=True)
+        return titles([*columns, last], width)
+
+    return Rows(overlay, len(rows), heading, row)
 
 
 @lru_cache(maxsize=1)

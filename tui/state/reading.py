@@ -119,8 +119,11 @@ def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
-    session = state.session.explained(trace, insight)
-    return state if session is state.session else replace(state, session=session)
+    session, shown = state.session.explained(trace, insight), state.comparison
+    if session is state.session:
+        return state
+    comparison = shown.explained(trace, insight) if shown else None
+    return replace(state, session=session, comparison=comparison)
 
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
