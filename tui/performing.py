@@ -9,7 +9,7 @@ from textual.worker import get_current_worker
 from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
-from fusetui.tui.loading import compare, load
+from fusetui.tui.loading import Pair, compare, load
 from fusetui.tui.ranking import rank
 from fusetui.tui.searching import look
 from fusetui.tui.state.effects import (
@@ -28,6 +28,9 @@ from fusetui.tui.state.effects import (
 )
 from fusetui.tui.summaries import summarize
 
+LARGE = 100_000
+"""Slices of two traces: the diff of fewer is there before another process has read them."""
+
 
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
@@ -44,8 +47,8 @@ class Performing:
                 self._read(paths)
             case StopReading():
                 self._stop.set()
-            case Compare(a, b):
-                self._compare(a, b)
+            case Compare(a, b, paths):
+                self._compare((a, b), paths)
             case Summarize(wanted):
                 self._summarize(wanted)
             case ReadRanks(paths):
@@ -87,9 +90,17 @@ class Performing:
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 
-    def _compare(self, a: Side, b: Side) -> None:
+    def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
+        is_small = sum(len(side.trace) for side in sides) < LARGE
+
         def work() -> None:
-            compare(a, b, self._app.post_message)
+            worker = get_current_worker()
+            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
+            if self._alone or is_small:
+                compare(sides, paths, post, cancelled)
+                return
+            with Beside(self._captured_by) as beside:
+                compare(sides, paths, post, cancelled, beside)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
 

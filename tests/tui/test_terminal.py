@@ -70,7 +70,7 @@ COMPARING: list[Visit] = [
     ("y", "copied"),
     ("\r", "? keys"),
     ("4", "x swap"),
-    ("x", "comparing"),
+    ("x", "working: what changed"),
     ("jj", ">"),
 ]
 

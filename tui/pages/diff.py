@@ -44,6 +44,7 @@ LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
 STORY_LINES = 3
 NAME_LINES = 4
+WORKING = "working: what changed from A to B will follow"
 NAME = DIFF
 SECTION = "In the diff"
 
@@ -267,7 +268,7 @@ def verdict(diff: Diff, width: int) -> list[Said]:
 
 def _verdict(found: Found | None) -> TextPicture:
     if found is None:
-        return text([Said("comparing")])
+        return text([Said(WORKING)])
     return TextPicture(found, lambda width, height: verdict(found.diff, width))
 
 

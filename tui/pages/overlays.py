@@ -188,7 +188,7 @@ def _sections(
         lines += [Said(""), Said(title, "title")]
         for keys, what, about in actions:
             texts = wrap(about, max(LEAST_HELP, width - place))
-            beside = texts.pop(0) if texts and place > KEYS else ""
+            beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
             lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
             lines += [Said(" " * place + text, "name") for text in texts]
     return lines

@@ -18,10 +18,11 @@ class StopReading(msgspec.Struct, frozen=True):
 
 
 class Compare(msgspec.Struct, frozen=True, eq=False):
-    """Compare two sides in a thread."""
+    """Compare two sides, which were read from these paths, in a thread or in another process."""
 
     a: Side
     b: Side
+    paths: tuple[str, ...]
 
 
 class Summarize(msgspec.Struct, frozen=True):

@@ -95,7 +95,8 @@ def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
     comparison = comparing(state.sides, state.session.views)
     begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
-    return begun, Compare(*state.sides)
+    a, b = state.sides
+    return begun, Compare(a, b, state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
