@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop
@@ -28,6 +29,8 @@ from fusetui.tui.shipping import unship
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
+ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
+"""Hits, those by args alone, and the share of the args that was read."""
 START = "import os; os.nice(5); from fusetui.tui.beside_process import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
@@ -35,7 +38,7 @@ OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 
 class Request(msgspec.Struct, frozen=True):
     """Which trace, and what it must be like, since rows and names are told by number; `against`:
-    the other trace of a diff, the pieces of the one where there is none."""
+    the other trace of a diff; `search`: a query whose args are read; else its pieces."""
 
     path: str
     slices: int
@@ -44,6 +47,7 @@ class Request(msgspec.Struct, frozen=True):
     names: int  # a checksum
     captured_by: tuple[str, ...]  # see opening.with_captures
     against: Request | None = None
+    search: str = ""
 
 
 class NotBeside(Exception):  # noqa: N818
@@ -93,6 +97,11 @@ class Beside:
         request = msgspec.structs.replace(self._request(*a), against=self._request(*b))
         answers = [*self._answers(request, a[1], cancelled)]
         return answers[0] if answers else None
+
+    def search(self, path: str, trace: Trace, text: str, cancelled: Stop) -> Iterator[ArgsRead]:
+        """See searching.as_read. Raises NotBeside, possibly after some of them."""
+        request = msgspec.structs.replace(self._request(path, trace), search=text)
+        yield from self._answers(request, trace, cancelled)
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""

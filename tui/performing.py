@@ -11,7 +11,7 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import Pair, compare, load
 from fusetui.tui.ranking import rank
-from fusetui.tui.searching import look
+from fusetui.tui.searching import Helped, look
 from fusetui.tui.state.effects import (
     Compare,
     CopyText,
@@ -29,7 +29,7 @@ from fusetui.tui.state.effects import (
 from fusetui.tui.summaries import summarize
 
 LARGE = 100_000
-"""Slices of two traces: the diff of fewer is there before another process has read them."""
+"""Slices: what is asked about fewer is known before another process has read them."""
 
 
 class Performing:
@@ -53,8 +53,8 @@ class Performing:
                 self._summarize(wanted)
             case ReadRanks(paths):
                 self._rank(paths)
-            case Search(side, text):
-                self._search(side, text)
+            case Search(side, text, path):
+                self._search(side, text, path)
             case _:
                 self._ask_terminal(effect)
 
@@ -111,10 +111,13 @@ class Performing:
 
         self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
 
-    def _search(self, side: Side, text: str) -> None:
+    def _search(self, side: Side, text: str, path: str) -> None:
+        alone = self._alone or len(side.trace) < LARGE
+        helped = None if alone else Helped(path, lambda: Beside(self._captured_by))
+
         def work() -> None:
             worker = get_current_worker()
-            look(side, text, self._app.post_message, lambda: worker.is_cancelled)
+            look(side, text, self._app.post_message, lambda: worker.is_cancelled, helped)
 
         self._app.run_worker(work, group="search", thread=True, exclusive=True)
 

@@ -38,10 +38,12 @@ class ReadRanks(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, eq=False):
-    """Search a side in a thread, instead of what is searched for."""
+    """Search a side, which was read from this path, in a thread, instead of what is searched
+    for."""
 
     side: Side
     text: str
+    path: str
 
 
 class CopyText(msgspec.Struct, frozen=True):
