@@ -6,17 +6,19 @@ from threading import Event
 
 from textual.worker import get_current_worker
 
+from fusetui.trace.questions.query import Pattern
 from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import Pair, compare, load
 from fusetui.tui.ranking import rank
-from fusetui.tui.searching import Helped, look
+from fusetui.tui.searching import Helped, look, match_lanes
 from fusetui.tui.state.effects import (
     Compare,
     CopyText,
     Effect,
     Interrupt,
+    MatchLanes,
     Quit,
     Read,
     ReadRanks,
@@ -55,6 +57,8 @@ class Performing:
                 self._rank(paths)
             case Search(side, text, path):
                 self._search(side, text, path)
+            case MatchLanes(side, pattern):
+                self._match_lanes(side, pattern)
             case _:
                 self._ask_terminal(effect)
 
@@ -120,6 +124,12 @@ class Performing:
             look(side, text, self._app.post_message, lambda: worker.is_cancelled, helped)
 
         self._app.run_worker(work, group="search", thread=True, exclusive=True)
+
+    def _match_lanes(self, side: Side, pattern: Pattern) -> None:
+        def work() -> None:
+            match_lanes(side, pattern, self._app.post_message)
+
+        self._app.run_worker(work, group="lanes", thread=True, exclusive=True)
 
     def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
         def work() -> None:

@@ -13,9 +13,11 @@ from textual.message import Message
 
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.query import Query, WrongQuery, parse
+from fusetui.trace.questions.matching import matching
+from fusetui.trace.questions.query import Pattern, Query, WrongQuery, parse
 from fusetui.trace.questions.search import Texts, by_args, by_words, search, texts_of
 from fusetui.tui.beside import ArgsRead, Beside, NotBeside
+from fusetui.tui.layout.arrangement import names_of
 from fusetui.tui.layout.found import Found, found_of
 from fusetui.tui.layout.view import Side
 
@@ -30,6 +32,14 @@ class Searched(Message):
     def __init__(self, side: Side, found: Found) -> None:
         super().__init__()
         self.side, self.found = side, found
+
+
+class LanesMatched(Message):
+    """The lanes of a side that a pattern matches, or what is wrong with the pattern."""
+
+    def __init__(self, side: Side, text: str, lanes: frozenset[int], wrong: str = "") -> None:
+        super().__init__()
+        self.side, self.text, self.lanes, self.wrong = side, text, lanes, wrong
 
 
 class Helped(NamedTuple):
@@ -64,6 +74,17 @@ def look(
             return
         found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
         post(Searched(side, found))
+
+
+def match_lanes(side: Side, pattern: Pattern, post: Callable[[Message], object]) -> None:
+    """Posts LanesMatched."""
+    try:
+        flags = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded
+    except WrongQuery as wrong:
+        post(LanesMatched(side, pattern.text, frozenset(), str(wrong)))
+        return
+    lanes = frozenset(np.flatnonzero(flags).tolist())
+    post(LanesMatched(side, f"/{pattern.text}/", lanes))
 
 
 def _args_read(

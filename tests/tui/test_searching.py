@@ -174,3 +174,10 @@ def test_a_person_who_goes_on_typing_starts_no_process(shaped: Trace) -> None:
     helped = Helped(shaped.report.path, cast(Callable[[], Beside], posted.clear))
     look(opened(shaped).side, "blue", posted.append, lambda: True, helped)
     assert len(posted) == 1
+
+
+async def test_lanes_are_looked_for_by_an_expression_in_a_thread(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("colon", *"only /stream [0-9]$/", "enter")
+        await settled(app, pilot)
+        assert "1 lane shown, :only shows all" in screen(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fusetui.trace.questions.query import Pattern
 from fusetui.tui.layout.view import Side
 
 
@@ -46,6 +47,13 @@ class Search(msgspec.Struct, frozen=True, eq=False):
     path: str
 
 
+class MatchLanes(msgspec.Struct, frozen=True, eq=False):
+    """Look in a thread for the lanes of a side that a regular expression matches."""
+
+    side: Side
+    pattern: Pattern
+
+
 class CopyText(msgspec.Struct, frozen=True):
     """Put a text into the clipboard of the terminal (OSC 52)."""
 
@@ -77,6 +85,7 @@ Effect = (
     | Summarize
     | ReadRanks
     | Search
+    | MatchLanes
     | CopyText
     | Refuse
     | Quit
