@@ -10,6 +10,7 @@ from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
+from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import Column, table
@@ -108,7 +109,7 @@ def device_text(found: Why) -> str:
     if len(found.devices) != 1:
         return f"{count(len(found.devices))} GPUs together"
     one = found.devices[0]
-    return printable(f"GPU {one.device} {one.name}".rstrip())
+    return printable(f"{device_label(one.device)} {one.name}".rstrip())
 
 
 def _columns(found: Why) -> list[tuple[str, Sums]]:
