@@ -73,10 +73,10 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
     return found[0], found[1]
 
 
-def work_of(trace: Trace, label: str) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes."""
+def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
     gpu = len(trace.gpu_rows) > 0
-    found = windows(trace, label)
+    found = windows(trace, label, step_by)
     rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
     inside = found.index_of(times)
     if found.whole:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.step_spans import recurring_annotations
+from fusetui.trace.layout.step_spans import recurring_annotations, step_spans
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
@@ -67,8 +67,17 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return np.where((found >= 0) & (times < self.end[found]), found, -1)
 
 
-def windows(trace: Trace, label: str) -> Windows:
-    """ProfilerSteps, else an annotation that repeats around most of the work, else everything."""
+class NoStepsError(ValueError):
+    """No annotation of a trace matches what was asked for."""
+
+
+def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+    """ProfilerSteps, else an annotation that repeats around most of the work, else everything.
+
+    `step_by`: the annotations that match it instead (see `step_spans`); NoStepsError if none does.
+    """
+    if step_by is not None:
+        return _matching(trace, label, step_by)
     profiled = steps(trace)
     if profiled:
         start = np.array([step.start_ns for step in profiled], dtype=np.int64)
@@ -80,6 +89,13 @@ def windows(trace: Trace, label: str) -> Windows:
         note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
         return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
     return _whole(trace, label)
+
+
+def _matching(trace: Trace, label: str, step_by: str) -> Windows:
+    found = step_spans(trace, step_by)
+    if not len(found):
+        raise NoStepsError(f"{label} has no annotation like {step_by}.")
+    return Windows(found.start, found.end, numbers=_numbers(list(found.names)))
 
 
 def _numbers(names: list[str]) -> tuple[int, ...]:
@@ -120,6 +136,9 @@ def _whole(trace: Trace, label: str) -> Windows:
     if not len(rows):
         nothing = np.zeros(0, dtype=np.int64)
         return Windows(nothing, nothing, True, (f"{label}: holds neither GPU events nor CPU ops",))
-    note = (f"{label}: no steps found; the whole trace is taken as one step",)
+    note = (
+        f"{label}: no steps found; the whole trace is taken as one step (--step-by "
+        "PATTERN takes annotations as steps)",
+    )
     start, end = trace.start[rows].min(), trace.end[rows].max()
     return Windows(np.array([start]), np.array([max(end, start + 1)]), True, note)
