@@ -40,7 +40,7 @@ def _without_collector() -> Iterator[None]:
 
 
 @_without_collector()
-def diff(a: Trace, b: Trace, step_by: str | None = None) -> Diff:
+def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.

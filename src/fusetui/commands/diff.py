@@ -36,7 +36,7 @@ def run(args: Namespace) -> int:
 
 def _compared(a: Trace, b: Trace, step_by: str | None) -> Diff:
     try:
-        return diff(a, b, step_by)
+        return diff(a, b, step_by=step_by)
     except NoStepsError as missing:
         raise CommandError(str(missing)) from None
 
