@@ -97,9 +97,9 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
 
 
 def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
-    """GPU rows and the time that places each in a window: that of its launch call."""
+    """GPU rows and the time that places each in a window: that of its launch call, or its own."""
     rows = trace.gpu_rows
-    if found.whole:
+    if found.whole or found.of_gpu:
         return rows, trace.start[rows]
     rows = rows[trace.launch[rows] >= 0]
     return rows, trace.start[trace.launch[rows]]
@@ -112,7 +112,8 @@ def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
 
 def _with_note(found: Windows, trace: Trace, gpu: bool, label: str) -> Windows:
     """Says how many GPU events belong to no step because their launch was not recorded."""
-    unlinked = int((trace.launch[trace.gpu_rows] < 0).sum()) if gpu and not found.whole else 0
+    by_launch = gpu and not (found.whole or found.of_gpu)
+    unlinked = int((trace.launch[trace.gpu_rows] < 0).sum()) if by_launch else 0
     if not unlinked:
         return found
     note = (
