@@ -30,6 +30,7 @@ def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
     assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
     assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
     assert any("each pass of the model, up to the next," in note for note in found.notes)
+    assert any("13 of 91 GPU events lie outside the passes" in note for note in found.notes)
 
 
 def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
