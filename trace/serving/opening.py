@@ -10,7 +10,7 @@ from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import Join
 from fusetui.trace.serving.captures import has_captures
-from fusetui.trace.serving.find import candidates
+from fusetui.trace.serving.find import candidates, same_process
 from fusetui.trace.serving.join import join, wants_capture
 from fusetui.trace.serving.replays import replays
 from fusetui.trace.serving.steps import server_steps
@@ -38,7 +38,7 @@ def with_captures(
     if has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in candidates(trace.report.path, _pids(trace), _batches(trace), _kernels(trace)):
+    for path in _found(trace):
         if not wants_capture(trace):
             break
         try:
@@ -47,6 +47,14 @@ def with_captures(
             continue  # nobody asked for this file
         joins.append(record)
     return trace, tuple(joins)
+
+
+def _found(trace: Trace) -> list[str]:
+    """The files beside the trace that may hold what it replays."""
+    if not wants_capture(trace):
+        return []
+    folders = same_process(trace.report.path, _pids(trace))
+    return candidates(folders, _batches(trace), _kernels(trace)) if folders else []
 
 
 def _batches(trace: Trace) -> list[int]:
