@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -109,15 +110,26 @@ def files_beside(path: str) -> list[File]:
     return found
 
 
+def files_named(paths: Sequence[str]) -> list[File]:
+    """Those of these files that are there."""
+    found = []
+    for path in map(Path, paths):
+        with suppress(OSError):
+            found.append(File(path, _state(path.stat())))
+    return found
+
+
+def _state(state: os.stat_result) -> State:
+    return state.st_size, state.st_mtime_ns, state.st_ino
+
+
 def _listed(folder: Path) -> tuple[list[File], list[str]]:
     """The traces in a folder, and the names of folders of captures. Raises OSError."""
     files, folders = [], []
     with os.scandir(folder) as items:
         for item, _ in zip(items, range(LISTED), strict=False):
             if item.name.endswith(ENDINGS) and item.is_file():
-                state = item.stat()
-                own = (state.st_size, state.st_mtime_ns, state.st_ino)
-                files.append(File(folder / item.name, own))
+                files.append(File(folder / item.name, _state(item.stat())))
             elif FOLDERS.search(item.name) and item.is_dir():
                 folders.append(item.name)
     return files, folders
@@ -125,7 +137,6 @@ def _listed(folder: Path) -> tuple[list[File], list[str]]:
 
 def _nearest(files: list[File], own: os.stat_result) -> list[File]:
     """Without the trace itself."""
-    mine = (own.st_size, own.st_mtime_ns, own.st_ino)
-    others = [file for file in files if file.state != mine]
+    others = [file for file in files if file.state != _state(own)]
     others.sort(key=lambda file: (abs(file.state[1] - own.st_mtime_ns), file.path))
     return others[:NEIGHBORS]

@@ -188,3 +188,31 @@ def test_other_kernels_are_not_of_this_graph(tmp_path: Path) -> None:
     capture = [str(tmp_path / "capture.json")]
     assert found_for(trace, kernels=["my_attention"]) == capture
     assert found_for(trace, kernels=["my_attention", "yours"]) == []
+
+
+def test_a_named_folder_of_many_sizes(tmp_path: Path) -> None:
+    """The one that fits is read first, and no other."""
+    trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
+    names = [str(save(tmp_path / f"{n}.json", SERVER.capture(n))) for n in (1, 2, 4, 8)]
+    trace, joins = with_captures(trace, names, open_trace)
+    assert [os.path.basename(one.path) for one in joins] == ["4.json"]
+    assert said(joins) == []
+
+
+def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:
+    """That the others do not is not worth a word."""
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
+    other = save(tmp_path / "a.json", Server(layers=5).capture(4))
+    trace, joins = with_captures(
+        trace, [str(other), str(save(tmp_path / "b.json", SERVER.capture(4)))], open_trace
+    )
+    assert [one.replays for one in joins] == [0, 1]
+    assert said(joins) == []
+
+
+def test_many_named_captures_that_do_not_fit(tmp_path: Path) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
+    names = [str(save(tmp_path / f"{n}.json", Server(layers=n).capture(4))) for n in range(4, 11)]
+    _, joins = with_captures(trace, names, open_trace)
+    assert len(said(joins)) == 5
+    assert said(joins)[-1] == "... and 3 more reasons."
