@@ -48,10 +48,15 @@ def headline(found: Why) -> tuple[str, Sums]:
     return f"The {spans} {duration(sums['span'])}.", sums
 
 
+def cut_off(found: Why) -> list[str]:
+    """What is said of a span that probably begins with the end of work from before the window."""
+    return [one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely]
+
+
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
-    if any(one.rule == CUT_OFF and one.why_likely for one in found.findings):
+    if cut_off(found):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
     return f"{who} {percent(busy, sums['span'])} of it."
 
