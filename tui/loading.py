@@ -24,6 +24,7 @@ from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
 Post = Callable[[Message], object]
+Pair = tuple[Side, Side]
 
 
 class Loading(Message):
@@ -174,11 +175,21 @@ def _message(trace: Trace, piece: Piece) -> Message:
     return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
 
 
-def compare(a: Side, b: Side, post: Post) -> None:
-    """Posts Compared."""
-    from fusetui.trace.diff import diff
+def compare(
+    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside | None = None
+) -> None:
+    """Posts Compared, unless nobody wants it any more; `beside` may work it out."""
+    a, b = sides
+    try:
+        if beside is None:
+            raise NotBeside
+        found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
+    except NotBeside:
+        from fusetui.trace.diff import diff
 
-    post(Compared(a, b, diff(a.trace, b.trace)))
+        found = diff(a.trace, b.trace)
+    if found is not None and not cancelled():
+        post(Compared(a, b, found))
 
 
 class Cancelled(Exception):  # noqa: N818
