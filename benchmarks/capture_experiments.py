@@ -28,6 +28,7 @@ import torch
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks import sources
+from benchmarks.pages import put
 
 from fusetui.capture.command import capture
 from fusetui.capture.device import find_device, versions
@@ -140,8 +141,7 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
 
 
 def _write(experiment: Experiment, kind: str, paragraph: str) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(insert(text, f"{experiment.name} {kind}", paragraph), encoding="utf-8")
+    put(PAGE, f"{experiment.name} {kind}", paragraph)
 
 
 def _blank(experiment: Experiment) -> str:
@@ -173,16 +173,6 @@ def _paragraph(command: str, printed: str, kind: str) -> str:
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
     device = find_device(kind).name
     return f"```\n$ {command}\n\n{printed}\n```\n\n{device}; {used}."
-
-
-def insert(page: str, name: str, paragraph: str) -> str:
-    """The page with the text between the markers of a name replaced. Raises ValueError."""
-    begin, end = f"<!-- table: {name} -->", "<!-- end -->"
-    before, marker, rest = page.partition(begin)
-    _, marker_end, after = rest.partition(end)
-    if not (marker and marker_end):
-        raise ValueError(f"{PAGE.name} has no place for '{name}'")
-    return f"{before}{begin}\n{paragraph}\n{end}{after}"
 
 
 if __name__ == "__main__":

@@ -9,13 +9,16 @@ B do a tenth more of the same work.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
 
 from fusetui.capture import turns
 from fusetui.capture.options import ROUNDS, Options
@@ -28,7 +31,6 @@ LAYERS = 10
 
 WIDTH = 512
 ROWS = 8
-BEGIN, END = "<!-- table: alarms -->", "<!-- end -->"
 
 
 def main() -> int:
@@ -42,9 +44,7 @@ def main() -> int:
     text = _table(found, options)
     sys.stdout.write(text)
     if options.into:
-        page = Path(options.into)
-        pattern = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
-        page.write_text(pattern.sub(lambda _: f"{BEGIN}\n{text}{END}", page.read_text(), count=1))
+        put(Path(options.into), "alarms", text)
     return 0
 
 

@@ -14,7 +14,6 @@ import argparse
 import gzip
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
 
 from fusetui.trace.text.figures import microseconds
 
@@ -244,18 +247,6 @@ def spread(values: Sequence[int], unit: int = 1) -> str:
     return " to ".join(dict.fromkeys(shown))
 
 
-def write_between(target: Path, name: str, table: str) -> None:
-    """Puts a table between `<!-- table: NAME -->` and the next `<!-- end -->`."""
-    begin, end = f"<!-- table: {name} -->\n", "<!-- end -->"
-    text = target.read_text(encoding="utf-8")
-    if begin not in text:
-        raise SystemExit(f"{target} has no line {begin.strip()}")
-    pattern = re.compile(f"({re.escape(begin)}).*?({end})", re.DOTALL)
-    target.write_text(
-        pattern.sub(lambda m: f"{m[1]}{table}\n{m[2]}", text, count=1), encoding="utf-8"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("a", type=Path)
@@ -270,7 +261,7 @@ def main() -> None:
     print(found)
     if args.into:
         name = " ".join(path.name.partition(".json")[0] for path in (args.a, args.b))
-        write_between(args.into, name, found)
+        put(args.into, name, found)
 
 
 if __name__ == "__main__":

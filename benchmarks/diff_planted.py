@@ -10,7 +10,6 @@ other row. `tests/trace/diff/plants.py` has the changes.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -19,10 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.pages import put
 from tests.trace.diff.planting import PLACES, Answer, Planted, Subject, judge
 from tests.trace.diff.plants import PLANTS
-
-BEGIN, END = "<!-- table: planted -->", "<!-- end -->"
 
 
 def main() -> int:
@@ -34,7 +32,7 @@ def main() -> int:
     text = table(results)
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), text)
+        put(Path(options.into), "planted", text)
     return 0 if all(answer.right for found in results.values() for answer in found) else 1
 
 
@@ -68,13 +66,6 @@ def table(results: dict[tuple[str, str], list[Answer]]) -> str:
             cells.append(f"{right} of {len(found)}" if found else "")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def put(path: Path, text: str) -> None:
-    """Writes the table between the marks that the page has for it."""
-    page = path.read_text()
-    pattern = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
-    path.write_text(pattern.sub(lambda _: f"{BEGIN}\n{text}{END}", page, count=1))
 
 
 def _options(words: Sequence[str] | None = None) -> argparse.Namespace:

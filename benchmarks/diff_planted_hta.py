@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.pages import put
 from tests.trace.diff.planting import GPU, PLACES, Event, Subject, judge
 from tests.trace.diff.plants import PLANTS
 
-BEGIN, END = "<!-- table: planted hta -->", "<!-- end -->"
 PLACE = PLACES[1]
 
 WORKER = """
@@ -69,9 +68,7 @@ def main() -> int:
     text = _table(found)
     sys.stdout.write(text)
     if options.into:
-        page = Path(options.into)
-        pattern = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
-        page.write_text(pattern.sub(lambda _: f"{BEGIN}\n{text}{END}", page.read_text(), count=1))
+        put(Path(options.into), "planted hta", text)
     return 0
 
 

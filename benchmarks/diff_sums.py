@@ -10,17 +10,19 @@ rows of as many products of one layout. The rest is in rows of a sort of work in
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
 
 from fusetui.trace import open_trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.text.figures import duration, percent
 
-BEGIN, END = "<!-- table: sums -->", "<!-- end -->"
 HEAD = (
     "pair",
     "step",
@@ -48,9 +50,7 @@ def main() -> int:
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if options.into:
-        page = Path(options.into)
-        pattern = re.compile(re.escape(BEGIN) + r".*?" + re.escape(END), re.DOTALL)
-        page.write_text(pattern.sub(lambda _: f"{BEGIN}\n{text}{END}", page.read_text(), count=1))
+        put(Path(options.into), "sums", text)
     return 0 if all(met) else 1
 
 

@@ -27,9 +27,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- first picture: begin -->", "<!-- first picture: end -->"
 COMMAND = [sys.executable, "-P", "-m", "fusetui", "open"]
 SIZE = (50, 160)  # lines, columns
 PATIENCE = 120  # seconds
@@ -140,12 +143,6 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def put(text: str) -> None:
-    """Puts the table into the page, between its markers."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("source", type=Path, help="any real trace")
@@ -163,7 +160,7 @@ def main() -> None:
     place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
     text = f"{place}\n\n{markdown(rows)}"
     print(text)
-    put(text)
+    put(PAGE, "first picture", text)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from benchmarks.capture_experiments import PAGE, insert
+from benchmarks.capture_experiments import PAGE
+from benchmarks.pages import put
 from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled
 
@@ -156,8 +157,7 @@ def main() -> None:
     text = table(columns, lines)
     print(text)
     if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(insert(page, "predictions", f"```\n{text}\n```"), encoding="utf-8")
+        put(PAGE, "predictions", f"```\n{text}\n```")
 
 
 if __name__ == "__main__":

@@ -31,13 +31,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui.trace.ranks import explained
 from fusetui.trace.ranks.model import CLASSES, Collectives, RankSummary, decoded, encoded, packed
 from fusetui.trace.ranks.summary import summary_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- ranks: begin -->", "<!-- ranks: end -->"
 PYTHON = [sys.executable, "-P"]
 FUSETUI = [*PYTHON, "-m", "fusetui"]
 
@@ -322,8 +325,7 @@ def main() -> None:
     text = f"{os.cpu_count()} cores, load before {loads}.\n\n{table}"
     print(text)
     if not args.print:
-        before, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        put(PAGE, "ranks", text)
 
 
 if __name__ == "__main__":

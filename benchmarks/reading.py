@@ -28,12 +28,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui.trace.text.figures import percent
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- reading: begin -->", "<!-- reading: end -->"
 PYTHON = [sys.executable, "-P", "-c"]
 LOADS = "import orjson, sys; orjson.loads(open(sys.argv[1], 'rb').read())"
 OPEN = """
@@ -240,12 +243,6 @@ def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
     return markdown(names, lines)
 
 
-def put(page: Path, text: str) -> None:
-    """Puts text into a page, between its markers."""
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("source", type=Path, help="any real trace")
@@ -269,8 +266,8 @@ def main() -> None:
         f"{markdown(*speed)}\n\nMemory at the peak:\n\n{markdown(*memory)}\n\nGrowth:\n\n{growth}"
     )
     print(text)
-    put(PAGE, text)
-    put(README, short_table(*speed, memory[1]))
+    put(PAGE, "reading", text)
+    put(README, "reading", short_table(*speed, memory[1]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ CPU time, not wall time, of the thread that runs the steps: other programs distu
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -16,11 +17,14 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui import kernels
 from fusetui.trace.text.figures import duration, size
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recording.md"
-BEGIN, END = "<!-- costs: begin -->\n", "<!-- costs: end -->"
 WARM_UP, STEPS = 10, 60
 OPTIONS: tuple[tuple[str, ...], ...] = (
     (),
@@ -45,10 +49,8 @@ def main() -> None:
         name = ", ".join(f"`{option}`" for option in options) or "profiled, no option"
         rows.append(f"| {name} | {duration(cost)} | {size(nbytes)} |")
     head = "| recorded with | CPU time of a step | trace of a step |\n|---|---|---|\n"
-    text = PAGE.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
     table = head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
-    PAGE.write_text(f"{before}{BEGIN}{table}{END}{rest.split(END)[1]}", encoding="utf-8")
+    put(PAGE, "costs", table)
 
 
 def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, int]:

@@ -28,10 +28,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.pages import put  # noqa: E402
 from benchmarks.presses import FRAME, OURS, SIZE, Press, Program  # noqa: E402
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- screen: begin -->", "<!-- screen: end -->"
 KEYS = {
     "zoom": ("jj0", "wwwwwwssssss" * 4),
     "pan": ("0wwww", "ddddddaaaaaa" * 4),
@@ -244,8 +244,7 @@ def main() -> None:
     text = "\n\n".join((place, *parts))
     print(text)
     if args.put:
-        before, rest = PAGE.read_text().split(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
+        put(PAGE, "screen", text)
 
 
 if __name__ == "__main__":

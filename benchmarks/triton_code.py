@@ -27,7 +27,7 @@ import triton
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from benchmarks.capture_experiments import insert
+from benchmarks.pages import put
 from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled, violations
 
@@ -266,8 +266,7 @@ def main() -> None:
     text = table(COLUMNS, [one for one in made if one])
     print(text)
     if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(insert(page, "triton-code", f"```\n{text}\n```"), encoding="utf-8")
+        put(PAGE, "triton-code", f"```\n{text}\n```")
 
 
 if __name__ == "__main__":

@@ -27,11 +27,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui.trace.text.figures import size
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- why: begin -->", "<!-- why: end -->"
 PYTHON = [sys.executable, "-P"]
 FUSETUI = [*PYTHON, "-m", "fusetui"]
 COMMANDS = ("summary", "gaps", "why")
@@ -132,12 +135,6 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def put(text: str) -> None:
-    """Into the page, between its markers."""
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("source", type=Path, nargs="+", help="real traces")
@@ -160,7 +157,7 @@ def main() -> None:
     head = f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
     text = f"{head}\n\n{table(lines)}"
     print(text)
-    put(text)
+    put(PAGE, "why", text)
 
 
 if __name__ == "__main__":

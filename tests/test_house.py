@@ -36,7 +36,7 @@ OUTSIDE = {
 }
 ROOMS = (
     *("text", "model", "kernel_names", "read", "cache", "layout", "scrub", "program"),
-    *("roofline", "questions", "cells", "diff", "insights", "ranks", "serving"),
+    *("roofline", "questions", "cells", "insights", "ranks", "serving", "diff"),
 )
 """Of trace/: each imports only those before it, and of these what their doors name."""
 

@@ -97,12 +97,15 @@ MOUSE = argument(
     action=BooleanOptionalAction,
     help="Handle the mouse in the app, or leave it to the terminal.",
 )
+STEP_BY = argument(
+    "--step-by", metavar="PATTERN", help="Take annotations that match this as steps."
+)
 PART = (
     argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or else the Nth step."),
     argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
     argument("--to", metavar="T", dest="end", help="Only up to this time."),
     argument("--device", metavar="D", help="Only the GPU with this number."),
-    argument("--step-by", metavar="PATTERN", help="Take annotations that match this as steps."),
+    STEP_BY,
     flag("--all", "List every gap, not only the longest."),
 )
 """The part of a trace that a question is about."""

@@ -21,6 +21,7 @@ from fusetui.arguments import (
     PART,
     PEAK,
     SHELLS,
+    STEP_BY,
     THEME,
     TOP,
     TRACE,
@@ -204,6 +205,7 @@ COMMANDS = (
                 metavar="VARIANT",
                 help="In a run folder, the variant that the others are compared with.",
             ),
+            STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
             argument(

@@ -8,29 +8,19 @@ from tests.scripts import benchmark
 pytest.importorskip("torch", reason="the script runs torch")
 pytestmark = pytest.mark.torch
 
+insert = benchmark("pages").insert
+
 
 @pytest.fixture(scope="module")
 def script() -> Any:
     return benchmark("capture_experiments")
 
 
-def test_a_table_goes_between_its_markers(script: Any) -> None:
-    page = "a\n<!-- table: x cpu -->\nold\n<!-- end -->\n<!-- table: x cuda -->\n<!-- end -->\n"
-    once = script.insert(page, "x cpu", "new")
-    assert once == page.replace("old", "new")
-    assert script.insert(once, "x cpu", "old") == page
-
-
-def test_a_table_without_a_place_is_an_error(script: Any) -> None:
-    with pytest.raises(ValueError, match="no place for 'y cpu'"):
-        script.insert("<!-- table: x cpu --><!-- end -->", "y cpu", "new")
-
-
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_the_page_has_a_place_for_every_experiment(script: Any, kind: str) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     for experiment in script.EXPERIMENTS:
-        assert "\nnew\n" in script.insert(page, f"{experiment.name} {kind}", "new")
+        assert "\nnew\n" in insert(page, f"{experiment.name} {kind}", "new")
 
 
 def test_a_command_can_be_typed(script: Any) -> None:

@@ -44,6 +44,14 @@ def test_a_baseline_that_is_not_there(fusetui: Run, run_folder: Path) -> None:
     assert "only eager, compiled, fused" in found.sentence
 
 
+def test_steps_by_a_pattern(fusetui: Run, run_folder: Path) -> None:
+    found = fusetui("diff", run_folder, "--step-by", "Step#[12]", "--json").json["diffs"][0]
+    assert found["steps"] == {"a": 2, "b": 2}
+    missing = fusetui("diff", run_folder, "--step-by", "decode")
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.sentence == "eager has no annotation like decode."
+
+
 def test_two_folders_are_paired_by_name(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()

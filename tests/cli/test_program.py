@@ -68,7 +68,7 @@ def test_lines_json(fusetui: Run, program_file: Path) -> None:
 
 def test_lines_text(fusetui: Run, program_file: Path) -> None:
     text = fusetui("lines", program_file).out
-    assert "my_model.py(42): forward" in text
+    assert "forward  my_model.py:42" in text
     assert "backward" not in text  # nothing went backward
     assert "my_model" not in fusetui("lines", program_file, "--file", "train.py").out
     none = fusetui("lines", program_file, "--file", "elsewhere.py")

@@ -89,6 +89,18 @@ def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
     assert [step["name"] for step in found["steps"]] == ["ProfilerStep#1", "ProfilerStep#2"]
 
 
+def test_two_traces_without_a_gpu_have_no_table(fusetui: Run) -> None:
+    found = fusetui("why", "sample:mlp-eager", "sample:mlp-compiled")
+    assert found.out.rstrip().endswith("fusetui diff compares CPU ops too.")
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
+    vllm, sglang = (TRACES / f"mi300_{name}_decode_graph.json.gz" for name in ("vllm", "sglang"))
+    found = fusetui("why", vllm, sglang)
+    assert "\nB: The GPU is idle for 463.3 ms" in found.out
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

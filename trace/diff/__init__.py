@@ -17,12 +17,14 @@ from fusetui.trace.diff.model import (
     by_effect,
 )
 from fusetui.trace.diff.text import to_markdown, to_text
+from fusetui.trace.diff.windows import NoStepsError
 
 __all__ = [
     "Accounting",
     "Answer",
     "Diff",
     "Kind",
+    "NoStepsError",
     "Row",
     "Side",
     "StepChange",

@@ -71,14 +71,15 @@ def _odd(items: Items) -> int:
 def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tuple[int, int]:
     """Means over the usual steps: how long a step's own work ran after it, and other work in it.
 
-    On a GPU, a step's own work is what its calls launched; on a CPU, what began in it. In a trace
-    without steps, all work is its own.
+    On a GPU, a step's own work is what its calls launched, unless steps are stretches of the GPU's
+    time; there and on a CPU, what began in it. In a trace without steps, all work is its own.
     """
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
         return 0, 0
-    own = rows[trace.launch[rows] >= 0] if work.gpu else rows
-    called = trace.start[trace.launch[own]] if work.gpu else trace.start[own]
+    launched = work.gpu and not windows.of_gpu
+    own = rows[trace.launch[rows] >= 0] if launched else rows
+    called = trace.start[trace.launch[own] if launched else own]
     step_of = windows.index_of(called)
     later, inside = [], []
     for number in usual.tolist():

@@ -40,13 +40,15 @@ def _without_collector() -> Iterator[None]:
 
 
 @_without_collector()
-def diff(a: Trace, b: Trace) -> Diff:
+def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 
     Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
+    `step_by`: annotations that match this regular expression or plain text are the steps of both;
+    raises NoStepsError if one has none.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = in_common(work_of(a, labels[0]), work_of(b, labels[1]))
+    work_a, work_b = in_common(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)

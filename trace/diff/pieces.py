@@ -73,15 +73,17 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
     return found[0], found[1]
 
 
-def work_of(trace: Trace, label: str) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes."""
+def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
     gpu = len(trace.gpu_rows) > 0
-    found = windows(trace, label)
+    found = windows(trace, label, step_by)
     rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
     inside = found.index_of(times)
     if found.whole:
         inside = np.zeros(len(rows), dtype=np.intp)
-    found = _with_note(found, trace, gpu, label)
+    if gpu and not found.whole:
+        note = _left_out(trace, inside, found.of_gpu)
+        found = found.only(np.arange(len(found)), f"{label}: {note}" if note else "")
     items = np.bincount(inside[inside >= 0], minlength=len(found))
     used = without_odd(found, items, label)
     kept = np.searchsorted(found.start, used.start)
@@ -97,9 +99,9 @@ def work_of(trace: Trace, label: str) -> Work:
 
 
 def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
-    """GPU rows and the time that places each in a window: that of its launch call."""
+    """GPU rows and the time that places each in a window: that of its launch call, or its own."""
     rows = trace.gpu_rows
-    if found.whole:
+    if found.whole or found.of_gpu:
         return rows, trace.start[rows]
     rows = rows[trace.launch[rows] >= 0]
     return rows, trace.start[trace.launch[rows]]
@@ -110,16 +112,15 @@ def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
     return rows, trace.start[rows]
 
 
-def _with_note(found: Windows, trace: Trace, gpu: bool, label: str) -> Windows:
-    """Says how many GPU events belong to no step because their launch was not recorded."""
-    unlinked = int((trace.launch[trace.gpu_rows] < 0).sum()) if gpu and not found.whole else 0
-    if not unlinked:
-        return found
-    note = (
-        f"{label}: {count(unlinked)} of {count(len(trace.gpu_rows))} GPU events belong to no step,"
-        " because their launch was not recorded"
-    )
-    return found.only(np.arange(len(found)), note)
+def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
+    """How many GPU events belong to no step, and why: they ran outside all passes, or nothing tells
+    when they were launched."""
+    if of_gpu:
+        left, why = int((inside < 0).sum()), "lie outside the passes of the model"
+    else:
+        left = int((trace.launch[trace.gpu_rows] < 0).sum())
+        why = "belong to no step, because their launch was not recorded"
+    return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
 
 
 def _lanes(trace: Trace) -> Rows:

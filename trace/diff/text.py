@@ -158,9 +158,10 @@ def sums(diff: Diff) -> list[str]:
 
 
 def _parts(parts: Sequence[Subtotal]) -> str:
-    named = [f"{_part_name(part)} {_times(part)}" for part in parts[:PARTS] if part.change_ns]
-    rest = sum(part.change_ns for part in parts[PARTS:])
-    more = [f"{count(len(parts) - PARTS)} more {_signed(rest)}"] if parts[PARTS:] else []
+    changed = [part for part in parts if part.change_ns]
+    named = [f"{_part_name(part)} {_times(part)}" for part in changed[:PARTS]]
+    rest = changed[PARTS:]
+    more = [f"{count(len(rest))} more {_signed(sum(p.change_ns for p in rest))}"] if rest else []
     return ", ".join([*named, *more]) or "no change"
 
 

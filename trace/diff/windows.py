@@ -6,10 +6,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.step_spans import recurring_annotations
+from fusetui.trace.layout.step_spans import MOST, recurring_annotations, step_spans
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.serving.passes import interval_of, passes
+from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.text.figures import plural
 
 COLD = 1.5
@@ -22,6 +24,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     whole: bool = False  # the trace has no steps: one window holds all of its work
+    of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
     places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
@@ -42,6 +45,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
             self.start[keep],
             self.end[keep],
             self.whole,
+            self.of_gpu,
             (*self.notes, note) if note else self.notes,
             tuple(numbers[n] for n in left),
             tuple(self.all_places[n] for n in left),
@@ -67,19 +71,60 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return np.where((found >= 0) & (times < self.end[found]), found, -1)
 
 
-def windows(trace: Trace, label: str) -> Windows:
-    """ProfilerSteps, else an annotation that repeats around most of the work, else everything."""
+class NoStepsError(ValueError):
+    """No annotation of a trace matches what was asked for."""
+
+
+def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+    """ProfilerSteps, else the passes of a server, else an annotation that repeats around most of
+    the work, else everything.
+
+    `step_by`: the annotations that match it instead (see `step_spans`); NoStepsError if none does.
+    """
+    if step_by is not None:
+        return _matching(trace, label, step_by)
     profiled = steps(trace)
     if profiled:
         start = np.array([step.start_ns for step in profiled], dtype=np.int64)
         end = start + np.array([step.dur_ns for step in profiled], dtype=np.int64)
         return Windows(start, end, numbers=_numbers([step.name for step in profiled]))
+    served = _served(trace, label)
+    if served is not None:
+        return served
     repeated = recurring_annotations(trace)
     if len(repeated):
         name = trace.name_of(int(repeated[0]))
         note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
         return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
     return _whole(trace, label)
+
+
+def _matching(trace: Trace, label: str, step_by: str) -> Windows:
+    found = step_spans(trace, step_by)
+    if not len(found):
+        raise NoStepsError(f"{label} has no annotation like {step_by}.")
+    return Windows(found.start, found.end, numbers=_numbers(list(found.names)))
+
+
+def _served(trace: Trace, label: str) -> Windows | None:
+    """From the first kernel of each pass of the model to that of the next, so that a step is what a
+    token costs; the last pass, whose next is not there, only if it is the only one. None unless
+    they hold most of the GPU's time."""
+    if not len(server_steps(trace)):
+        return None
+    ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
+    begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
+    end = np.array([one.end_ns for one in ran], dtype=np.int64)
+    if not len(ran) or (begin[1:] < end[:-1]).any():
+        return None
+    start, until = (begin, end) if len(ran) == 1 else (begin[:-1], begin[1:])
+    what = "the pass of the model" if len(ran) == 1 else "each pass of the model, up to the next,"
+    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    found = Windows(start, until, of_gpu=True, notes=(note,))
+    rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
+    inside = found.index_of(trace.start[rows]) >= 0
+    most = MOST * trace.dur[trace.gpu_rows].sum()
+    return found if trace.dur[rows[inside]].sum() >= most else None
 
 
 def _numbers(names: list[str]) -> tuple[int, ...]:
@@ -119,7 +164,11 @@ def _whole(trace: Trace, label: str) -> Windows:
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         nothing = np.zeros(0, dtype=np.int64)
-        return Windows(nothing, nothing, True, (f"{label}: holds neither GPU events nor CPU ops",))
-    note = (f"{label}: no steps found; the whole trace is taken as one step",)
+        note = f"{label}: holds neither GPU events nor CPU ops"
+        return Windows(nothing, nothing, whole=True, notes=(note,))
+    note = (
+        f"{label}: no steps found; the whole trace is taken as one step (--step-by PATTERN takes "
+        "annotations as steps)"
+    )
     start, end = trace.start[rows].min(), trace.end[rows].max()
-    return Windows(np.array([start]), np.array([max(end, start + 1)]), True, note)
+    return Windows(np.array([start]), np.array([max(end, start + 1)]), whole=True, notes=(note,))

@@ -10,6 +10,7 @@ from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
+from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import Column, table
@@ -47,10 +48,15 @@ def headline(found: Why) -> tuple[str, Sums]:
     return f"The {spans} {duration(sums['span'])}.", sums
 
 
+def cut_off(found: Why) -> list[str]:
+    """What is said of a span that probably begins with the end of work from before the window."""
+    return [one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely]
+
+
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
-    if any(one.rule == CUT_OFF and one.why_likely for one in found.findings):
+    if cut_off(found):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
     return f"{who} {percent(busy, sums['span'])} of it."
 
@@ -108,7 +114,7 @@ def device_text(found: Why) -> str:
     if len(found.devices) != 1:
         return f"{count(len(found.devices))} GPUs together"
     one = found.devices[0]
-    return printable(f"GPU {one.device} {one.name}".rstrip())
+    return printable(f"{device_label(one.device)} {one.name}".rstrip())
 
 
 def _columns(found: Why) -> list[tuple[str, Sums]]:

@@ -26,7 +26,7 @@ from fusetui.trace.model.categories import (
     Role,
     role,
 )
-from fusetui.trace.model.ids import Id
+from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.pool import each, in_threads
 from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.read import Raw
@@ -241,11 +241,8 @@ class Naming:
         return name or (f"thread {tid}" if isinstance(tid, int) else str(tid or "events"))
 
     def _device(self, layer: Layer, pid: Id, tid: Id, name: str) -> str:
-        device = self._processes.get(pid) or (
-            f"GPU {pid}" if isinstance(pid, int) else str(pid or "")
-        )
-        stream = name or (f"stream {tid}" if isinstance(tid, int) else str(tid or "events"))
-        return f"{device} {stream}".strip()
+        device = self._processes.get(pid) or device_label(pid)
+        return f"{device} {name or stream_label(tid)}"
 
 
 def _more_specific(known: str, new: str) -> str:

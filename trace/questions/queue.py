@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import device_label
 from fusetui.trace.questions.counters import Counter
 
 Int64s = NDArray[np.int64]
@@ -53,8 +54,7 @@ def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
     begin = np.minimum(trace.start[trace.launch[rows]], trace.start[rows])
     time, value = _running(begin, trace.end[rows])
     pid = trace.track_of(int(rows[0])).pid
-    label = f"GPU {pid} queue" if isinstance(pid, int) else f"{pid} queue"
-    return Counter(GROUP, label, "", time, value)
+    return Counter(GROUP, f"{device_label(pid)} queue", "", time, value)
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:

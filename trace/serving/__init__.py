@@ -10,4 +10,6 @@ __all__ = [
     "layers",
     "limit",
     "opening",
+    "passes",
+    "steps",
 ]

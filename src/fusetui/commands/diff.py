@@ -11,7 +11,8 @@ from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandErro
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, traces
 from fusetui.render.output import emit, emit_json, width
-from fusetui.trace.diff import Answer, Diff, diff, to_markdown, to_text
+from fusetui.trace import Trace
+from fusetui.trace.diff import Answer, Diff, NoStepsError, diff, to_markdown, to_text
 
 Pair = tuple[str, str]
 
@@ -25,12 +26,19 @@ def run(args: Namespace) -> int:
     for pair in _pairs(args.a, args.b, args.baseline):
         for name in pair:
             loaded[name] = loaded.get(name) or load(name, ())
-        found.append(diff(loaded[pair[0]].trace, loaded[pair[1]].trace))
+        found.append(_compared(loaded[pair[0]].trace, loaded[pair[1]].trace, args.step_by))
     _show(found, args.json, args.markdown)
     codes = [one.code for one in loaded.values()]
     if args.fail_over is not None:
         codes += [_judged(one, args.fail_over) for one in found]
     return _worst(codes)
+
+
+def _compared(a: Trace, b: Trace, step_by: str | None) -> Diff:
+    try:
+        return diff(a, b, step_by=step_by)
+    except NoStepsError as missing:
+        raise CommandError(str(missing)) from None
 
 
 def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:

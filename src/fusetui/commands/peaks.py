@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from fusetui.commands.errors import CommandError
 from fusetui.trace import Trace
+from fusetui.trace.model.ids import device_label
 from fusetui.trace.roofline.many import Jobs, peaks_of_devices
 from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS
 from fusetui.trace.text.figures import several
@@ -45,7 +46,7 @@ def notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator[str]
         yield "No shapes were recorded (record_shapes=True), so FLOP and bytes are not known."
         return
     devices = peaks_of_devices(trace, given)
-    unknown = [str(d.name or d.device) for d in devices if d.peak is None]
+    unknown = [d.name or device_label(d.device) for d in devices if d.peak is None]
     if unknown:
         yield (
             f"The peaks of {several(list(dict.fromkeys(unknown)), 3)} are not known: give them "

@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from fusetui.trace.kernel_names import decode, short_name
-from fusetui.trace.model.ids import LARGEST, exact_id
+from fusetui.trace.model.ids import LARGEST, device_label, exact_id, stream_label
 from fusetui.trace.questions.kernel_groups import KernelGroup
 from fusetui.trace.questions.op_groups import OpGroup
 from fusetui.trace.questions.spread import Spread
@@ -123,9 +123,7 @@ def _label(fields: dict[str, Any], by: str) -> str:
         op = _op_label({**fields, "name": fields["op"] or "no op"}, by)
         return f"{printable(short_name(fields['name']))}   {op}"
     if by == "stream":
-        device, stream = fields["device"], fields["stream"]
-        on = f"GPU {device}" if isinstance(device, int) else str(device)
-        return printable(f"{on} {f'stream {stream}' if isinstance(stream, int) else stream}")
+        return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
     return printable(str(fields[by] or f"no {by}"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.ids import device_label, exact_id
 from fusetui.trace.questions.launches import Calls, Replay, ThreadLaunches
 from fusetui.trace.questions.queue import QueueLength
 from fusetui.trace.text.figures import count, duration, percent, significant
@@ -110,9 +110,9 @@ def _kinds(trace: Trace, graphs: Sequence[Replay]) -> list[tuple[str, list[Repla
     """Replays by call, device and number of kernels, which all replays of a graph share."""
     kinds: dict[tuple[str, str, int], list[Replay]] = {}
     for replay in graphs:
-        key = (trace.name_of(replay.row), str(replay.device), replay.kernels)
+        key = (trace.name_of(replay.row), device_label(replay.device), replay.kernels)
         kinds.setdefault(key, []).append(replay)
-    return [(f"{name} on GPU {device}", same) for (name, device, _), same in kinds.items()]
+    return [(f"{name} on {device}", same) for (name, device, _), same in kinds.items()]
 
 
 def _kind(label: str, same: Sequence[Replay]) -> tuple[str, ...]:

@@ -145,7 +145,7 @@ def _function(time: FunctionTime) -> tuple[str, ...]:
         duration(time.cpu_self_ns),
         duration(time.cpu_ns),
         count(time.count),
-        printable(f"{_short(time.file)}({time.line}): {time.function}"),
+        printable(f"{time.function}  {_short(time.file)}:{time.line}"),
     )
 
 

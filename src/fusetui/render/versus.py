@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fusetui.trace.insights.telling import named
+from fusetui.trace.insights.telling import cut_off, named
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
@@ -14,6 +14,7 @@ from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, Column, table
 
+NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 MOST = 3  # modules, and families
 LONGEST = 48
 WIDEST = 96
@@ -22,28 +23,34 @@ WIDEST = 96
 def versus_text(found: Versus, width: int) -> str:
     """What changed from A to B in each class."""
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
-    lines += _verdict(found)
+    if not found.change:
+        return "\n".join(clip(line, width, CUT) for line in [*lines, NOTHING])
+    lines += [_verdict(found)]
+    for side, why in (("A", found.a), ("B", found.b)):
+        lines += [line for text in cut_off(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += wrap(_moved(title, moved), min(width, WIDEST), subsequent_indent="  ")
+        lines += _told(_moved(title, moved), width)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
     lines += ["", *table(columns, rows, width).split("\n")]
     return "\n".join(clip(line, width, CUT) for line in lines)
 
 
-def _verdict(found: Versus) -> list[str]:
-    """The largest change of any class or reason."""
+def _told(text: str, width: int) -> list[str]:
+    return wrap(text, min(width, WIDEST), subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _verdict(found: Versus) -> str:
+    """The largest change of any class or reason, of which there is at least one."""
     parts = [one for one in found.change if one.name not in ("span", "idle")]
-    span = next((one for one in found.change if one.name == "span"), None)
-    if span is None:
-        return ["Neither trace has GPU events to compare."]
+    span = next(one for one in found.change if one.name == "span")
     text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
     largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
     if largest is None or largest.a_ns == largest.b_ns:
-        return [f"{text}: every class takes as long as before."]
+        return f"{text}: every class takes as long as before."
     more = duration(abs(largest.b_ns - largest.a_ns))
     way = "more" if largest.b_ns > largest.a_ns else "less"
-    return [f"{text}. The largest change: {more} {way}, {named(largest.name)}."]
+    return f"{text}. The largest change: {more} {way}, {named(largest.name)}."
 
 
 def _moved(title: str, moved: Sequence[Moved]) -> str:

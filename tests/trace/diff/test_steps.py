@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import diff
+from fusetui.trace.diff import NoStepsError, diff
 from fusetui.trace.diff.windows import windows
 
 Build = Callable[..., Trace]
@@ -60,6 +62,16 @@ def test_an_annotation_that_repeats_around_the_work_stands_for_steps(
     path.write_text(json.dumps({"traceEvents": events}))
     found = windows(open_trace(str(path)), "a")
     assert (len(found), found.whole) == (5, False)
+
+
+def test_annotations_that_match_are_the_steps(build: Build) -> None:
+    found = diff(build(ADD), build(ADD), step_by="Step#[24]$")
+    assert (found.side_a.steps, found.side_b.steps) == (2, 2)
+
+
+def test_a_side_without_such_annotations(build: Build) -> None:
+    with pytest.raises(NoStepsError, match="has no annotation like decode"):
+        diff(build(ADD), build(ADD), step_by="decode")
 
 
 def test_a_step_cut_off_by_the_end_of_the_profile_is_left_out(

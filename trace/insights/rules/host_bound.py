@@ -22,6 +22,11 @@ WORDS = {
     Host.NOTHING: "in nothing that was recorded",
 }
 SHOWN = 3  # of the words above
+TO_SEE_MORE = (
+    "Record with with_stack=True, or put record_function() around parts of the step, to see what "
+    "the CPU did."
+)
+"""The remedy when nothing was recorded for most of the time."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -41,6 +46,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"{text} to launch the next kernel{_without(facts)}: {where}.",
         at_stake_ns=at_stake,
         rows=_longest(facts),
+        remedy=TO_SEE_MORE if 2 * int(by_kind[Host.NOTHING]) > at_stake else None,
         why_likely=why_likely(facts),
     )
 
@@ -63,7 +69,7 @@ RULE = Rule(
     id="host-bound",
     title="Waiting for launches",
     question="Does the GPU wait because the CPU launches too late?",
-    needs="Launch calls.",
+    needs="Launch calls; stacks or annotations to say what the CPU did between ops.",
     formula="The host part of all gaps except synchronization and allocation, minus what "
     "data-loading and recompilation claim, if the host part is at least a tenth of the span.",
     remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '

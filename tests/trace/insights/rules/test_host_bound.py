@@ -28,6 +28,17 @@ def test_with_stacks_it_is_likely(found: Ask, event: Make, launched: Make) -> No
     assert finding.certainty == "likely"
 
 
+def test_what_was_not_recorded_is_to_be_recorded_first(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Of 75 us the thread spends 20 us in an op, then 50 us."""
+    for op_us, first in ((20, "Record with with_stack=True"), (50, "torch.compile")):
+        events = [*launched(1, 0, 5), event("aten::add", 20, op_us), *launched(2, 90, 95)]
+        (finding,) = found("host-bound", events)
+        assert finding.try_ is not None
+        assert finding.try_.startswith(first)
+
+
 def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: Make) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
     (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])
