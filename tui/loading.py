@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.serving.opening import Open, said, with_captures
+from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
@@ -144,6 +145,7 @@ def load(
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
     post(Loaded(paths, _sides(traces, paths), kept, notices))
+    cutting.warm()
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
