@@ -12,7 +12,8 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.serving.opening import said, with_captures
+from fusetui.trace.serving.opening import Open, said, with_captures
+from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
@@ -116,8 +117,9 @@ def load(
     *,
     captured_by: Sequence[str] = (),
 ) -> None:
-    """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
-    takes longer: Unpacked, Counted, Explained, which `beside` may work out.
+    """Read every path; posts Loading and Previewed while reading and before captures are read, then
+    Loaded or Failed, then what takes longer: Unpacked, Counted, Explained, which `beside` may work
+    out.
 
     Once `stopped`, posts Loaded with what was read by then. Once `cancelled`, ends without a
     message.
@@ -129,7 +131,7 @@ def load(
         for path in paths:
             report = _reporter(path, post, cancelled)
             trace = open_trace(path, report, stop=stopped, preview=preview)
-            trace, joins = with_captures(trace, captured_by, open_trace)
+            trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
             traces.append(trace)
             notices += [*trace.notes, *said(joins)]
             if stopped():
@@ -143,6 +145,7 @@ def load(
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
     post(Loaded(paths, _sides(traces, paths), kept, notices))
+    cutting.warm()
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
@@ -216,6 +219,19 @@ def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], No
         post(Loading(path, done, total))
 
     return report
+
+
+def _showing(trace: Trace, preview: Preview | None) -> Open:
+    """Opens captures. The trace is shown before the first of them is read."""
+    shown: list[str] = []
+
+    def opened(path: str) -> Trace:
+        if preview is not None and not shown:
+            preview(trace)
+        shown.append(path)
+        return open_trace(path)
+
+    return opened
 
 
 def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:

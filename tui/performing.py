@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from threading import Event
 
+from textual.message import Message
 from textual.worker import get_current_worker
 
 from fusetui.trace.questions.query import Pattern
+from fusetui.tui import heap
 from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
-from fusetui.tui.loading import Pair, compare, load
+from fusetui.tui.loading import Loading, Pair, compare, load
 from fusetui.tui.ranking import rank
 from fusetui.tui.searching import Helped, look, match_lanes
 from fusetui.tui.state.effects import (
@@ -90,9 +92,16 @@ class Performing:
                 load(paths, post, cancelled, stop.is_set, captured_by=captures)
                 return
             with Beside(captures) as beside:
-                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
+                heap.thaw()
+                load(paths, self._settle, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
+
+    def _settle(self, message: Message) -> None:
+        """Posts what stays for as long as the trace is open."""
+        if not isinstance(message, Loading):
+            heap.settle()
+        self._app.post_message(message)
 
     def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
         is_small = sum(len(side.trace) for side in sides) < LARGE
