@@ -18,7 +18,7 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.columns import Column, fit, titles
@@ -269,7 +269,7 @@ def verdict(diff: Diff, width: int) -> list[Said]:
 def _verdict(found: Found | None) -> TextPicture:
     if found is None:
         return text([Said(WORKING)])
-    return TextPicture(found, lambda width, height: verdict(found.diff, width))
+    return TextPicture(found, lambda width, height: cut(verdict(found.diff, width), height))
 
 
 @lru_cache(maxsize=4)
