@@ -13,6 +13,7 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.serving.opening import Open, said, with_captures
+from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
 from fusetui.tui.kept import Kept, read_kept
@@ -24,6 +25,7 @@ from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
 Post = Callable[[Message], object]
+Pair = tuple[Side, Side]
 
 
 class Loading(Message):
@@ -143,6 +145,7 @@ def load(
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
     post(Loaded(paths, _sides(traces, paths), kept, notices))
+    cutting.warm()
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
@@ -174,11 +177,21 @@ def _message(trace: Trace, piece: Piece) -> Message:
     return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
 
 
-def compare(a: Side, b: Side, post: Post) -> None:
-    """Posts Compared."""
-    from fusetui.trace.diff import diff
+def compare(
+    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside | None = None
+) -> None:
+    """Posts Compared, unless nobody wants it any more; `beside` may work it out."""
+    a, b = sides
+    try:
+        if beside is None:
+            raise NotBeside
+        found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
+    except NotBeside:
+        from fusetui.trace.diff import diff
 
-    post(Compared(a, b, diff(a.trace, b.trace)))
+        found = diff(a.trace, b.trace)
+    if found is not None and not cancelled():
+        post(Compared(a, b, found))
 
 
 class Cancelled(Exception):  # noqa: N818
