@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import pytest
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
@@ -64,3 +66,13 @@ def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> Non
     load([str(tmp_path / "nowhere.json")], posted.append, lambda: False)
     assert isinstance(posted[0], Failed)
     assert "no such file" in posted[0].sentence
+
+
+def test_no_key_waits_for_the_tables_of_widths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "wcwidth", raising=False)
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    load([str(path)], lambda _: None, lambda: False)
+    assert "wcwidth" in sys.modules

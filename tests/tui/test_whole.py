@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 import pytest
@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.conftest import mlp_events
-from tests.tui.prepared import after, opened
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, explained, opened
+from textual.strip import Strip
 
 from fusetui.trace import Trace
 from fusetui.tui import whole
+from fusetui.tui.drawing.details import details_height
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
@@ -82,3 +85,58 @@ def test_any_walk(mlp: Trace, trace_of: Callable[..., Trace], sides: int) -> Non
         drawn(state)
 
     walk()
+
+
+MOVES = ("zoom-in", "zoom-out", "pan-right", "pan-left", "screen-right", "down", "next", "fold")
+
+
+def test_lines_with_equal_keys_are_equal(mlp: Trace) -> None:
+    """Else a line of an earlier frame would stay on the screen."""
+    first = opened(mlp)
+
+    @settings(max_examples=15, deadline=None)
+    @given(st.lists(st.sampled_from(MOVES), max_size=20))
+    def walk(names: list[str]) -> None:
+        known: dict[Hashable, Strip] = {}
+        state = first
+        for run in do(*names):
+            state = after(state, run)
+            picture, size = whole.stack(whole.panes(state)), state.size
+            for y in range(size.height):
+                place = y, size.width, size.height
+                key, line = picture.key(*place), picture.line(*place)
+                assert known.setdefault((y, key), line) == line
+
+    walk()
+
+
+def keys(state: State) -> list[Hashable]:
+    """Of all lines of the screen."""
+    picture, size = whole.stack(whole.panes(state)), state.size
+    return [picture.key(y, size.width, size.height) for y in range(size.height)]
+
+
+def remade(before: State, now: State) -> int:
+    """How many lines of the screen are laid out again."""
+    return sum(a != b for a, b in zip(keys(before), keys(now), strict=True))
+
+
+def test_a_lane_that_looks_the_same_is_not_laid_out_again(trace_of: Callable[..., Trace]) -> None:
+    """Another thread was busy at the end only: a window before that shows nothing of it."""
+    events = mlp_events(3)
+    late = [{**event, "tid": 9, "ts": event["ts"] + 9000} for event in events if event["pid"] == 1]
+    one, both = (
+        after(opened(trace_of(found)), *do("start", *["zoom-in"] * 5))
+        for found in (events, [*events, *late])
+    )
+    moved = [remade(state, after(state, *do("pan-right"))) for state in (one, both)]
+    assert len(both.side.lanes) > len(one.side.lanes)
+    assert moved[1] <= moved[0]
+
+
+def test_what_is_found_out_later_leaves_the_lanes_alone(trace_of: Callable[..., Trace]) -> None:
+    """Only the line of idle time, and what stands below the lanes, change."""
+    state = opened(trace_of(training()), size=Size(100, 40))
+    now = explained(state)
+    below = details_height(40) + 3  # and the bar of pages, the head, the hints
+    assert remade(state, now) <= below + 1

@@ -41,7 +41,7 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     by_rank: Rows  # index of the slice with each rank
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.rows.size
 
 
 class Cells(msgspec.Struct, frozen=True, eq=False):
@@ -108,17 +108,27 @@ def edges(begin: int, end: int, width: int) -> Int64s:
     return found
 
 
+def seen_in(line: Line, begin: int, end: int) -> int:
+    """The row that covers all of a window (ns of the file), NONE where no slice touches it, else
+    MANY: of a window without borders of slices, every division into cells shows the same."""
+    first = int(line.end.searchsorted(begin, side="right"))
+    if first == len(line) or line.start[first] >= end:
+        return NONE
+    covers = line.start[first] < begin and line.end[first] >= end
+    return int(line.rows[first]) if covers else MANY
+
+
 def cells(line: Line, borders: Int64s) -> Cells:
     """What each cell shows."""
     after, over, last_kind = _until(line, borders)
     first = after[:-1] - (over[:-1] > 0)
     count = after[1:] - first
-    shown = np.minimum(first, len(line) - 1)  # the only slice of a cell, else the longest
-    several = np.flatnonzero(count > 1)
-    if len(several):
+    shown = np.minimum(first, line.rows.size - 1)  # the only slice of a cell, else the longest
+    (several,) = (count > 1).nonzero()
+    if several.size:
         shown[several] = line.by_rank[_highest(line.rank, first[several], after[1:][several])]
     row, kind = line.rows[shown], line.kind[shown].astype(np.int16)
-    if len(several) and line.kinds:
+    if several.size and line.kinds:
         most = _most(line.kinds, after, over, last_kind)[several]
         row[several] = np.where(most == kind[several], row[several], MANY)
         kind[several] = most
@@ -179,9 +189,9 @@ def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
     """Of each border: how many slices start before it, how far the last of them reaches beyond it,
     and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
     after = line.start.searchsorted(borders)
-    last = np.maximum(after - 1, 0)
-    over = np.maximum(line.end[last] - borders, 0)
-    over[after == 0] = 0
+    last = after - 1  # -1, the last of all, where there is none
+    over = line.end[last] - borders
+    over[(over < 0) | (after == 0)] = 0
     return after, over, line.kind[last]
 
 

@@ -8,7 +8,6 @@ from fusetui.trace.insights.model import Finding, Gap, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,
     NOTHING,
-    account_cells,
     account_columns,
     answer,
     ceiling_text,
@@ -22,7 +21,7 @@ from fusetui.trace.insights.telling import (
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
@@ -89,12 +88,19 @@ def _account(found: Why) -> list[str]:
     reasons = sorted(REASONS, key=lambda name: -main[name])
     names += [(name, f"idle, {REASONS[name]}") for name in reasons]
     rows = [
-        (markdown(text), *(cell for _, sums in columns for cell in account_cells(sums[name], sums)))
+        (
+            markdown(text),
+            *(cell for _, sums in columns for cell in _share(sums[name], sums["span"])),
+        )
         for name, text in [*names, *HIDDEN.items()]
         if any(sums[name] for _, sums in columns)
     ]
     titles = [cell for title, _ in columns for cell in (title, "share")]
     return markdown_table([markdown(device_text(found)), *titles], rows, [0])
+
+
+def _share(ns: int, span: int) -> tuple[str, str]:
+    return (duration(ns), percent(ns, span)) if ns else ("", "")
 
 
 def _threads(found: Why) -> list[str]:

@@ -62,6 +62,11 @@ def joined(parts: Sequence[str], most: int, between: str = "   ") -> str:
     return text
 
 
+def warm() -> None:
+    """Loads the tables of widths, which takes longer than drawing a frame."""
+    _cells(FIRST_ODD)
+
+
 def _beginning(text: str, cells: int) -> str:
     """As much of a text as fits, including combining marks on the last character."""
     if text.isascii():

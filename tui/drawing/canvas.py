@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
+from rich.color import ColorSystem
 from textual import events
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -12,7 +15,7 @@ from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme
-from fusetui.tui.drawing.segments import blank, in_scheme, shorten
+from fusetui.tui.drawing.segments import blank, filtered, in_scheme, shorten
 from fusetui.tui.drawing.writer import writer_is_behind
 
 LATER = 0.01  # seconds until a frame that was left out is tried again
@@ -55,7 +58,10 @@ class Canvas(Widget, inherit_bindings=False):
         super().__init__()
         self._scheme, self._background = scheme, background or scheme.background
         self._picture: Picture | None = None
+        self._behind = Color.parse(self._background)
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
+        self._sent: dict[int, tuple[Strip, Strip]] = {}  # lines as drawn, and as they were sent
+        self._through: tuple[ColorSystem | None, list[LineFilter]] = None, []
         self._late = False
         self._pressed: tuple[int, int] | None = None  # where the button went down
         self._is_dragged = False
@@ -73,14 +79,38 @@ class Canvas(Widget, inherit_bindings=False):
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual, also when it repaints on its own."""
+        """Called by Textual for all lines in every frame, also when it repaints on its own: most
+        of them are those of the frame before."""
         if self._stale:
             self._renew_all()
-        strips = super().render_lines(crop)
-        if (system := self.app.console._color_system) is not None:
-            for strip in strips:
-                shorten(strip, system)
-        return strips
+        if any(self.gutter):
+            strips = super().render_lines(crop)
+            if (system := self.app.console._color_system) is not None:
+                for strip in strips:
+                    shorten(strip, system)
+            return strips
+        strips = self._passed(crop.line_range)
+        if crop.column_span == (0, self.size.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def _passed(self, lines: range) -> list[Strip]:
+        """Lines as they go to the terminal."""
+        system, filters = self.app.console._color_system, list(self.get_line_filters())
+        if self._through != (system, filters):
+            self._through = system, filters
+            self._sent.clear()
+        found: list[Strip] = []
+        for y in lines:
+            drawn = self.render_line(y)
+            before = self._sent.get(y)
+            if before is None or before[0] is not drawn:
+                strip = filtered(drawn, filters, self._behind)
+                if system is not None:
+                    shorten(strip, system)
+                before = self._sent[y] = drawn, strip
+            found.append(before[1])
+        return found
 
     def on_resize(self) -> None:
         self._stale = True
@@ -146,9 +176,11 @@ class Canvas(Widget, inherit_bindings=False):
                 continue
             strip = self._picture.line(y, width, height) if self._picture else blank(width)
             strip = in_scheme(strip, self._scheme, self._background)
+            if before is not None and before[1] == strip:
+                self._drawn[y] = key, before[1]
+                continue
             self._drawn[y] = key, strip
-            if before is None or before[1] != strip:
-                changed.append(y)
+            changed.append(y)
         if changed:
             self._styles_cache.set_dirty(*(Region(0, y, width, 1) for y in changed))
         return changed

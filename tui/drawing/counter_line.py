@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -37,12 +38,16 @@ def counter_line(
     largest = float(np.fmax.reduce(found))
     if math.isnan(largest):
         return CounterLine(label, text, "")
-    most = quantity(largest, UNITS.get(curve.counter.unit, ""))
+    most = _told(largest, UNITS.get(curve.counter.unit, ""))
     room = gutter - 1 - len(label)
     if room >= ROOM:
         return CounterLine(f"{label}{most.rjust(room)}", text, "")
     end = f" {most}"[-width:]
     return CounterLine(label, text[: width - len(end)], end)
+
+
+_told = lru_cache(maxsize=1024)(quantity)
+"""Few values are the largest of any window, and to write one exactly takes long."""
 
 
 def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs) -> str:

@@ -27,6 +27,11 @@ class Glyphs(msgspec.Struct, frozen=True):
     underline: tuple[str, str, str, str]  # left end, middle, right end, alone
     letters: bool = False  # a block is filled with the letter of its kind: colors may be missing
 
+    @property
+    def top(self) -> int:
+        """The level of a full cell."""
+        return len(self.levels) - 1
+
 
 UNICODE = Glyphs(
     levels=" ▁▂▃▄▅▆▇█",

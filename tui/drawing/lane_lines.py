@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import groupby
 
-import numpy as np
-
 from fusetui.trace.cells.raster import cells, edges
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import covered_until
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.runs import Label, Look, Run, bar_text, runs_of
 from fusetui.tui.layout.frame import Busy, cells_of, columns
@@ -18,10 +15,22 @@ from fusetui.tui.layout.ruler import ticks
 from fusetui.tui.layout.view import Interval, Place, Side, View
 from fusetui.tui.layout.where import marks_selection, where_rows
 
+MOST_LABELS = 1 << 16  # that are kept of a trace
+
 
 def labels_of(trace: Trace) -> Label:
     """What the rows are called; made once per trace: `side.once(labels_of)`."""
-    return lambda row: label_of(int(trace.role[row]), trace.name_of(row))
+    known: dict[int, str] = {}
+
+    def label(row: int) -> str:
+        found = known.get(row)
+        if found is None:
+            if len(known) >= MOST_LABELS:
+                known.clear()
+            found = known[row] = label_of(int(trace.role[row]), trace.name_of(row))
+        return found
+
+    return label
 
 
 def lane_line(
@@ -64,12 +73,8 @@ def where_runs(side: Side, view: View, place: Place, width: int, glyphs: Glyphs)
 
 def minimap(side: Side, busy: Busy, width: int, glyphs: Glyphs) -> str:
     """How busy the whole trace is, one level per cell."""
-    borders = edges(side.begin + side.origin, side.end + side.origin, width)
-    covered = np.diff(covered_until(busy.starts, busy.ends, borders))
-    size = np.maximum(np.diff(borders), 1)
-    top = len(glyphs.levels) - 1
-    level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
-    return "".join(glyphs.levels[n] for n in level.tolist())
+    begin, end = side.begin + side.origin, side.end + side.origin
+    return "".join(map(glyphs.levels.__getitem__, busy.levels(begin, end, width, glyphs.top)))
 
 
 def window_bar(shown: range, width: int, glyphs: Glyphs) -> str:

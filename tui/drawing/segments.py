@@ -7,7 +7,7 @@ line, pass the filter `DOOR` on their way to the terminal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -15,15 +15,16 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
-from textual.filter import LineFilter
+from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
 from fusetui.trace.text.printable import is_printable, printable
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.schemes import Scheme, translation
+from fusetui.tui.drawing.schemes import DARK, Scheme, styles, translation
 
 INSTEAD = "·"
+MOST_STYLES = 4096  # whose codes are kept
 SIMILAR = {
     **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
     **dict.fromkeys("─━▔", "-"),
@@ -39,9 +40,25 @@ def segment(text: str, style: Style) -> Segment:
     return Segment(text if is_printable(text) else printable(text), style)
 
 
+def segments_of(texts: Iterable[tuple[str, Style]]) -> list[Segment]:
+    """Styled texts, looked at as one."""
+    parts = list(texts)
+    if is_printable("".join([text for text, _ in parts])):
+        return [Segment(text, style) for text, style in parts]
+    return [segment(text, style) for text, style in parts]
+
+
 def line(segments: Iterable[Segment], width: int) -> Strip:
     """A line of this many cells: cut, or padded with spaces, at the right."""
     return Strip(segments).adjust_cell_length(width, palette.PLAIN)
+
+
+def narrow_line(segments: list[Segment], width: int) -> Strip:
+    """A line of texts of which each character takes one cell."""
+    missing = width - sum([len(text) for text, _, _ in segments])
+    if missing < 0:
+        return line(segments, width)
+    return Strip([*segments, Segment(" " * missing, palette.PLAIN)] if missing else segments, width)
 
 
 def blank(width: int) -> Strip:
@@ -52,12 +69,12 @@ def blank(width: int) -> Strip:
 
 def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
     """A line in the colors of a scheme, with as few changes of color as there are."""
-    known = translation(scheme, background)
+    known, quick = translation(scheme, background), _by_id(scheme, background)
     found: list[Segment] = []
     texts: list[str] = []
     before: Style | None = None
     for text, style, _ in strip:
-        now = known.get(style, style)
+        now = quick.get(id(style)) or known.get(style, style)
         if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
             found.append(Segment("".join(texts), before))
             texts = []
@@ -67,6 +84,23 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
     if texts:
         found.append(Segment("".join(texts), before))
     return Strip(found, strip.cell_length)
+
+
+@cache
+def _by_id(scheme: Scheme, background: str) -> dict[int, Style]:
+    """Of the styles of the palette, which are never given up: Rich hashes a style in Python."""
+    known = translation(scheme, background)
+    return {id(style): known[style] for style in styles(DARK).values()}
+
+
+def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:
+    """A line that passed filters. All our colors are true colors, so one filter has nothing to
+    do."""
+    before = found = list(strip)
+    for one in filters:
+        if not isinstance(one, ANSIToTruecolor):
+            found = one.apply(found, background)
+    return strip if found is before else Strip(found, strip.cell_length)
 
 
 def _looks_blank(style: Style | None, before: Style | None) -> bool:
@@ -87,18 +121,11 @@ def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
     parts: list[str] = []
     now = OFF
     for text, style, _ in strip:
-        codes = _codes(style, system) if style else OFF
-        changes: list[str] = []
-        if codes.attributes != now.attributes:
-            changes = ["0", codes.attributes] if codes.attributes else ["0"]
-            now = Codes(codes.attributes, *OFF[1:])
-        if codes.background != now.background:
-            changes.append(codes.background)
-        seen = codes.attributes or not text.isspace()
-        if seen and codes.color != now.color:
-            changes.append(codes.color)
-        now = Codes(codes.attributes, codes.color if seen else now.color, codes.background)
-        parts.append(f"\x1b[{';'.join(changes)}m{text}" if changes else text)
+        codes = _codes(style, system) if style is not None else OFF
+        if codes is not now:
+            change, now = _change(now, codes, not text.isspace())
+            parts.append(change)
+        parts.append(text)
     if now != OFF:
         parts.append("\x1b[0m")
     return "".join(parts)
@@ -116,7 +143,37 @@ OFF = Codes("", "39", "49")
 
 
 @lru_cache(maxsize=4096)
+def _change(now: Codes, codes: Codes, has_glyphs: bool) -> tuple[str, Codes]:
+    """What leads from one style to another, and what is in force then: the color of a text may
+    wait until there is something to see of it."""
+    changes: list[str] = []
+    if codes.attributes != now.attributes:
+        changes = ["0", codes.attributes] if codes.attributes else ["0"]
+        now = Codes(codes.attributes, *OFF[1:])
+    if codes.background != now.background:
+        changes.append(codes.background)
+    seen = codes.attributes or has_glyphs
+    if seen and codes.color != now.color:
+        changes.append(codes.color)
+    change = f"\x1b[{';'.join(changes)}m" if changes else ""
+    return change, codes if seen else Codes(codes.attributes, now.color, codes.background)
+
+
+_KNOWN: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
+"""Of the styles that were sent, which are held here: an id is that of one style."""
+
+
 def _codes(style: Style, system: ColorSystem) -> Codes:
+    """By the id of the style: Rich hashes it in Python, and it is asked for each segment."""
+    known = _KNOWN.get((id(style), system))
+    if known is None:
+        if len(_KNOWN) >= MOST_STYLES:
+            _KNOWN.clear()
+        known = _KNOWN[id(style), system] = style, _codes_of(style, system)
+    return known[1]
+
+
+def _codes_of(style: Style, system: ColorSystem) -> Codes:
     attributes = Strip.render_ansi(style.without_color, system)
     color, background = style.color, style.bgcolor
     return Codes(

@@ -12,7 +12,7 @@ from fusetui.trace.text.cutting import clip, middle_clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.runs import Run
-from fusetui.tui.drawing.segments import line, segment
+from fusetui.tui.drawing.segments import line, narrow_line, segment, segments_of
 from fusetui.tui.layout.view import Place
 
 
@@ -21,7 +21,7 @@ def labeled(
 ) -> Strip:
     """A line with a label at its left; `bar` stands between both."""
     text = segment(label[: gutter - 1].ljust(gutter - 1) + bar, palette.DIM)
-    return line([text, *segments], width)
+    return narrow_line([text, *segments], width)
 
 
 def group_line(text: str, gutter: int, width: int, bar: str = " ") -> Strip:
@@ -71,7 +71,7 @@ def counter_segments(levels: str, largest: str) -> list[Segment]:
 
 def lane_segments(runs: Sequence[Run]) -> list[Segment]:
     """The slices of one line."""
-    return [segment(run.text, _style(run)) for run in runs]
+    return segments_of((run.text, _style(run)) for run in runs)
 
 
 def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:

@@ -10,6 +10,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from fusetui.trace.cells.counters import Curve
+from fusetui.trace.cells.raster import MANY, seen_in
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
 from fusetui.tui.drawing.family_line import family_segments
@@ -53,26 +54,43 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return places(self.side, self.view)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        division = divided(width, height)
-        window = self.side, self.view.begin, self.view.end, width
+        division, trace = divided(width, height), self.side.trace
         if y < division.axis:
-            return window, y, division.axis, self.chosen, self._count(division)
+            window = self._window, self.side.begin, self.side.end
+            return trace, window, y, division, self.chosen, self._count(division)
         if y >= division.axis + division.lanes:
-            return self.side, self.glyphs, width, LEGEND
+            return trace, self.glyphs, width, LEGEND
         index = y - division.axis + self.top
         if index >= len(self.places):
             return None, width
         place, bar = self.places[index], self._bar(y - division.axis, division)
+        return trace, width, bar, self._place_key(place, division)
+
+    @property
+    def _window(self) -> tuple[int, int, int]:
+        return self.view.begin, self.view.end, self.side.origin
+
+    def _place_key(self, place: Place, division: Division) -> Hashable:
+        """What a line depends on, and nothing else: it is made again once this changes. Where the
+        picture of a lane is the same in many windows, these have one key."""
+        side, view = self.side, self.view
         if place.idle_of is not None:
-            return window, place.depth, place.label, self.view.gap, bar
+            idle = side.insight.idle
+            return self._window, place.idle_of.key, place.label, view.gap, idle
         if place.family is not None:
-            return window, place.family, place.label, bar
-        holds = place.holds(self.view.selected)
-        if place.where:
-            holds = marks_selection(self.side, self.view, place)
-        selected = self.view.selected if holds else -1
+            return self._window, place.family, place.label
+        if place.curve is not None:
+            return self._window, place.curve, place.label
+        if place.line is None:
+            return place.label, place.depth
         label = self._label(place, division)
-        return window, place.lane, place.depth, label, selected, self.marked, bar
+        if place.where:
+            selected = view.selected if marks_selection(side, view, place) else -1
+            return self._window, place.lane, label, selected
+        selected = view.selected if place.holds(view.selected) else -1
+        seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
+        shown = self._window if seen == MANY else seen
+        return shown, place.lane, place.depth, label, selected, self.marked
 
     def line(self, y: int, width: int, height: int) -> Strip:
         division = divided(width, height)

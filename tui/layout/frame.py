@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 import numpy as np
 
 from fusetui.trace.cells.raster import edges, row_in
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import union
+from fusetui.trace.model.intervals import covered_until, union
 from fusetui.tui.layout.view import Place, Side, View, times
 from fusetui.tui.layout.where import where_rows
 
+WIDTHS = 8  # of which the minimap is kept
 
-class Busy(msgspec.Struct, frozen=True, eq=False):
+
+class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The union of what the minimap shows: GPU events, else the ops of the CPU."""
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
     ends: np.ndarray[tuple[int], np.dtype[np.int64]]
     label: str
+
+    def levels(self, begin: int, end: int, width: int, top: int) -> list[int]:
+        """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it is the
+        same in every frame, that of the last few widths is kept."""
+        wanted = begin, end, width, top
+        if wanted not in self._levels:
+            if len(self._levels) >= WIDTHS:
+                self._levels.clear()
+            self._levels[wanted] = self._leveled(*wanted)
+        return self._levels[wanted]
+
+    @cached_property
+    def _levels(self) -> dict[tuple[int, int, int, int], list[int]]:
+        return {}
+
+    def _leveled(self, begin: int, end: int, width: int, top: int) -> list[int]:
+        borders = edges(begin, end, width)
+        covered = np.diff(covered_until(self.starts, self.ends, borders))
+        size = np.maximum(np.diff(borders), 1)
+        level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
+        found: list[int] = level.tolist()
+        return found
 
 
 def busy_of(trace: Trace) -> Busy:

@@ -152,8 +152,10 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         """Whether a row of the trace lies on this line."""
         if row < 0 or self.line is None or self.where:
             return False
-        at = int(np.searchsorted(self.line.rows, row))
-        return at < len(self.line) and int(self.line.rows[at]) == row
+        rows = self.line.rows
+        if not rows[0] <= row <= rows[-1]:
+            return False
+        return int(rows[rows.searchsorted(rows.dtype.type(row))]) == row
 
 
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:

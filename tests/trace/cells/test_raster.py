@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.cells.raster import Lines, cells, edges, slice_near
+from fusetui.trace.cells.raster import MANY, Lines, cells, edges, seen_in, slice_near
 
 Make = Callable[..., Any]
 kernels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12)
@@ -76,3 +76,15 @@ def test_slice_near(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
     (line,) = Lines(trace, trace.tracks[:1])
     assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [0, 0, 0, 1, 1, 1]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kernels, st.integers(-5, 60), st.integers(1, 12), st.integers(1, 30))
+def test_a_window_without_borders_looks_the_same_in_every_cell(
+    trace_of: Make, event: Make, gaps: list[tuple[int, int]], begin: int, dur: int, width: int
+) -> None:
+    (line,) = Lines(trace := trace_of(stream(event, gaps)), trace.tracks[:1])
+    found = seen_in(line, begin * 1000, (begin + dur) * 1000)
+    if found != MANY:
+        shown = cells(line, edges(begin * 1000, (begin + dur) * 1000, width))
+        assert set(shown.row.tolist()) == {found}
