@@ -169,7 +169,7 @@ def _figures(codes: Sequence[Code]) -> tuple[str, ...]:
         f"{max(code.stack for code in codes)} B",
         size(max(code.shared for code in codes)),
         str(min(code.width if code.copies else max(code.loads) for code in codes)),
-        str(min(max(code.stores) for code in codes if code.stores)),
+        str(min(code.stored for code in codes)),
         " ".join(sorted(matrix)) or "-",
     )
 
@@ -200,7 +200,7 @@ def search(arch: str, precision: str, kind: str) -> Tile:
             violations(one, code, arch, precision) for one, code in zip(made, codes, strict=True)
         ]
         print(f"{arch} {precision} {kind} {tile[:5]}: {wrong}", file=sys.stderr, flush=True)
-        if not any(one for one in chain(*wrong) if "stores" not in one):
+        if not any(chain(*wrong)):
             return tile._replace(shared=max(code.shared for code in codes))
     raise RuntimeError(f"no tile of {kind} compiles clean for {arch} in {precision}")
 

@@ -15,9 +15,10 @@ from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
 from fusetui.trace.insights.rule import Rule
 from fusetui.trace.insights.rules import all_rules
-from fusetui.tui.keys import key_text
 from fusetui.tui.registry import by_section
-from fusetui.tui.state.action import Action
+from fusetui.tui.state.action import Action, with_keys
+from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.state import State
 from fusetui.tui.state.tour_steps import STEPS, Step
 
 HERE = Path(__file__).parent
@@ -126,7 +127,7 @@ def tour() -> str:
 def _step(number: int, step: Step) -> str:
     keys = " ".join(f"`{key_text(key)}`" for key in step.keys)
     picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n" if step.picture else ""
-    text = fill(step.text, WIDTH, break_on_hyphens=False)
+    text = fill(with_keys(step.text, State()), WIDTH, break_on_hyphens=False)
     return f"## {number}. {step.title}\n\n{text}\n\nFor example: {keys}\n{picture}"
 
 

@@ -3,7 +3,8 @@
     FUSETUI_TRACES=folder python -P docs/serving.py
 
 A `text` block after a `console` block is the output of its command in that folder. The traces are
-those of another project and are not part of this one; see docs/serving.md.
+those of another project and are not part of this one; see docs/serving.md. config.json is
+llama-3.1-8b.json beside this file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).with_name("serving.md")
+CONFIG = Path(__file__).with_name("llama-3.1-8b.json")
+CONFIG_NAME = "config.json"
 COLUMNS = 100
 BLOCK = re.compile(r"(```console\n\$ fusetui ([^\n]*)\n```\n```text\n)(.*?)(?=\n```\n)", re.DOTALL)
 
@@ -24,7 +27,7 @@ def output(command: str, folder: Path) -> str:
     package = str(Path(__file__).parents[1] / "src")
     surroundings = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONPATH": package}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "fusetui", *command.split()],
+        [sys.executable, "-P", "-m", "fusetui", *_words(command)],
         cwd=folder,
         env=surroundings,
         capture_output=True,
@@ -32,6 +35,10 @@ def output(command: str, folder: Path) -> str:
         check=True,
     )
     return done.stdout.strip("\n")
+
+
+def _words(command: str) -> list[str]:
+    return [str(CONFIG) if word == CONFIG_NAME else word for word in command.split()]
 
 
 def main() -> None:

@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu import gate_of, gradients
+from .store_tile import store_tile
 from .tile_table import GEGLU_TILES
-from .tiles import choose, padded, precision, whole
+from .tiles import choose, padded, precision, run_of_store, whole
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -49,6 +50,7 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major.
 
@@ -73,8 +75,8 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         up_at += BLOCK_K
     share, _ = gate_of(gate)
     product = (gate * share * up).to(out_ptr.dtype.element_ty)
-    out_at = out_ptr + row[:, None] * out_row + column[None, :]
-    tl.store(out_at, product, mask=(row < rows)[:, None] & (column < out_row)[None, :])
+    first = (tile_n * BLOCK_N).to(tl.int64)
+    store_tile(out_ptr, product, row, rows, out_row, first, out_row, 1, BLOCK_M, BLOCK_N, RUN)
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
@@ -103,6 +105,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
             BLOCK_K=tile.k,
             GROUP=8,
             PRECISION=precision(x),
+            RUN=run_of_store(x),
             num_warps=tile.warps,
             num_stages=tile.stages,
         )

@@ -16,8 +16,18 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .store_tile import store_tile
 from .tile_table import GROUPED_TILES
-from .tiles import QUANTUM, bytes_of_warp, choose, padded, precision, reads_only_depth, whole
+from .tiles import (
+    QUANTUM,
+    bytes_of_warp,
+    choose,
+    padded,
+    precision,
+    reads_only_depth,
+    run_of_store,
+    whole,
+)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -45,6 +55,7 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     PRECISION: tl.constexpr,
+    RUN: tl.constexpr,
 ):
     """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups.
 
@@ -54,7 +65,8 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
-    column = (tl.program_id(0) % tiles_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    first = (tl.program_id(0) % tiles_n * BLOCK_N).to(tl.int64)
+    column = first + tl.arange(0, BLOCK_N)
     step = tl.arange(0, BLOCK_K).to(tl.int64)
     a_at = a_ptr + group * a_group + (row % rows)[:, None] * a_row + step[None, :] * a_column
     b_at = b_ptr + group * b_group + step[:, None] * b_row + (column % columns)[None, :] * b_column
@@ -72,9 +84,19 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     if HAS_BIAS:
         bias = tl.load(bias_ptr + group * columns + column % columns)
         total += bias.to(tl.float32)[None, :]
-    out_at = out_ptr + group * out_group + row[:, None] * out_row + column[None, :] * out_column
-    inside = (row < rows)[:, None] & (column < out_columns)[None, :]
-    tl.store(out_at, total.to(out_ptr.dtype.element_ty), mask=inside)
+    store_tile(
+        out_ptr + group * out_group,
+        total.to(out_ptr.dtype.element_ty),
+        row,
+        rows,
+        out_row,
+        first,
+        out_columns,
+        out_column,
+        BLOCK_M,
+        BLOCK_N,
+        RUN,
+    )
 
 
 def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -112,6 +134,7 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
             BLOCK_N=block_n,
             BLOCK_K=block_k,
             PRECISION=precision(a),
+            RUN=run_of_store(a),
             num_warps=min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps),
             num_stages=tile.stages,
         )

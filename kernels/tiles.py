@@ -84,6 +84,16 @@ def reads_only_depth(tensor: Tensor) -> bool:
     return is_tf32 and architecture(tensor) in ("sm_90", "sm_100", "sm_103")
 
 
+def run_of_store(tensor: Tensor) -> int:
+    """How many adjacent sums a thread must be given to write 16 bytes; 1 where Triton does so.
+
+    The matrix instructions of CDNA 1 to 3 leave 4 adjacent sums to a thread (AMD matrix instruction
+    calculator). Triton writes them from there: 8 bytes in a 16-bit format.
+    """
+    is_cdna = architecture(tensor) in ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+    return 8 if is_cdna and tensor.element_size() == 2 else 1
+
+
 def bytes_of_warp(tensor: Tensor) -> int:
     """What a warp moves at once: 16 bytes for each of its threads."""
     return 16 * (64 if architecture(tensor).startswith("gfx") else 32)

@@ -7,7 +7,8 @@ made before. Nothing else differs, so every line of capture for a GPU runs.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter_ns
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ import torch
 from torch.profiler import ProfilerAction, ProfilerActivity
 
 NAME, CACHE_BYTES, PEAK_BYTES = "NVIDIA Stand-in", 1000, 4242
+STEP, MOST_IDS = "ProfilerStep#", 1000
 
 
 class Event:
@@ -50,7 +52,8 @@ class Profiler:
         **options: bool,
     ) -> None:
         assert ProfilerActivity.CUDA in activities
-        self._schedule, self._ready, self._steps = schedule, on_trace_ready, 0
+        self._schedule, self._ready = schedule, on_trace_ready
+        self._steps = self._recorded = 0
 
     def __enter__(self) -> Profiler:
         return self
@@ -61,12 +64,42 @@ class Profiler:
     start = stop = __exit__
 
     def step(self) -> None:
-        if self._schedule(self._steps) is ProfilerAction.RECORD_AND_SAVE:
+        action = self._schedule(self._steps)
+        self._recorded += action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        if action is ProfilerAction.RECORD_AND_SAVE:
             self._ready(self)
         self._steps += 1
 
     def export_chrome_trace(self, path: str) -> None:
-        Path(path).write_bytes(gzip.decompress(self.trace.read_bytes()))
+        document = json.loads(gzip.decompress(self.trace.read_bytes()))
+        document["traceEvents"] = repeated(document["traceEvents"], self._recorded)
+        Path(path).write_text(json.dumps(document))
+
+
+def repeated(events: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+    """The first step of a trace `count` times over, each with correlations of its own."""
+    steps = [e for e in events if e["name"].startswith(STEP) and e["cat"] == "user_annotation"]
+    begin, end = (step["ts"] for step in steps[:2])
+    found = [event for event in events if event["ph"] == "M"]
+    for event in events:
+        if event["ph"] != "M" and begin <= event["ts"] < end:
+            found += [_later(event, number, number * (end - begin)) for number in range(count)]
+    return found
+
+
+def _later(event: Mapping[str, Any], number: int, by_us: float) -> Mapping[str, Any]:
+    """The event as it is in another step: later, with other numbers."""
+    copy: dict[str, Any] = {**event, "ts": event["ts"] + by_us}
+    if event["name"].startswith(STEP):
+        copy["name"] = f"{STEP}{number}"
+    if "id" in event:
+        copy["id"] += number * MOST_IDS
+    numbers = {
+        key: event["args"][key] + number * MOST_IDS
+        for key in ("correlation", "External id")
+        if key in event.get("args", {})
+    }
+    return {**copy, "args": {**event["args"], **numbers}} if numbers else copy
 
 
 def stand_in(

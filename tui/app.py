@@ -22,14 +22,14 @@ from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
-from fusetui.tui.keys import key_text
 from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
-from fusetui.tui.state import commands, marks, ranks, reading, search
+from fusetui.tui.state import arranging, commands, marks, ranks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
+from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
@@ -271,6 +271,10 @@ class FusetuiApp(Ending):
 
     def on_searched(self, message: searching.Searched) -> None:
         self.do(partial(search.arrived, side=message.side, found=message.found))
+
+    def on_lanes_matched(self, message: searching.LanesMatched) -> None:
+        matched = partial(arranging.matched, side=message.side, text=message.text)
+        self.do(partial(matched, lanes=message.lanes, wrong=message.wrong))
 
     def on_compared(self, message: loading.Compared) -> None:
         a, b = message.a.trace, message.b.trace

@@ -15,23 +15,30 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.later import Piece
 from fusetui.tui.shipping import unship
 
+Named = tuple[str, Trace]
+"""A path, and the trace that was read from it."""
+ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
+"""Hits, those by args alone, and the share of the args that was read."""
 START = "import os; os.nice(5); from fusetui.tui.beside_process import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Which trace, and what it must be like, since rows and names are told by number."""
+    """Which trace, and what it must be like, since rows and names are told by number; `against`:
+    the other trace of a diff; `search`: a query whose args are read; else its pieces."""
 
     path: str
     slices: int
@@ -39,6 +46,8 @@ class Request(msgspec.Struct, frozen=True):
     total_ns: int
     names: int  # a checksum
     captured_by: tuple[str, ...]  # see opening.with_captures
+    against: Request | None = None
+    search: str = ""
 
 
 class NotBeside(Exception):  # noqa: N818
@@ -80,17 +89,36 @@ class Beside:
 
     def pieces(self, path: str, trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         """See later.pieces. Raises NotBeside, possibly after some of them."""
+        yield from self._answers(self._request(path, trace), trace, cancelled)
+
+    def diff(self, a: Named, b: Named, cancelled: Stop) -> Diff | None:
+        """What changed from one trace to the other; None once nobody wants it any more. Raises
+        NotBeside."""
+        request = msgspec.structs.replace(self._request(*a), against=self._request(*b))
+        answers = [*self._answers(request, a[1], cancelled)]
+        return answers[0] if answers else None
+
+    def search(self, path: str, trace: Trace, text: str, cancelled: Stop) -> Iterator[ArgsRead]:
+        """See searching.as_read. Raises NotBeside, possibly after some of them."""
+        request = msgspec.structs.replace(self._request(path, trace), search=text)
+        yield from self._answers(request, trace, cancelled)
+
+    def _request(self, path: str, trace: Trace) -> Request:
+        """Raises NotBeside for what another process cannot read."""
+        if path == "-" or trace.report.prefix is not None or trace.report.changed:
+            raise NotBeside
+        return request_for(path, trace, self._captured_by)
+
+    def _answers(self, request: Request, trace: Trace, cancelled: Stop) -> Iterator[Any]:
         process = self._process
-        whole = trace.report.prefix is None and not trace.report.changed
-        if process is None or process.stdin is None or path == "-" or not whole:
+        if process is None or process.stdin is None:
             raise NotBeside
         try:
-            request = request_for(path, trace, self._captured_by)
             process.stdin.write(msgspec.json.encode(request) + b"\n")
-            while (piece := unship(lambda size: self._take(size, cancelled), trace)) is not None:
-                if piece is False:
+            while (found := unship(lambda size: self._take(size, cancelled), trace)) is not None:
+                if found is False:
                     raise NotBeside
-                yield piece
+                yield found
         except _Cancelled:
             return
         except (OSError, EOFError, ValueError):

@@ -9,19 +9,26 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 from typing import IO
 
 import msgspec
+from msgspec.structs import replace
 
+from fusetui.trace.diff import diff
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.questions.query import parse
+from fusetui.trace.questions.search import search, texts_of
 from fusetui.trace.serving.opening import with_captures
 from fusetui.tui.beside import Request, request_for
 from fusetui.tui.later import pieces
+from fusetui.tui.searching import as_read, often
 from fusetui.tui.shipping import ship
 
 
@@ -37,20 +44,37 @@ def main() -> None:
 
 
 def answer(request: Request, out: IO[bytes]) -> None:
-    """Writes all pieces about a trace, then None. Where the file cannot be read, or is another one
-    by now, writes only False. Raises OSError when nobody reads any more."""
+    """Writes all pieces about a trace, or the diff of two, or what args say, then None. Where a
+    file cannot be read, or is another one by now, writes only False. Raises OSError when nobody
+    reads any more."""
+    against = request.against
+    trace = _opened(replace(request, against=None, search=""))
+    other = _opened(against) if against and trace is not None else None
+    if trace is None or (against and other is None):
+        ship(False, None, out)
+        return
+    for found in _answers(request, trace, other):
+        ship(found, trace, out)
+    ship(None, trace, out)
+
+
+def _answers(request: Request, trace: Trace, other: Trace | None) -> Iterable[object]:
+    if other is not None:
+        return [diff(trace, other)]
+    if not request.search:
+        return pieces(trace, never)
+    query, texts = parse(request.search), texts_of(trace)
+    return often(as_read(trace, texts, query, search(trace, texts, query)))
+
+
+def _opened(request: Request) -> Trace | None:
+    """The trace that is asked about; None where there is no such trace any more."""
+    named = request.captured_by
     try:
-        named = request.captured_by
         trace, _ = with_captures(open_trace(request.path), named, open_trace)
     except TraceError:
-        ship(False, None, out)
-        return
-    if request_for(request.path, trace, named) != request:
-        ship(False, None, out)
-        return
-    for piece in pieces(trace, never):
-        ship(piece, trace, out)
-    ship(None, trace, out)
+        return None
+    return trace if request_for(request.path, trace, named) == request else None
 
 
 def _listen(requests: SimpleQueue[Request]) -> None:

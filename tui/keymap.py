@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fusetui.trace.text.printable import printable
-from fusetui.tui.keys import key_name, key_text
 from fusetui.tui.state.action import Action
+from fusetui.tui.state.keys import key_name, key_text
 
 PLACE = "FUSETUI_KEYS"
 """Names another file, or is `off`."""

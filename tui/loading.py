@@ -12,7 +12,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.serving.opening import said, with_captures
+from fusetui.trace.serving.opening import Open, said, with_captures
 from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
@@ -25,6 +25,7 @@ from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
 
 Post = Callable[[Message], object]
+Pair = tuple[Side, Side]
 
 
 class Loading(Message):
@@ -116,8 +117,9 @@ def load(
     *,
     captured_by: Sequence[str] = (),
 ) -> None:
-    """Read every path; posts Loading and Previewed while reading, then Loaded or Failed, then what
-    takes longer: Unpacked, Counted, Explained, which `beside` may work out.
+    """Read every path; posts Loading and Previewed while reading and before captures are read, then
+    Loaded or Failed, then what takes longer: Unpacked, Counted, Explained, which `beside` may work
+    out.
 
     Once `stopped`, posts Loaded with what was read by then. Once `cancelled`, ends without a
     message.
@@ -129,7 +131,7 @@ def load(
         for path in paths:
             report = _reporter(path, post, cancelled)
             trace = open_trace(path, report, stop=stopped, preview=preview)
-            trace, joins = with_captures(trace, captured_by, open_trace)
+            trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
             traces.append(trace)
             notices += [*trace.notes, *said(joins)]
             if stopped():
@@ -175,11 +177,21 @@ def _message(trace: Trace, piece: Piece) -> Message:
     return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
 
 
-def compare(a: Side, b: Side, post: Post) -> None:
-    """Posts Compared."""
-    from fusetui.trace.diff import diff
+def compare(
+    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside | None = None
+) -> None:
+    """Posts Compared, unless nobody wants it any more; `beside` may work it out."""
+    a, b = sides
+    try:
+        if beside is None:
+            raise NotBeside
+        found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
+    except NotBeside:
+        from fusetui.trace.diff import diff
 
-    post(Compared(a, b, diff(a.trace, b.trace)))
+        found = diff(a.trace, b.trace)
+    if found is not None and not cancelled():
+        post(Compared(a, b, found))
 
 
 class Cancelled(Exception):  # noqa: N818
@@ -207,6 +219,19 @@ def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], No
         post(Loading(path, done, total))
 
     return report
+
+
+def _showing(trace: Trace, preview: Preview | None) -> Open:
+    """Opens captures. The trace is shown before the first of them is read."""
+    shown: list[str] = []
+
+    def opened(path: str) -> Trace:
+        if preview is not None and not shown:
+            preview(trace)
+        shown.append(path)
+        return open_trace(path)
+
+    return opened
 
 
 def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:

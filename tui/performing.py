@@ -7,19 +7,21 @@ from threading import Event
 from textual.message import Message
 from textual.worker import get_current_worker
 
+from fusetui.trace.questions.query import Pattern
 from fusetui.tui import heap
 from fusetui.tui.ahead import Ahead
 from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
-from fusetui.tui.loading import Loading, compare, load
+from fusetui.tui.loading import Loading, Pair, compare, load
 from fusetui.tui.ranking import rank
-from fusetui.tui.searching import look
+from fusetui.tui.searching import Helped, look, match_lanes
 from fusetui.tui.state.effects import (
     Compare,
     CopyText,
     Effect,
     Interrupt,
+    MatchLanes,
     Quit,
     Read,
     ReadRanks,
@@ -31,6 +33,9 @@ from fusetui.tui.state.effects import (
 )
 from fusetui.tui.state.state import State
 from fusetui.tui.summaries import summarize
+
+LARGE = 100_000
+"""Slices: what is asked about fewer is known before another process has read them."""
 
 
 class Performing:
@@ -49,14 +54,16 @@ class Performing:
                 self._read(paths)
             case StopReading():
                 self._stop.set()
-            case Compare(a, b):
-                self._compare(a, b)
+            case Compare(a, b, paths):
+                self._compare((a, b), paths)
             case Summarize(wanted):
                 self._summarize(wanted)
             case ReadRanks(paths):
                 self._rank(paths)
-            case Search(side, text):
-                self._search(side, text)
+            case Search(side, text, path):
+                self._search(side, text, path)
+            case MatchLanes(side, pattern):
+                self._match_lanes(side, pattern)
             case _:
                 self._ask_terminal(effect)
 
@@ -105,9 +112,17 @@ class Performing:
             heap.settle()
         self._app.post_message(message)
 
-    def _compare(self, a: Side, b: Side) -> None:
+    def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
+        is_small = sum(len(side.trace) for side in sides) < LARGE
+
         def work() -> None:
-            compare(a, b, self._app.post_message)
+            worker = get_current_worker()
+            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
+            if self._alone or is_small:
+                compare(sides, paths, post, cancelled)
+                return
+            with Beside(self._captured_by) as beside:
+                compare(sides, paths, post, cancelled, beside)
 
         self._app.run_worker(work, group="diff", thread=True, exclusive=True)
 
@@ -118,12 +133,21 @@ class Performing:
 
         self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
 
-    def _search(self, side: Side, text: str) -> None:
+    def _search(self, side: Side, text: str, path: str) -> None:
+        alone = self._alone or len(side.trace) < LARGE
+        helped = None if alone else Helped(path, lambda: Beside(self._captured_by))
+
         def work() -> None:
             worker = get_current_worker()
-            look(side, text, self._app.post_message, lambda: worker.is_cancelled)
+            look(side, text, self._app.post_message, lambda: worker.is_cancelled, helped)
 
         self._app.run_worker(work, group="search", thread=True, exclusive=True)
+
+    def _match_lanes(self, side: Side, pattern: Pattern) -> None:
+        def work() -> None:
+            match_lanes(side, pattern, self._app.post_message)
+
+        self._app.run_worker(work, group="lanes", thread=True, exclusive=True)
 
     def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
         def work() -> None:

@@ -11,7 +11,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fusetui.tui.keys import key_text
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
@@ -41,6 +40,7 @@ from fusetui.tui.state import (
 from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
+from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.overlays import Help, SliceDetails
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
@@ -179,25 +179,14 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
         yield section, [action for action in ACTIONS if action.section == section]
 
 
-def help_sections(state: State) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The lines of the help."""
+def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
+    """What the help says."""
     for section, actions in by_section():
-        yield (
-            section,
-            tuple(f"  {_keys_text(a, state):<18}{a.title:<22}{a.help}" for a in actions),
-        )
+        yield section, tuple((_keys_text(a, state), a.title, a.help) for a in actions)
 
 
 def _keys_text(action: Action, state: State) -> str:
     return "  ".join(map(key_text, keys_of(action, state)))
-
-
-def hint_text(hint: str, state: State) -> str:
-    """`w/s zoom` of the hint `zoom-in/zoom-out zoom`; "" where they have no keys."""
-    names, _, what = hint.partition(" ")
-    keys = [keys_of(BY_ACTION[name], state)[:1] for name in names.split("/")]
-    text = "/".join(key_text(key) for some in keys for key in some)
-    return f"{text} {what}" if text else ""
 
 
 def _as_asked(outcome: Outcome) -> Outcome:

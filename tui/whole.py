@@ -19,8 +19,8 @@ from fusetui.tui.drawing.tabs import Tab, TabsPicture
 from fusetui.tui.drawing.tour_lines import TourPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
-from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, hint_text, page_of, turned_to
-from fusetui.tui.state.action import applies, perform
+from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
+from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     body,
@@ -32,10 +32,11 @@ from fusetui.tui.state.screen import (
     tour_lines,
 )
 from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.tour_steps import STEPS
 
 BETWEEN = "  "  # two hints
 BETWEEN_KEYS = "   "  # a sentence and its keys
-STOP_HINT = "Esc stop and keep what was read"
+STOP_HINT = "stop stop and keep what was read"
 AGAIN = ("A ", "B ")
 
 
@@ -136,7 +137,7 @@ def _tabs(state: State) -> Pane:
         tuple(
             Tab(
                 page.name,
-                f"{page.key} {page.title}",
+                f"{keys_text(page.name, state)} {page.title}".strip(),
                 page.name == state.page,
                 not state.sides or bool(page.missing(state)),
             )
@@ -183,8 +184,10 @@ def _tour(state: State, lines: int) -> list[Pane]:
     """What the guided tour asks a person to do."""
     if state.tour is None:
         return []
-    rule = glyphs_for(state.ascii_only).rule
-    return [Pane(lines, TourPicture(state.tour, rule))]
+    step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
+    title = f"{state.tour + 1} of {len(STEPS)}: {step.title}"
+    keys = hints_text(("skip skip", "back back"), state, BETWEEN)
+    return [Pane(lines, TourPicture(title, with_keys(step.text, state), keys, rule))]
 
 
 def _hints(state: State) -> TextPicture:
@@ -196,9 +199,15 @@ def _hints(state: State) -> TextPicture:
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]
         )
     if state.hint:
-        found = (state.hint, *(hint_text(hint, state) for hint in state.hint_keys))
-        return text([Said(f" {BETWEEN_KEYS.join(filter(None, found))}")])
+        keys = (hint_text(hint, state) for hint in state.hint_keys)
+        return _whole_ones((state.hint, *filter(None, keys)), BETWEEN_KEYS)
     hints = page_of(state).hints if state.sides else ("quit quit",)
-    keys = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
-    shown = (STOP_HINT, *keys) if state.reading else keys
-    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, BETWEEN))])
+    hints = (STOP_HINT, *hints) if state.reading else hints
+    shown = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
+    return _whole_ones(shown, BETWEEN)
+
+
+def _whole_ones(parts: Sequence[str], between: str) -> TextPicture:
+    """As many as fit on the line; none is cut but the first."""
+    shown = tuple(parts)
+    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, between))])

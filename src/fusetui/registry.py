@@ -186,8 +186,8 @@ COMMANDS = (
             argument(
                 "--model-config",
                 metavar="FILE",
-                help="The config.json of the model, for the size of its keys and values where the "
-                "shapes of attention do not tell it.",
+                help="The config.json of the model, for its keys and values, and if it is dense "
+                "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
         ),

@@ -11,8 +11,10 @@ from tests.places import ROOT
 from fusetui import kernels
 from fusetui.capture import profile
 from fusetui.capture.command import capture
-from fusetui.capture.options import Options
+from fusetui.capture.options import ROUNDS, STEPS, Options
 from fusetui.kernels import Variant
+from fusetui.trace import open_trace
+from fusetui.trace.diff import Answer, diff
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 gpu = pytest.importorskip("tests.gpu")
@@ -42,7 +44,7 @@ def test_a_run_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     assert eager["kernels_per_step"] == 5
     assert eager["peak_memory_bytes"] == gpu.PEAK_BYTES
     assert 0 < eager["step_ns"]["p10"] <= eager["step_ns"]["median"]
-    assert [guess["found"] for guess in eager["guesses"]] == [[5, 5, 5], [3, 3, 3]]
+    assert [guess["found"] for guess in eager["guesses"]] == [[5] * STEPS, [3] * STEPS]
     assert calls["synchronize"] > 3
 
 
@@ -95,6 +97,19 @@ def test_a_sweep_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     capture("mlp", options, tmp_path / "a")
     rows = json.loads((tmp_path / "a" / "sweep.json").read_text())["rows"]
     assert [row["kernels_per_step"] for row in rows] == [5, 5]
+
+
+def test_variants_that_take_turns_on_a_gpu(
+    calls: Mapping[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kernels.get("mlp").variants, "compiled", Variant(lambda model: model))
+    found = record(tmp_path / "a", ["eager", "compiled"], compare=True)
+    assert [variant["kernels_per_step"] for variant in found["variants"]] == [5, 5]
+    traces = [open_trace(str(tmp_path / "a" / f"{name}.json.gz")) for name in ("eager", "compiled")]
+    compared = diff(*traces)
+    assert compared.step.turns
+    assert compared.verdict.answer is Answer.NO_DIFFERENCE
+    assert calls["synchronize"] > 2 * ROUNDS
 
 
 def test_a_loop_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ def test_the_page_has_the_whole_pair() -> None:
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces")
-def test_the_output_is_real() -> None:
-    _, command, shown = SERVING.BLOCK.findall(PAGE)[0]
-    assert command.startswith("serving ")
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [block[1:] for block in SERVING.BLOCK.findall(PAGE) if block[1].startswith("serving ")],
+)
+def test_the_output_is_real(command: str, shown: str) -> None:
     assert shown == SERVING.output(command, TRACES)

@@ -10,25 +10,31 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import patch
 
 import torch
+import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import gelu
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from fusetui.kernels import tiles
 from fusetui.kernels.geglu import gelu_mul
 from fusetui.kernels.geglu_gemm import geglu_projections
 from fusetui.kernels.grouped_gemm import partitioned_linear
 
 Function = Callable[..., Tensor]
 EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30")) // 4
+OF_PRODUCTS = (EXAMPLES + 1) // 2  # each in all dtypes
 ALLOWED = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """The largest error, as a share of the largest value: as in capture/check.py."""
 SIZES = st.integers(1, 70)
 DTYPES = st.sampled_from(tuple(ALLOWED))
-IN_PRODUCTS = st.sampled_from((torch.float32, torch.float16))
-"""The interpreter multiplies matrices of bfloat16 as if their bits were integers."""
+GPUS = st.sampled_from(("sm_80", "gfx942"))
+"""Two that differ in their tiles and in how a tile is stored."""
 SEEDS = st.integers(0, 2**16)
 
 
@@ -43,6 +49,21 @@ def laid_out(data: st.DataObject, shape: Sequence[int], dtype: torch.dtype) -> T
         count = torch.Size(shape).numel()
         return torch.randn(count + 1).to(dtype)[1:].reshape(shape)
     return torch.randn(*shape).to(dtype)
+
+
+def multiply_bfloat16() -> None:
+    """The interpreter keeps bfloat16 as integers, and would multiply those. Tensor cores multiply
+    exactly and add in float32: that is the product of the same matrices in float32."""
+    product = InterpreterBuilder.create_dot
+
+    def widened(builder: InterpreterBuilder, matrix: TensorHandle) -> TensorHandle:
+        is_kept_as_integers = matrix.dtype.scalar == tl.bfloat16
+        return builder.create_fp_ext(matrix, tl.float32) if is_kept_as_integers else matrix
+
+    def create_dot(builder: InterpreterBuilder, a: Any, b: Any, *rest: Any) -> TensorHandle:
+        return product(builder, widened(builder, a), widened(builder, b), *rest)
+
+    InterpreterBuilder.create_dot = create_dot
 
 
 def everything(function: Function, tensors: Sequence[Tensor], gradient: Tensor) -> list[Tensor]:
@@ -83,32 +104,35 @@ def pointwise(data: st.DataObject, shape: list[int], dtype: torch.dtype, seed: i
     compare(gelu_mul, geglu, gate, up)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.data(), SIZES, SIZES, SIZES, IN_PRODUCTS, SEEDS)
-def gemm(
-    data: st.DataObject, rows: int, dim: int, hidden: int, dtype: torch.dtype, seed: int
-) -> None:
+@settings(max_examples=OF_PRODUCTS, deadline=None)
+@given(st.data(), SIZES, SIZES, SIZES, GPUS, SEEDS)
+def gemm(data: st.DataObject, rows: int, dim: int, hidden: int, gpu: str, seed: int) -> None:
     """gelu(x @ gate.T) * (x @ up.T)."""
     torch.manual_seed(seed)
-    x = laid_out(data, (1, rows, dim), dtype)
-    weights = [laid_out(data, (hidden, dim), dtype) / 8 for _ in range(2)]
 
     def reference(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
         return geglu(x @ gate.t(), x @ up.t())
 
-    compare(geglu_projections, reference, x, *weights)
+    for dtype in ALLOWED:
+        x = laid_out(data, (1, rows, dim), dtype)
+        weights = [laid_out(data, (hidden, dim), dtype) / 8 for _ in range(2)]
+        with patch.object(tiles, "architecture", lambda _: gpu):
+            compare(geglu_projections, reference, x, *weights)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.data(), SIZES, st.integers(1, 3), SIZES, SIZES, IN_PRODUCTS, SEEDS)
+@settings(max_examples=OF_PRODUCTS, deadline=None)
+@given(st.data(), SIZES, st.integers(1, 3), SIZES, SIZES, GPUS, SEEDS)
 def grouped(
-    data: st.DataObject, batch: int, n: int, ins: int, outs: int, dtype: torch.dtype, seed: int
+    data: st.DataObject, batch: int, n: int, ins: int, outs: int, gpu: str, seed: int
 ) -> None:
     """n linear layers at once."""
     torch.manual_seed(seed)
-    x = laid_out(data, (batch, n, ins), dtype)
-    weight = laid_out(data, (n, outs, ins), dtype) / 4
-    compare(partitioned_linear, linears, x, weight, laid_out(data, (n, outs), dtype))
+    for dtype in ALLOWED:
+        x = laid_out(data, (batch, n, ins), dtype)
+        weight = laid_out(data, (n, outs, ins), dtype) / 4
+        bias = laid_out(data, (n, outs), dtype)
+        with patch.object(tiles, "architecture", lambda _: gpu):
+            compare(partitioned_linear, linears, x, weight, bias)
 
 
 def layouts() -> None:
@@ -126,4 +150,5 @@ PROPERTIES = {"pointwise": pointwise, "gemm": gemm, "grouped": grouped, "layouts
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="overflow encountered in exp")
+    multiply_bfloat16()
     PROPERTIES[sys.argv[1]]()

@@ -67,6 +67,12 @@ class Code:
         loaded once, in the layout of the sums."""
         return min(self.copies) if self.copies else max(self.loads, key=self.loads.__getitem__)
 
+    @property
+    def stored(self) -> int:
+        """The width of the stores, in bits: the narrowest of a GEMM, and the widest of a pointwise
+        kernel, which has a branch of its own for the last block."""
+        return (min if self.matrix or self.copies else max)(self.stores, default=0)
+
 
 def compiled(launch: Launch, architecture: str) -> Code:
     """The code of a launch. Raises whatever Triton raises if it cannot be compiled."""
@@ -104,8 +110,8 @@ def violations(launch: Launch, code: Code, architecture: str, precision: str) ->
     found = [f"{code.stack} B spilled"] if code.stack or code.local else []
     if code.shared > SHARED[architecture]:
         found.append(f"{code.shared} B of shared memory")
-    if max(code.stores, default=0) < 128:
-        found.append(f"{max(code.stores, default=0)}-bit stores")
+    if code.stored < 128:
+        found.append(f"{code.stored}-bit stores")
     if not launch.kernel.endswith("_gemm"):
         widest = max(code.loads, default=0)
         return found + ([f"{widest}-bit loads"] if widest < 128 else [])

@@ -53,6 +53,16 @@ def test_the_large_tile_uses_the_tensor_cores_and_the_memory_that_the_table_says
     assert tile_table.GEGLU_TILES[architecture]["bf16"].shared == code.shared
 
 
+def test_a_gemm_for_amd_exchanges_its_sums_to_write_16_bytes_a_thread() -> None:
+    layers = kernels.get("partitioned-linear")
+    launch, *_ = launches.launches(
+        layers, layers.variants["fused"], layers.gpu_shapes, torch.bfloat16, "gfx942"
+    )
+    code = machine_code.compiled(launch, "gfx942")
+    assert code.matrix
+    assert set(code.stores) == {128}
+
+
 def test_every_tile_fits_its_device() -> None:
     for table in (tile_table.GEGLU_TILES, tile_table.GROUPED_TILES):
         for architecture, found in table.items():

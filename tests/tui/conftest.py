@@ -95,7 +95,7 @@ def matches_screen() -> Callable[[str, str], None]:
         path = SCREENS / f"{name}.txt"
         shown = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
         if os.environ.get("FUSETUI_UPDATE_SCREENS"):
-            SCREENS.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(shown, encoding="utf-8")
         assert shown == path.read_text(encoding="utf-8")
 

@@ -14,6 +14,7 @@ from textual.events import Key
 from textual.message import Message
 
 from fusetui.trace import CannotRead
+from fusetui.trace.model.callbacks import never
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.loading import Compared, compare
 from fusetui.tui.state.effects import Compare
@@ -235,7 +236,7 @@ async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: 
         app.do(lambda state: cast(tuple[State, Compare], compared_anew(state))[0])
         await pilot.press("enter")
         assert app.state.page == DIFF
-        assert "comparing" in screen(app)
+        assert "working: what changed" in screen(app)
         await pilot.press("y")
         assert "nothing was copied" in screen(app)
 
@@ -247,7 +248,7 @@ async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> No
     async with opened([path, str(other)]) as (app, pilot):
         a, b = app.state.sides
         posted: list[Message] = []
-        compare(a, b, posted.append)
+        compare((a, b), app.state.paths, posted.append, never)
         await pilot.press("x")
         await settled(app, pilot)
         before = app.state

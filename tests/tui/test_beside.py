@@ -9,18 +9,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tui.driving import settled
 from tests.tui.explainable import training
+from tests.tui.prepared import after, drawn, opened
 from textual.message import Message
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.callbacks import never
+from fusetui.trace.diff import Diff, diff
+from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.questions.kernel_groups import Keys
-from fusetui.tui.beside import Beside, NotBeside
+from fusetui.tui import performing
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.beside import Beside, Named, NotBeside
 from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.call_tree import call_tree
 from fusetui.tui.layout.insight import Insight
-from fusetui.tui.loading import Explained, load
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.loading import Compared, Explained, compare, load
 from fusetui.tui.shipping import ship, unship
+from fusetui.tui.state.reading import compared_anew
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ class Absent(Beside):
     """As where no other process can be started."""
 
     def __init__(self) -> None:
-        self._process = None
+        self._process, self._captured_by = None, ()
 
 
 def test_without_another_process_the_thread_does_it(path: str) -> None:
@@ -92,3 +99,76 @@ def test_columns_and_groups_arrive_as_they_were_sent(mlp: Trace) -> None:
     assert trace is mlp
     assert found.number.tolist() == [3, 1, 3]
     assert found.fields(1) == {"op": "mm"}
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> str:
+    """The same program, in which a kernel takes longer."""
+    path = tmp_path / "slower.json"
+    events = [
+        {**event, "dur": event["dur"] + 7 * (event["cat"] == "kernel")} for event in training()
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return str(path)
+
+
+def test_both_find_the_same_diff(path: str, other: str) -> None:
+    a, b = open_trace(path), open_trace(other)
+    with Beside() as beside:
+        found = beside.diff((path, a), (other, b), never)
+        assert found == diff(a, b)
+        again = beside.diff((other, b), (path, a), never)
+    assert again == diff(b, a)
+
+
+def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(path: str, other: str) -> None:
+    a, b = open_trace(path), open_trace(other)
+    Path(other).write_text(json.dumps({"traceEvents": training(4)}))
+    with Beside() as beside, pytest.raises(NotBeside):
+        beside.diff((path, a), (other, b), never)
+
+
+def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(path: str, other: str) -> None:
+    sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
+    posted: list[Message] = []
+    with Beside() as beside:
+        compare((sides[0], sides[1]), [path, other], posted.append, lambda: True, beside)
+    assert posted == []
+
+
+def test_without_another_process_the_thread_compares(path: str, other: str) -> None:
+    sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
+    posted: list[Message] = []
+    compare((sides[0], sides[1]), [path, other], posted.append, never, Absent())
+    (compared,) = posted
+    assert isinstance(compared, Compared)
+    assert compared.result == diff(sides[0].trace, sides[1].trace)
+
+
+async def test_large_traces_are_compared_beside(
+    path: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says that the diff is worked out, then it is there."""
+    monkeypatch.setattr(performing, "LARGE", 1)
+    asked: list[object] = []
+    own = Beside.diff
+
+    def noted(beside: Beside, a: Named, b: Named, cancelled: Stop) -> Diff | None:
+        asked.append(a[0])
+        return own(beside, a, b, cancelled)
+
+    monkeypatch.setattr(Beside, "diff", noted)
+    app = FusetuiApp(Options((path, other), alone=False))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(app, pilot)
+        await settled(app, pilot)
+        assert asked == [path]
+        assert app.state.comparison is not None
+        assert app.state.comparison.found is not None
+
+
+def test_the_page_says_that_the_diff_is_worked_out(path: str, other: str) -> None:
+    state = opened(open_trace(path), open_trace(other))
+    begun = after(state, compared_anew)
+    assert "working: what changed from A to B will follow" in drawn(begun)
+    assert "working" not in drawn(state)

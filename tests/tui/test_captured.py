@@ -8,7 +8,9 @@ import pytest
 from tests.trace.serving.servers import Server, save
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 
-from fusetui.tui import registry
+from fusetui.trace.model.callbacks import never
+from fusetui.trace.model.joined import Joined
+from fusetui.tui import loading, registry
 from fusetui.tui.app import FusetuiApp, Options
 
 SERVER = Server()
@@ -60,6 +62,20 @@ async def test_all_details_of_a_captured_op(tmp_path: Path) -> None:
         app.do(registry.details)
         await settled(app, pilot)
         assert "[[4, 64], [64, 64]]" in screen(app)
+
+
+def test_the_trace_is_shown_before_its_capture_is_read(tmp_path: Path) -> None:
+    posted: list[object] = []
+    loading.load([pair(tmp_path)], posted.append, never)
+    shown = [one for one in posted if isinstance(one, loading.Previewed | loading.Loaded)]
+    assert [isinstance(one.sides[0].trace, Joined) for one in shown] == [False, True]
+
+
+def test_without_a_capture_it_is_shown_once(tmp_path: Path) -> None:
+    posted: list[object] = []
+    loading.load([str(save(tmp_path / "a.json", SERVER.step(4, 0, 1)))], posted.append, never)
+    shown = [one for one in posted if isinstance(one, loading.Previewed | loading.Loaded)]
+    assert [type(one) for one in shown] == [loading.Loaded]
 
 
 async def test_a_named_capture_that_does_not_fit_is_told(tmp_path: Path) -> None:

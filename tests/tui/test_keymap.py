@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import string
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,16 +13,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.driving import screen
-from tests.tui.prepared import after, do, drawn, opened
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.trace import Trace
+from fusetui.tui import whole
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.keymap import KeymapError, parsed, user_keymap
-from fusetui.tui.keys import key_name, key_text
-from fusetui.tui.registry import ACTIONS, PAGES, action_for, hint_text
+from fusetui.tui.pages.page import Page
+from fusetui.tui.registry import ACTIONS, PAGES, action_for
 from fusetui.tui.state import search
+from fusetui.tui.state.action import hint_text, with_keys
+from fusetui.tui.state.keys import key_name, key_text
 from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.tour_steps import STEPS
+
+Make = Callable[..., Trace]
 
 
 def keymap(text: str) -> dict[str, tuple[str, ...]]:
@@ -107,7 +116,7 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
     assert state.sides
     help_page = after(state, *do("help"))
     assert isinstance(help_page.overlay, Help)
-    assert any("  Z    " in line for _, lines in help_page.overlay.sections for line in lines)
+    assert any(keys == "Z" for _, lines in help_page.overlay.sections for keys, _, _ in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -130,3 +139,46 @@ def test_sentences_name_the_keys_of_the_user(mlp: Trace) -> None:
     found = after(state, partial(search.searched, text="gelu"))
     assert "gelu   F3 next   N previous" in drawn(found)
     assert "list" not in drawn(found).splitlines()[-1]
+
+
+OTHERS = {action.name: ("f5",) for action in ACTIONS}
+VERB = "and|closes|goes|leads|leaves|list|move|opens|or|selects|shows|zoom"
+KEY = re.compile(
+    rf"(?<![\w+])(?:Enter|Esc|Space|Tab|[a-z?,.<>](?=(?:[/ ][a-z,.<>])? (?:{VERB})\b))"
+)
+
+
+def everything(state: State) -> str:
+    """The page, and what lies over it."""
+    over = whole.stack(whole.overlay_panes(state))
+    return drawn(state) + "".join(over.line(y, 98, 30).text for y in range(30))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_names_a_key_that_does_nothing(trace_of: Make, page: Page) -> None:
+    traces = [trace_of(training())] * (2 if page.name == "diff" else 1)
+    state = explained(opened(*traces, size=Size(200, 50)))
+    ours = after(state, *do(page.name))
+    assert KEY.search(everything(ours))
+    theirs = everything(replace(ours, keymap=OTHERS))
+    assert "F5" in theirs
+    assert not KEY.findall(theirs)
+
+
+@pytest.mark.parametrize("tour", range(len(STEPS)))
+def test_the_tour_names_the_keys_of_the_user(mlp: Trace, tour: int) -> None:
+    shown = everything(replace(opened(mlp, size=Size(200, 50)), keymap=OTHERS, tour=tour))
+    assert not KEY.findall(shown.replace("press Enter;", ""))  # that ends a text that is typed
+
+
+@pytest.mark.parametrize("over", ["help", "details", "hits", "choose"])
+def test_nothing_over_a_page_names_a_key_that_does_nothing(mlp: Trace, over: str) -> None:
+    found = partial(search.searched, text="gelu")
+    state = after(opened(mlp, paths=("a.json",)), found)
+    assert KEY.search(everything(after(state, *do(over))))
+    assert not KEY.findall(everything(after(replace(state, keymap=OTHERS), *do(over))))
+
+
+def test_an_action_without_a_key_is_in_the_palette() -> None:
+    state = State(keymap={"zoom-in": ()})
+    assert with_keys("Press `{zoom-in}` or `{zoom-out}`", state) == "Press `Ctrl+p Zoom in` or `s`"

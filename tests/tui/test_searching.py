@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 from tests.hostile import WORST, obeyed
-from tests.tui.conftest import GEMM
+from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, selected, settled
 from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
-from fusetui.tui.searching import Searched, look
+from fusetui.tui.beside import Beside
+from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
 from fusetui.tui.state.state import State
@@ -102,10 +106,78 @@ def test_the_hits_are_a_list(mlp: Trace) -> None:
 
 def test_a_late_answer_is_dropped(mlp: Trace) -> None:
     state = opened(mlp)
-    (message,) = found(state, "gelu")
+    *_, message = found(state, "gelu")
     assert search.arrived(state, message.side, message.found) is state
 
 
 def test_names_and_texts_stay_printable(mlp: Trace) -> None:
     assert obeyed(drawn(typed(opened(mlp), f"/{WORST}"))) == set()
     assert obeyed(drawn(typed(opened(mlp), "dur>" + WORST))) == set()
+
+
+@pytest.fixture
+def shaped(trace_of: Callable[..., Trace]) -> Trace:
+    """Each op of the MLP has args that no name says."""
+    events = mlp_events()
+    for event in events:
+        if event["cat"] == "cpu_op":
+            event["args"] = {"Input Dims": [[8192, 768]], "Concrete Inputs": ["blue"]}
+    return trace_of(events)
+
+
+def test_args_are_counted_beside_the_names(shaped: Trace) -> None:
+    """Names at once, then what args say as they are read."""
+    state = opened(shaped)
+    first, *_, last = found(state, "gelu")
+    assert (len(first.found.rows), first.found.share) == (4, 0.0)
+    assert (len(last.found.rows), len(last.found.extra), last.found.share) == (4, 0, 1.0)
+    *_, last = found(state, "blue")
+    ops = sum(event["cat"] == "cpu_op" for event in mlp_events())
+    assert (len(last.found.rows), len(last.found.extra)) == (0, ops + 2 * 8)
+    assert f"{ops + 16} by args" in drawn(typed(state, "blue"))
+    assert "in args of aten::linear" in drawn(typed(state, "blue"))
+
+
+def test_enter_leads_to_names_first_and_else_to_args(shaped: Trace) -> None:
+    state = after(typed(opened(shaped), "mm"), partial(search.searched, text="mm"))
+    assert state.session.hits is not None
+    assert {shaped.name_of(int(row)) for row in state.session.hits.rows} >= {"aten::mm"}
+    state = after(typed(opened(shaped), "8192x768"), partial(search.searched, text="8192x768"))
+    assert state.session.hits is not None
+    assert shaped.name_of(state.session.hits.row) == "aten::linear"
+
+
+async def test_a_word_of_args_is_gone_to_when_they_were_read(tmp_path: Path) -> None:
+    events = [*mlp_events(1)]
+    events[1]["args"] = {"Input Dims": [[8192, 768]]}
+    file = tmp_path / "shaped.json"
+    file.write_text(json.dumps({"traceEvents": events}))
+    async with app_opened([str(file)]) as (app, pilot):
+        await pilot.press("slash", *"8192x768", "enter")
+        await settled(app, pilot)
+        assert selected(app) == "aten::linear"
+
+
+def test_args_of_a_large_trace_are_read_beside(shaped: Trace) -> None:
+    """And by this process where no other one can help."""
+    side, posted = opened(shaped).side, cast(list[Searched], [])
+    helped = Helped(shaped.report.path, Beside)
+    own = found(opened(shaped), "blue")[-1].found
+    for help_ in (helped, Helped("", Beside)):
+        look(side, "blue", lambda message: posted.append(cast(Searched, message)), never, help_)
+        assert posted[-1].found.is_done
+    assert posted[-1].found.extra.tolist() == own.extra.tolist()
+
+
+def test_a_person_who_goes_on_typing_starts_no_process(shaped: Trace) -> None:
+    posted: list[object] = []
+    helped = Helped(shaped.report.path, cast(Callable[[], Beside], posted.clear))
+    look(opened(shaped).side, "blue", posted.append, lambda: True, helped)
+    assert len(posted) == 1
+
+
+async def test_lanes_are_looked_for_by_an_expression_in_a_thread(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("colon", *"only /stream [0-9]$/", "enter")
+        await settled(app, pilot)
+        assert "1 lane shown, :only shows all" in screen(app)

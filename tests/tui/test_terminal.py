@@ -16,12 +16,12 @@ from tests.starting import end
 from tests.terminal import Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
-from fusetui.tui.keys import key_text
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
+from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.moving import SECTION
 
-READY = "j or k selects a slice"
+READY = "j/k selects a slice"
 ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
 ESCAPE = "\x1b"
 Visit = tuple[str, str]
@@ -49,7 +49,7 @@ LOOKING: list[Visit] = [
     ("jjj", ">"),
     ("3", "the longest of them"),
     ("jjj", "launched 20 us earlier"),
-    ("?", "keys; Esc closes"),
+    ("?", "keys   Esc closes"),
     (ESCAPE, "the longest of them"),
     ("\x10", "Search for commands"),
     ("PWN", "PWN"),
@@ -70,7 +70,7 @@ COMPARING: list[Visit] = [
     ("y", "copied"),
     ("\r", "? keys"),
     ("4", "x swap"),
-    ("x", "comparing"),
+    ("x", "working: what changed"),
     ("jj", ">"),
 ]
 
@@ -208,7 +208,7 @@ def test_without_colors(shown: Shown) -> None:
         terminal.wait_for(READY)
         visit(
             terminal,
-            [("jj", "launched"), ("2", "count op"), ("3", "the longest"), ("?", "keys;")],
+            [("jj", "launched"), ("2", "count op"), ("3", "the longest"), ("?", "keys  ")],
         )
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130

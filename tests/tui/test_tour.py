@@ -11,6 +11,7 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.wrapping import wrapped
+from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
 from fusetui.tui.state.tour_steps import LESSONS, STEPS, Step
 
@@ -85,7 +86,9 @@ def test_without_the_tour_its_keys_are_free(lesson: Trace) -> None:
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
 def test_keys_are_not_broken_over_two_lines(step: Step) -> None:
     for width in (40, 78, 118):
-        assert all(line.count("`") % 2 == 0 for line in wrapped(step.text, width))
+        assert all(
+            line.count("`") % 2 == 0 for line in wrapped(with_keys(step.text, State()), width)
+        )
 
 
 async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
@@ -106,7 +109,7 @@ async def test_it_can_be_finished(size: tuple[int, int]) -> None:
         await settled(app, pilot)
         for number, step in enumerate(STEPS):
             assert app.state.tour == number
-            for line in wrapped(step.text, size[0] - 2):
+            for line in wrapped(with_keys(step.text, State()), size[0] - 2):
                 assert line.replace("`", "") in screen(app)
             await pilot.press(*step.keys)
             await settled(app, pilot)

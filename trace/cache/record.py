@@ -1,4 +1,5 @@
-"""Small records about files, of any size and on any machine, kept without a trace beside them."""
+"""Small records about files, of any size and on any machine, and about folders, kept without a
+trace beside them."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Record(msgspec.Struct, frozen=True):
 
 def record_for(path: str, name: str) -> Record | None:
     """`name` is one of own.BESIDE. None if the cache is off, or nothing tells one state of the file
-    from another: standard input, and servers that say neither when it was changed nor its etag."""
+    from another: standard input, and servers that say neither when it was changed nor its etag. The
+    record of a folder holds whatever is in it: it has to tell itself what became of each file."""
     try:
         folder = cache_folder()
         if folder is None or path == "-":
@@ -71,6 +73,6 @@ def tidy() -> None:
 def _origin(path: str) -> Origin:
     """Raises OSError, or ValueError if the state of a remote file is not known."""
     if not is_remote(path):
-        return origin_of(path)
+        return Origin(os.path.realpath(path), 0, 0, b"") if os.path.isdir(path) else origin_of(path)
     size, tag = state_of_url(path)
     return Origin(path, size, 0, tag)

@@ -1,7 +1,8 @@
 """Which op, annotation, module and Python frame covered most of some stretches of a thread's time.
 
 It is the innermost slice that covers more than half of the stretch. If there is none, it is the
-first slice of the name that was innermost for the longest time, if that is at least a tenth of it.
+first slice of the name that was innermost for the longest time, if that is at least a tenth of it;
+of several such names, the one that was innermost first.
 """
 
 from __future__ import annotations
@@ -101,10 +102,11 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
     stretch, part = _parts(times, begin, end)
     inside = np.minimum(times[part + 1], end[stretch]) - np.maximum(times[part], begin[stretch])
     known = (inner[part] >= 0) & (inside > 0)
-    stretch, inside, row = stretch[known], inside[known], slices.rows[inner[part[known]]]
+    stretch, inside, part = stretch[known], inside[known], part[known]
+    row = slices.rows[inner[part]]
+    order = np.lexsort((trace.name[row], stretch))
+    stretch, inside, part, row = stretch[order], inside[order], part[order], row[order]
     name = trace.name[row]
-    order = np.lexsort((name, stretch))
-    stretch, inside, row, name = stretch[order], inside[order], row[order], name[order]
     new = (np.diff(stretch) != 0) | (np.diff(name) != 0)
     first = np.concatenate(([0], np.flatnonzero(new) + 1))[: len(row)]
     if not len(first):
@@ -112,7 +114,7 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
     total = np.add.reduceat(inside, first)
     enough = LEAST * total >= (end - begin)[stretch[first]]
     first, total = first[enough], total[enough]
-    by_size = np.argsort(total, kind="stable")  # the largest is assigned last
+    by_size = np.lexsort((-part[first], total))  # the largest, and first of those, is assigned last
     found[stretch[first][by_size]] = row[first][by_size]
     return found
 

@@ -11,9 +11,11 @@ from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
 from fusetui.trace.model.ids import device_label
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import GAP, Column, table
+from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
 CUT_OFF = "waits-outside"
@@ -84,10 +86,12 @@ def account_lines(found: Why, width: int) -> list[str]:
         others = [sum(sums[name] for name in rest) for _, sums in columns]
         rows.append(_row(f"  {plural(len(rest), 'other reason')}", others, columns))
     rows += [_row(text, [sums[name] for _, sums in columns], columns) for name, text in hidden]
-    titles = [Column(device_text(found), left=True)]
-    for title, _ in columns:
-        titles += [Column(title), Column("share")]
-    return table(titles, rows, width).split("\n")
+    titles = [device_text(found)]
+    for title, sums in columns:
+        titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
+    first, *lines = _narrowed([titles, *rows], width)
+    headed = [Column(title, left=not n) for n, title in enumerate(first)]
+    return table(headed, lines, width).split("\n")
 
 
 def account_parts(found: Why) -> list[str]:
@@ -129,8 +133,15 @@ def _columns(found: Why) -> list[tuple[str, Sums]]:
 def _row(text: str, amounts: Sequence[int], columns: Sequence[tuple[str, Sums]]) -> tuple[str, ...]:
     cells = [text]
     for ns, (_, sums) in zip(amounts, columns, strict=True):
-        cells += [duration(ns), percent(ns, sums["span"])] if ns else ["", ""]
+        unit = unit_of([sums["span"]])
+        cells += [unit.text(ns), percent(ns, sums["span"])] if ns else ["", ""]
     return tuple(cells)
+
+
+def _narrowed(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
+    """The labels cut, so that no figure has to be."""
+    figures = sum(max(len(row[n]) for row in rows) + len(GAP) for n in range(1, len(rows[0])))
+    return [(clip(row[0], max(1, width - figures)), *row[1:]) for row in rows]
 
 
 def ceiling_text(found: Why) -> str:

@@ -57,7 +57,7 @@ _LIBRARIES: Final = (
     _library(
         "vllm-sglang",
         r"(?:vllm|sglang|sgl_hip|sgl_kernel|(?:gptq_)?marlin|marlin_moe_wna16|marlin_24|machete)::"
-        r"|(?:gptq|awq)_marlin_repack|paged_attention_(?:ll4mi_|v\d)",
+        r"|Marlin(?:_24)?$|(?:gptq|awq)_marlin_repack|paged_attention_(?:ll4mi_|v\d)",
         (r"^vllm::moe::", "moe"),
         (r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_", "gemm"),
         (r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_", "quant"),
@@ -98,6 +98,8 @@ _LIBRARIES: Final = (
         (r"fmha_(?:fwd|bwd)_", "attention"),
         (r"rmsnorm|layernorm", "norm"),
         (r"topksoftmax|moe_|fmoe_", "moe"),
+        (r"cross_device_reduce|allreduce|reduce_scatter|allgather", "comm"),
+        (r"_quant_kernel", "quant"),
         forward=r"fmha_fwd_",
         backward=r"fmha_bwd_",
     ),
@@ -106,6 +108,7 @@ _LIBRARIES: Final = (
         r"transformer_engine::",
         (r"rmsnorm|layernorm|normalization::", "norm"),
         (r"rope", "rope"),
+        (r"quantize|mxfp8|nvfp4", "quant"),
         forward=r"_fwd_|_forward_",
         backward=r"_bwd_|_backward_",
     ),
@@ -140,7 +143,12 @@ _LIBRARIES: Final = (
     _library(
         "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", (r"gemm|matmul", "gemm")
     ),
-    _library("tilelang", r"main_kernel$|\w{1,100}_tilelang(?:_kernel)?$"),
+    _library(
+        "tilelang",
+        r"main_kernel$|\w{1,100}_tilelang(?:_kernel)?$",
+        (r"(?:^|_)(?:mha|gqa|mla|attn|attention)_", "attention"),
+        (r"(?:^|_)(?:gemm|matmul)_", "gemm"),
+    ),
     _library(
         "flash-attn",
         r"kernel_cutlass_kernel_flash_attn|flash_(?:fwd|bwd)_sm\d{2,3}_",

@@ -3,14 +3,14 @@
     query  = term*                 every term must hold
     term   = [-] (word | "text" | /pattern/ | field:value | field<time | field>time)
 
-A word is looked for in names, short names, families and decoded fields, a value in its field. Case
-matters only if a word has capitals.
+A word is looked for in names, short names, families and decoded fields, then in args and shapes, a
+value in its field. Case matters only if a word has capitals.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -91,9 +91,19 @@ class Query(msgspec.Struct, frozen=True):
         """Whether the file is read again for the answer."""
         return any(isinstance(term, Word) and term.field in OF_ARGS for term in self.terms)
 
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Those that args may contain where names do not."""
+        return tuple(term for term in self.terms if is_bare(term) and not term.excluded)
+
 
 class WrongQuery(Exception):  # noqa: N818
     """One plain sentence about what is wrong with a query."""
+
+
+def is_bare(term: Term) -> TypeGuard[Word]:
+    """A word without a field."""
+    return isinstance(term, Word) and not term.field
 
 
 def parse(text: str) -> Query:

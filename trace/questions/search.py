@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -14,9 +15,11 @@ from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.matching import matching
-from fusetui.trace.questions.query import OF_ARGS, OF_NAMES, Bound, Pattern, Query, Word
+from fusetui.trace.questions.query import OF_ARGS, OF_NAMES, Bound, Pattern, Query, Term, Word
 
 Rows = NDArray[np.intp]
+Found = tuple[Rows, float]
+"""Rows in time order, and the share of those that may be hits that was looked at."""
 Flags = NDArray[np.bool_]
 
 ARGS = (
@@ -26,6 +29,9 @@ ARGS = (
     *("grid", "block", "registers per thread", "shared memory", "bytes", "kernel"),
 )
 """The args that `args:` looks into."""
+
+SHAPE = re.compile(r"\d+(?:x\d+)+")
+"""A word that shapes are compared with."""
 
 KINDS = {
     "kernel": (Role.KERNEL,),
@@ -78,16 +84,20 @@ def search(trace: Trace, texts: Texts, query: Query) -> Rows:
 
     Raises WrongQuery when a pattern takes too long.
     """
-    if not query.terms:
+    return _search(trace, texts, query.terms)
+
+
+def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
+    if not terms:
         return np.empty(0, dtype=np.intp)
     names = np.ones(len(trace.names) + 1, dtype=np.bool_)
-    for term in query.terms:
+    for term in terms:
         if isinstance(term, Pattern):
             names[:-1] &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             names[:-1] &= _names_with(texts, term) ^ term.excluded
     rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
-    for term in query.terms:
+    for term in terms:
         if isinstance(term, Bound):
             rows = rows[_beyond(trace, rows, term) ^ term.excluded]
         elif isinstance(term, Word) and term.field in OF_ROW:
@@ -95,42 +105,80 @@ def search(trace: Trace, texts: Texts, query: Query) -> Rows:
     return _in_order(trace, rows)
 
 
-def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[tuple[Rows, float]]:
-    """Those of the rows for which the terms about args hold too, as the file is read: all that are
-    found so far in time order, and the share that was looked at."""
+def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:
+    """Rows that are not `named`: of which names do not say all words of the query, but args do, as
+    by_args finds them. Python frames are left out: they have no args of interest.
+
+    Raises WrongQuery when a pattern takes too long.
+    """
+    others = [term for term in query.terms if term not in query.words]
+    rows = _search(trace, texts, others) if others else np.arange(trace.recorded())
+    is_named = np.zeros(len(trace), dtype=np.bool_)
+    is_named[named] = True
+    rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
+    said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in query.words]
+
+    def hold(given: Sequence[Flags]) -> Flags:
+        either = (names | args for names, args in zip(said, given, strict=True))
+        held: Flags = np.logical_and.reduce([*either])
+        return held
+
+    yield from _as_read(trace, rows, ARGS, query.words, hold)
+
+
+def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[Found]:
+    """Those of the rows for which the terms about args hold too, as the file is read."""
     terms = [term for term in query.terms if isinstance(term, Word) and term.field in OF_ARGS]
-    firsts = np.cumsum([0, *(stretch.events for stretch in trace.elements.stretches)])
-    asked = np.where(trace.op[rows] >= 0, trace.op[rows], rows)
-    looked = np.searchsorted(firsts, trace.order[asked], side="right")
-    found = np.zeros(len(rows), dtype=np.bool_)
-    numbers = np.unique(looked).tolist()
-    for done, number in enumerate(numbers, 1):
-        places = np.flatnonzero(looked == number)
-        found[places] = _holding(trace, terms, rows[places], asked[places])
-        yield rows[found], done / len(numbers)
-    if not numbers:
-        yield rows, 1.0
-
-
-def _holding(trace: Trace, terms: list[Word], rows: Rows, ops: Rows) -> Flags:
-    """Which rows have args, their own or those of their op, for which all terms hold."""
-    held = np.ones(len(rows), dtype=np.bool_)
     names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
-    of_op, own = (arguments(trace.elements, trace.order[some], names) for some in (ops, rows))
-    for term in terms:
-        flags = np.zeros(len(rows), dtype=np.bool_)
-        for given in (of_op, own):
-            holds = np.array([_holds(term, texts) for texts in given.distinct] + [False])
-            flags |= holds[given.number]
-        held &= flags ^ term.excluded
-    return held
+
+    def hold(given: Sequence[Flags]) -> Flags:
+        each = (args ^ term.excluded for term, args in zip(terms, given, strict=True))
+        held: Flags = np.logical_and.reduce([*each])
+        return held
+
+    yield from _as_read(trace, rows, names, terms, hold)
+
+
+def _as_read(
+    trace: Trace,
+    rows: Rows,
+    names: tuple[str, ...],
+    terms: Sequence[Word],
+    hold: Callable[[Sequence[Flags]], Flags],
+) -> Iterator[Found]:
+    """All rows that are found so far, in their order, and the share that was looked at. One stretch
+    of the file after the other is read; `hold` says which rows are hits where it is known of each
+    term for which rows it holds, by their own args or those of their op."""
+    if not len(rows):
+        yield rows, 1.0
+        return
+    firsts = np.cumsum([0, *(stretch.events for stretch in trace.elements.stretches)])
+    events = [trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)], trace.order[rows]]
+    places = [np.searchsorted(firsts, orders, side="right") for orders in events]
+    last = np.maximum(*places)
+    flags = [np.zeros(len(rows), dtype=np.bool_) for _ in terms]
+    numbers = np.unique(np.concatenate(places)).tolist()
+    for done, number in enumerate(numbers, 1):
+        here = [np.flatnonzero(place == number) for place in places]
+        orders = [one[which] for one, which in zip(events, here, strict=True)]
+        each, where = np.unique(np.concatenate(orders), return_inverse=True)
+        args = arguments(trace.elements, each, names)
+        for term, flag in zip(terms, flags, strict=True):
+            holds = np.array([_holds(term, texts) for texts in args.distinct] + [False])
+            of_each = holds[args.number][where]
+            flag[here[0]] |= of_each[: len(here[0])]
+            flag[here[1]] |= of_each[len(here[0]) :]
+        yield rows[(last <= number) & hold(flags)], done / len(numbers)
 
 
 def _holds(term: Word, texts: tuple[bytes, ...]) -> bool:
-    if term.field == "shape":
+    if term.field == "shape" or (not term.field and SHAPE.fullmatch(term.text)):
         wanted = term.text.lower().replace("x", ",").replace(" ", "")
         dims = texts[0].decode("utf-8", "replace").replace(" ", "")
-        return any(f"{before}{wanted}{after}" in dims for before in "[," for after in "],")
+        if any(f"{before}{wanted}{after}" in dims for before in "[," for after in "],"):
+            return True
+        if term.field:
+            return False
     text = b"\n".join(texts).decode("utf-8", "replace")
     text = text.lower() if term.folds else text
     return term.text in text or term.text in text.replace(" ", "")

@@ -110,9 +110,10 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     )
     yield f"{ranks}, {plural(answer.steps, 'step')}, {plural(answer.collectives, 'collective')}."
     if answer.missing:
+        which = "It" if len(answer.missing) == 1 else "One of them"
         yield (
-            f"Not given: {numbers(answer.missing)}. One of them may have arrived later than those "
-            "that are given."
+            f"Not given: {numbers(answer.missing)}. {which} may have arrived later than those that "
+            "are given."
         )
     for one in answer.left_out:
         yield printable(one.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import closing, suppress
 
 from fusetui.trace.model.errors import TraceError
@@ -11,6 +12,7 @@ from fusetui.trace.read.unpack import Damaged, TooLarge, unpack
 
 ENOUGH = 1 << 18  # bytes of the document
 KEY = b'"traceEvents"'
+GZIP = b"\x1f\x8b"
 
 
 def looks_like_a_trace(path: str) -> bool:
@@ -28,6 +30,19 @@ def beginning(path: str, most: int = ENOUGH) -> bytes:
         return _beginning(path, most)
     except (TraceError, OSError):
         return b""
+
+
+def glimpse(path: str, most: int) -> bytes:
+    """As `beginning`, but at most `most` bytes and by one read, if the file is plain or gzip: for
+    looking at many files."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            stored = file.read(most) or b""
+        if stored.startswith(GZIP):
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(stored, most)
+    except (OSError, zlib.error):
+        return b""
+    return stored if stored.lstrip()[:1] in (b"{", b"[") else beginning(path, most)[:most]
 
 
 def _begins_like_one(path: str) -> bool:

@@ -207,6 +207,14 @@ PEAKS: Final = (
 )
 
 
+NAMELESS: Final = (
+    ("AMD Instinct MI325X", (9, 4, 304), (230, 280)),
+    ("AMD Instinct MI300X", (9, 4, 304), (180, 215)),
+    ("AMD Instinct MI300A", (9, 4, 228), (100, 140)),
+)
+"""Name, compute capability and compute units, and memory in GB: of gfx942, no two have the same."""
+
+
 def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS) -> Peak | None:
     """The limits of a device by its `deviceProperties`; None for an unknown device.
 
@@ -219,6 +227,8 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
     found = _listed(properties)
     if found is not None:
         found = msgspec.structs.replace(found, device=str(name))
+    elif not name:
+        found = _nameless(properties)
     if not given:
         return found
     found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
@@ -239,6 +249,17 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
     for peak in PEAKS:
         if re.search(peak.pattern, name):
             return peak if sms == peak.sms and _memory_fits(peak, properties) else None
+    return None
+
+
+def _nameless(properties: Mapping[str, Any]) -> Peak | None:
+    """The entry of a device that some versions of ROCm give no name, by what else is recorded."""
+    chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
+    for name, own, (least, most) in NAMELESS:
+        size = properties.get("totalGlobalMem")
+        if chip == own and isinstance(size, int) and least * GIGA <= size <= most * GIGA:
+            found = _listed({**properties, "name": name})
+            return msgspec.structs.replace(found, device=name) if found else None
     return None
 
 

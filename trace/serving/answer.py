@@ -174,8 +174,9 @@ def _limit(
     given: Mapping[str, float] | None,
 ) -> PhaseLimit:
     one = found[at]
-    limit = limit_of(trace, one.model, one.asked.kv_tokens, config, given)
-    return PhaseLimit(phase.value, at, layers_of(trace, one.model), limit)
+    layers = layers_of(trace, one.model)
+    limit = limit_of(trace, one.model, one.asked.kv_tokens, config, given, one.asked, layers)
+    return PhaseLimit(phase.value, at, layers, limit)
 
 
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:
@@ -185,8 +186,8 @@ def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> li
             "Steps: no annotation has the name of a server's step (execute_..., step[...]), and no"
             " graph was replayed."
         )
-    elif between is None:
-        said.append("The time between passes of the model: it takes two, and the trace has one.")
+    elif between is None or not between.count:
+        said.append("The time from one pass of the model to the next: the trace has one pass.")
     if bare := bare_launches(trace):
         said.append(f"What {bare} graph launches ran: the profiler did not trace graphs by node.")
     return said

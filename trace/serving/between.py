@@ -1,5 +1,9 @@
-"""The time from the end of one pass of the model to the start of the next, in the
-classes of the account of `why`, and what the CPU did meanwhile by frames, ops and annotations."""
+"""The time from the end of one pass of the model to the start of the next, in the classes of the
+account of `why`, and what the CPU did meanwhile by frames, ops and annotations.
+
+Of a trace with one pass, that is recorded only in part: from the first GPU event of the step to the
+start of the pass, and from its end to the last event of the step.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,15 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.longest import gaps_of
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.serving.passes import Pass, interval_of
+
+Int64s = NDArray[np.int64]
 
 HOST = "host_"
 KINDS = (
@@ -23,7 +30,7 @@ KINDS = (
     ("scheduler", re.compile(r"schedul|get_next_batch|event_loop", re.I)),
     (
         "input preparation",
-        re.compile(r"prepare|_inputs?\b|metadata|init_forward|block_table", re.I),
+        re.compile(r"prepare|_inputs?\b|metadata|forward_batch|block_table", re.I),
     ),
     ("copies to the host", re.compile(r"\.cpu\b|\bcpu\(|tolist|\bitem\b|_local_scalar|to\(", re.I)),
 )
@@ -43,9 +50,11 @@ class Between(msgspec.Struct, frozen=True):
     """All such times of one device. compute + communication + copies + idle = total, exactly, and
     `idle` by reason (see insights/gaps.py) adds up to idle_ns."""
 
-    count: int
+    count: int  # 0: around a single pass
     total_ns: int
-    median_ns: int  # of an even count the lower one
+    median_ns: int | None  # of an even count the lower one
+    before_ns: int | None  # a single pass, and after it
+    after_ns: int | None
     compute_ns: int  # kernels between the passes: sampling, preparation of inputs
     communication_ns: int
     copy_ns: int
@@ -64,18 +73,41 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
     apart = end > begin
     begin, end = begin[apart], end[apart]
+    if len(own) == 1:
+        return _around(trace, own[0], device)
     if not len(begin):
         return None
+    each = np.sort(end - begin)
+    return _between(device, begin, end, len(begin), int(each[(len(each) - 1) // 2]))
+
+
+def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
+    """What is recorded of the time around a single pass; None if its step did nothing else."""
+    model = interval_of(trace, step.model)
+    own = trace.process_of_track[trace.track[step.rows]]
+    rows = step.rows[own == trace.process_of_track[trace.track[step.model[0]]]]
+    whole = interval_of(trace, rows)
+    begin = np.array([whole.begin_ns, model.end_ns])
+    end = np.array([model.begin_ns, whole.end_ns])
+    return _between(device, begin, end) if (end > begin).any() else None
+
+
+def _between(
+    device: Device, begin: Int64s, end: Int64s, count: int = 0, median: int | None = None
+) -> Between:
+    """The account of these windows; without a count they are those before and after one pass."""
     accounts = device.over(begin, end)
     idle: defaultdict[str, int] = defaultdict(int)
     for account in accounts:
         for reason, ns in account.idle.items():
             idle[reason] += ns
-    each = np.sort(end - begin)
+    each = end - begin
     return Between(
-        count=len(begin),
+        count=count,
         total_ns=int(each.sum()),
-        median_ns=int(each[(len(each) - 1) // 2]),
+        median_ns=median,
+        before_ns=None if count else int(each[0]),
+        after_ns=None if count else int(each[1]),
         compute_ns=sum(one.compute_ns for one in accounts),
         communication_ns=sum(one.exposed_comm_ns for one in accounts),
         copy_ns=sum(one.exposed_copy_ns for one in accounts),
@@ -85,11 +117,7 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     )
 
 
-def _doing(
-    device: Device,
-    begin: np.ndarray[tuple[int], np.dtype[np.int64]],
-    end: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> tuple[Doing, ...]:
+def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     """By the innermost thing that covered most of each gap in these windows."""
     gaps = device.gaps
     at = np.searchsorted(begin, gaps.begin, side="right") - 1

@@ -24,8 +24,10 @@ Rows = NDArray[np.intp]
 BEGIN = re.compile(r"StreamBeginCapture")
 END = re.compile(r"StreamEndCapture")
 MOVES = re.compile(r"Memcpy|Memset")
-SIZE = re.compile(r"capture_(\d{1,9})(?:_[A-Z_]{1,40})?\Z")
-"""SGLang's annotation around a capture: capture_32_DECODE."""
+FORKS = re.compile(r"StreamWaitEvent")
+SIZE = re.compile(r"(?:[a-z]{1,40}_)?capture_(\d{1,9})(?:_([A-Za-z_]{1,40}))?\Z")
+"""The annotation of a server around a capture: capture_32_DECODE (SGLang), capture_32_FULL and
+capture_32_PIECEWISE (vLLM), capture_32_decode (ATOM)."""
 
 KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
 
@@ -36,7 +38,9 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
     begin: int  # row of the call that begins it
     calls: Rows  # rows of the calls that became nodes, in order
     kernels: tuple[str, ...]
-    size: int | None  # requests that it was captured for, as an annotation around it says
+    size: int | None  # requests or tokens that it is for, as an annotation around it says
+    mode: str = ""  # as that annotation says
+    forks: bool = False  # streams wait for each other in it
 
     def __len__(self) -> int:
         return len(self.calls)
@@ -61,20 +65,27 @@ def captures(trace: Trace) -> Captures:
     spans = _spans(trace, begins, ends)
     calls = _nodes(trace)
     own = [_between(trace, calls, begin, end) for begin, end in spans]
+    waits = trace.start[_calls(trace, FORKS)]
     every = np.concatenate([np.empty(0, np.intp), *own])
     names = _kernels(trace, every)
     found, at = [], 0
-    for (begin, _), rows in zip(spans, own, strict=True):
-        found.append(Capture(begin, rows, tuple(names[at : at + len(rows)]), _size(trace, begin)))
+    for (begin, end), rows in zip(spans, own, strict=True):
+        size, mode = _size(trace, begin)
+        first, last = np.searchsorted(waits, (trace.start[begin], trace.start[end]))
+        found.append(
+            Capture(begin, rows, tuple(names[at : at + len(rows)]), size, mode, bool(last > first))
+        )
         at += len(rows)
     return Captures(tuple(found), len(begins) - len(spans))
 
 
 def _calls(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """Calls of a matching name in order of time."""
+    """Calls of a matching name in order of time; of nested ones (CUDA's runtime calls the driver)
+    the outer one."""
     named = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
     flags = np.array(named or [False])[trace.name] & (trace.role == Role.CALL)
     rows = np.flatnonzero(flags)
+    rows = rows[~within(trace, rows)[rows]]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
@@ -129,12 +140,13 @@ def _kernels(trace: Trace, calls: Rows) -> list[str]:
     return [names[number] if number >= 0 else "" for number in found.number.tolist()]
 
 
-def _size(trace: Trace, begin: int) -> int | None:
-    """The number in the innermost annotation around a row that says what it captures."""
+def _size(trace: Trace, begin: int) -> tuple[int | None, str]:
+    """The number and the mode in the innermost annotation around a row that says what it
+    captures."""
     rows = trace.rows_of(Role.ANNOTATION)
     time = trace.start[begin]
     rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
     for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
         if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):
-            return int(found[1])
-    return None
+            return int(found[1]), (found[2] or "").upper()
+    return None, ""

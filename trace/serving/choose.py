@@ -1,9 +1,9 @@
 """Which capture each replay replays.
 
 Replays with equal kernels fit the same captures. If several fit, the batch decides: a server pads a
-step to the next size that it captured. If several of that size fit, as with the pieces of a graph
-that was captured in parts, their order decides, provided that a step replays as many as were
-captured. Whatever is left open is not joined.
+step to the next size that it captured, in requests or in tokens. If several of that size fit, as
+with the pieces of a graph that was captured in parts, their order decides, provided that a step
+replays as many as were captured. Whatever is left open is not joined.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.serving.captures import Capture
 from fusetui.trace.serving.fit import Fit, fit
 from fusetui.trace.serving.replays import Nodes
+from fusetui.trace.serving.sizes import Size
 from fusetui.trace.text.figures import plural
 
 PADDED = "the capture is for {size} and the step has {batch}"
 TOO_FAR = 2
 """The sizes that servers capture are less than this apart, from the second on: 1, 2, 4, 8, 16, 24,
-32, ... in vLLM and SGLang. A capture for so much more is one of another size."""
+32, ... in vLLM and SGLang, unless the user chose others. A capture for so much more is one of
+another size, if the next smaller one is not there."""
 BY_KIND = "the calls of the capture do not name their kernels, whose kinds and order agree"
+FORKED = "the capture uses several streams, and kernels of one name may be those of another"
 IN_TURN = "equal parts of a graph are told apart by their order"
 
 
@@ -43,11 +46,11 @@ def choose(
     there: Trace,
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
-    sizes: Sequence[int | None],
-    steps: Sequence[tuple[int, int | None]],
+    sizes: Sequence[Size],
+    steps: Sequence[tuple[int, Size]],
 ) -> list[Chosen]:
-    """For each replay its capture. `sizes`: for how many requests each capture is; `steps`: of each
-    replay the number of its step (-1: none) and its batch."""
+    """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
+    its step (-1: none), and what was asked of it."""
     found = [Chosen()] * len(replays)
     for same in _alike(trace, replays):
         fits = [fit(trace, replays[same[0]], capture, there) for capture in captures]
@@ -57,11 +60,11 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step: dict[tuple[int, int | None], list[int]] = {}
+        by_step: dict[tuple[int, Size], list[int]] = {}
         for at in same:
             by_step.setdefault(steps[at], []).append(at)
-        for (_, batch), own in by_step.items():
-            for at, one in zip(own, _of_step(own, matching, sizes, batch), strict=True):
+        for (_, asked), own in by_step.items():
+            for at, one in zip(own, _of_step(own, matching, sizes, asked), strict=True):
                 found[at] = one
     return found
 
@@ -76,14 +79,16 @@ def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
 
 
 def _of_step(
-    own: Sequence[int], matching: Mapping[int, Fit], sizes: Sequence[int | None], batch: int | None
+    own: Sequence[int], matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
 ) -> list[Chosen]:
     """For the replays of one step with equal kernels, in order."""
-    size, problem = _size(matching, sizes, batch)
+    each, batch = _comparable(matching, sizes, asked)
+    size, problem = _size(matching, each, batch)
     if problem:
         return [Chosen(problem=problem)] * len(own)
-    fitting = [n for n in matching if sizes[n] == size]
+    fitting = [n for n in matching if each[n] == size]
     likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
+    likely += [FORKED] if any(matching[n].forks for n in fitting) else []
     if size is not None and batch is not None and size != batch:
         likely.append(PADDED.format(size=size, batch=batch))
     if len(fitting) > 1:
@@ -94,6 +99,19 @@ def _of_step(
     chosen = fitting if len(fitting) > 1 else fitting * len(own)
     why = "; ".join(likely)
     return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
+
+
+def _comparable(
+    matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
+) -> tuple[list[int | None], int | None]:
+    """The sizes and the batch in tokens, if they are known of all that match, else in requests."""
+    for unit in ("tokens", "requests"):
+        each: list[int | None] = [getattr(size, unit) for size in sizes]
+        batch: int | None = getattr(asked, unit)
+        if batch is not None and all(each[n] is not None for n in matching):
+            return each, batch
+    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
+    return either, None
 
 
 def _size(
@@ -111,7 +129,8 @@ def _size(
         most = max(size for size in known if size is not None)
         return None, PADDED.format(size=most, batch=batch)
     size = min(large)
-    if size >= TOO_FAR * batch:
+    smaller = any(other is not None and other < batch for other in sizes)
+    if size >= TOO_FAR * batch and not smaller:
         return None, f"{PADDED.format(size=size, batch=batch)}, which no server pads so far"
     return size, ""
 

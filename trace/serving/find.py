@@ -1,120 +1,131 @@
 """Finds the traces of captures beside the trace of their replays, by what is in them.
 
-Only for a trace with graph replays that have no op, and in this order:
+Only for a trace with graph replays that have no op. The files of its folder, and of folders in it
+that servers write captures to, are looked at in this order:
 
-1. of its folder the NEIGHBORS traces nearest in time, by their first 64 KB: only those in which the
-   process of the replays appears, as a graph lives in the process that captured it;
-2. of these the bytes, up to BUDGET on disk: for the begin of a stream capture, for annotations that
+1. the beginning of each, once: only those in which the process of the replays appears may hold the
+   capture, as a graph lives in the process that captured it;
+2. of these the bytes, once, up to BUDGET: for the begin of a stream capture, for annotations that
    say for how many requests it is, and for the names of kernels, which must be those of the replays
-   where the calls have any. Of a large file this is kept in the cache and not searched again;
+   where the calls have any;
 3. at most OPENED of those left are read as captures, those of the right size first.
+
+What was found out about a file is remembered for its folder (seen.py): to find nothing again costs
+one listing and one small file.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
 
-import msgspec
+from msgspec.structs import replace
 
-from fusetui.trace.cache import entry_for
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.peek import beginning
+from fusetui.trace.read.peek import beginning, glimpse
+from fusetui.trace.serving.seen import (
+    File,
+    Graphs,
+    Remembered,
+    Seen,
+    files_beside,
+    remembered,
+)
 
-ENDINGS = (".json", ".json.gz", ".json.zst")
-NEIGHBORS = 64
-HEAD = 1 << 16  # bytes of a document
-BUDGET = 8 << 20  # bytes on disk of files that are searched whole
-LARGEST = 1 << 27  # bytes of a document that are searched
+HEAD = 1 << 14  # bytes of a document
+LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
+BUDGET = 1 << 27  # bytes of documents that are searched whole
+PACKED = 15  # the usual compression ratio of traces
+PACKINGS = (".gz", ".zst")
 OPENED = 4
+_PROCESS = re.compile(rb'"pid": ?"?([\w .:-]{1,64}?)"?\s?[,}\n]')
 _BEGIN = b"StreamBeginCapture"
-_NAMED = re.compile(rb'"name": ?"capture_([0-9]{1,9})(?:_[A-Z_]{1,40})?"')
-
-
+_NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
 _KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
 PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)
 """Names that stand in JSON as they are."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What a search of a file found."""
-
-    captures: bool
-    sizes: tuple[int, ...] = ()  # requests, as annotations say
-    kernels: tuple[bytes, ...] = ()  # hashes of the names of the kernels that calls launch
+def same_process(path: str, pids: Collection[Id]) -> list[Remembered]:
+    """The files beside a trace that events of these processes are in, by folder, the nearest in
+    time first."""
+    own = {str(pid) for pid in pids}
+    found = []
+    for folder in remembered(files_beside(path)):
+        files = []
+        for file in folder.files:
+            seen = folder.seen(file)
+            if seen is None:
+                seen = Seen(file.state, _processes(str(file.path)))
+                folder.put(file, seen)
+            if not own.isdisjoint(seen.pids):
+                files.append(file)
+        folder.keep()
+        if files:
+            found.append(replace(folder, files=files, changed=False))
+    return found
 
 
 def candidates(
-    path: str, pids: Collection[Id], batches: Sequence[int], kernels: Sequence[str] = ()
+    folders: Sequence[Remembered], batches: Sequence[int], kernels: Sequence[str] = ()
 ) -> list[str]:
-    """The files beside a trace that capture graphs, at most OPENED: first those of the smallest
-    size that is enough for each of the batches, then those that do not say their size. `pids`:
-    of the processes that replay them; `kernels`: names of some that they replay."""
+    """Those of their files that capture graphs, at most OPENED: first those of the smallest size
+    that is enough for each of the batches, then those that do not say their size. `kernels`: names
+    of some that are replayed."""
     asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
     found = [
-        (one, verdict)
-        for one, verdict in _verdicts(path, pids)
-        if verdict.captures and (not verdict.kernels or asked <= set(verdict.kernels))
+        (str(file.path), graphs)
+        for file, graphs in _searched(folders)
+        if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
     ]
     wanted = set()
     for batch in set(batches):
-        enough = [s for _, verdict in found for s in verdict.sizes if s >= batch]
+        enough = [s for _, graphs in found for s in graphs.sizes if s >= batch]
         wanted |= {min(enough)} if enough else set()
-    sure = [one for one, verdict in found if wanted & set(verdict.sizes)]
-    open_ = [one for one, verdict in found if not verdict.sizes or not batches]
+    sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
+    open_ = [one for one, graphs in found if not graphs.sizes or not batches]
     return list(dict.fromkeys((*sure, *open_)))[:OPENED]
 
 
-def _verdicts(path: str, pids: Collection[Id]) -> Iterator[tuple[str, Verdict]]:
+def _searched(folders: Sequence[Remembered]) -> list[tuple[File, Graphs]]:
+    """What the bytes of the files tell, as far as the budget goes."""
     budget = BUDGET
-    own = b"|".join(re.escape(str(pid).encode()) for pid in pids)
-    process = re.compile(rb'"pid": ?"?(?:%s)"?[,} \n]' % own)
-    for one in _neighbors(path):
-        if not process.search(beginning(str(one), HEAD)):
-            continue
-        entry = entry_for(str(one))
-        known = entry.recall("graphs", Verdict) if entry else None
-        if known is not None:
-            yield str(one), known
-            continue
-        size = one.stat().st_size
-        if size > budget:
-            continue
-        budget -= size
-        verdict = _judged(beginning(str(one), LARGEST))
-        if entry:
-            entry.keep("graphs", verdict)
-        yield str(one), verdict
+    found = []
+    for folder in folders:
+        for file in folder.files:
+            seen = folder.seen(file)
+            graphs = seen.graphs if seen else None
+            if graphs is None:
+                size = file.state[0] * (PACKED if file.path.suffix in PACKINGS else 1)
+                if size > budget:
+                    continue
+                budget -= size
+                graphs = _judged(beginning(str(file.path), BUDGET))
+                folder.put(file, Seen(file.state, seen.pids if seen else (), graphs))
+            found.append((file, graphs))
+        folder.keep()
+    return found
 
 
-def _judged(text: bytes) -> Verdict:
+def _processes(path: str) -> tuple[str, ...]:
+    """The processes of the first events."""
+    for most in (HEAD, LONG_HEAD):
+        text = glimpse(path, most) if most == HEAD else beginning(path, most)
+        if found := set(_PROCESS.findall(text)):
+            return tuple(sorted(pid.decode() for pid in found))
+        if len(text) < most:
+            break
+    return ()
+
+
+def _judged(text: bytes) -> Graphs:
     if _BEGIN not in text:
-        return Verdict(False)
+        return Graphs(False)
     sizes = {int(size) for size in _NAMED.findall(text)}
     kernels = {_hash(name) for name in set(_KERNEL.findall(text))}
-    return Verdict(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
+    return Graphs(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
 
 
 def _hash(name: bytes) -> bytes:
-    from hashlib import blake2b
-
     return blake2b(name, digest_size=8).digest()
-
-
-def _neighbors(path: str) -> list[Path]:
-    """Other traces in the folder, the nearest in time first."""
-    try:
-        own = os.stat(path)
-        found = [
-            (abs(item.stat().st_mtime_ns - own.st_mtime_ns), item.name)
-            for item in os.scandir(os.path.dirname(path) or ".")
-            if item.name.endswith(ENDINGS)
-            and item.is_file()
-            and not os.path.samestat(item.stat(), own)
-        ]
-    except OSError:
-        return []
-    folder = Path(os.path.dirname(path) or ".")
-    return [folder / name for _, name in sorted(found)[:NEIGHBORS]]

@@ -62,6 +62,7 @@ class Fit(msgspec.Struct, frozen=True):
     at: int = -1  # the node that differs first
     by_name: bool = True  # every kernel by its name
     kernels_only: bool = False  # copies and sets differ
+    forks: bool = False  # it ran on several streams whose order is not recorded
 
 
 def kernels_alone(
@@ -106,7 +107,10 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):
         return Fit("the capture does not name its kernels, and too few are of a known kind", 0)
-    return Fit(by_name=by_name)
+    forks = capture.forks and not nodes.numbered
+    if forks and not by_name:
+        return Fit("the capture uses several streams, whose order on the device is not recorded", 0)
+    return Fit(by_name=by_name, forks=forks)
 
 
 def _differs(at: int, name: str, wanted: str, streams: int) -> str:

@@ -16,9 +16,11 @@ from fusetui.trace.serving.choose import BY_KIND, Chosen, choose, counted
 from fusetui.trace.serving.fit import kernels_alone
 from fusetui.trace.serving.graft import graft
 from fusetui.trace.serving.replays import Nodes, bare_launches, graph_calls, replays
-from fusetui.trace.serving.sizes import sizes
+from fusetui.trace.serving.sizes import Size, sizes
 from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.text.figures import plural
+
+NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."
 
 Rows = NDArray[np.intp]
 
@@ -29,8 +31,10 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     named it."""
     own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
     known = captures(there)
+    if known.whole and not any((there.op[one.calls] >= 0).any() for one in known.whole):
+        return trace, _nothing(there, len(own), NO_OPS, found)
     chosen = _chosen(trace, there, own, known.whole)
-    _again_in_file_order(trace, there, own, chosen, known.whole)
+    _again_in_other_orders(trace, there, own, chosen, known.whole)
     made = [
         _paired(trace, nodes, known.whole[one.capture], there, one)
         for nodes, one in zip(own, chosen, strict=True)
@@ -54,6 +58,20 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     return graft(trace, there, nodes, calls, record), record
 
 
+def _nothing(there: Trace, replays: int, why: str, found: bool) -> Join:
+    """The record of a capture with which nothing was joined."""
+    return Join(
+        path=there.report.path,
+        replays=0,
+        of_replays=replays,
+        kernels=0,
+        certainty=CERTAIN,
+        why_likely="",
+        refused=(why,),
+        found=found,
+    )
+
+
 def _paired(
     trace: Trace, nodes: Nodes, capture: Capture, there: Trace, one: Chosen
 ) -> tuple[Rows, Rows]:
@@ -63,19 +81,26 @@ def _paired(
     return nodes.rows, capture.calls
 
 
-def _again_in_file_order(
+def _again_in_other_orders(
     trace: Trace, there: Trace, own: list[Nodes], chosen: list[Chosen], whole: Sequence[Capture]
 ) -> None:
-    """Tries again what does not fit by its times: on AMD devices these are sometimes wrong, while
-    the file has the nodes in the order of the graph. The names of all kernels must agree."""
-    rest = [n for n, one in enumerate(chosen) if one.problem]
-    filed = [replace(own[n], rows=own[n].rows[np.argsort(trace.order[own[n].rows])]) for n in rest]
-    if all((filed[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
-        return
-    found = _chosen(trace, there, filed, whole)
-    for at, n in enumerate(rest):
-        if found[at].capture >= 0 and BY_KIND not in found[at].likely:
-            own[n], chosen[n] = filed[at], found[at]
+    """Tries again what does not fit: by time, if its nodes are numbered otherwise, and as the file
+    has it, as on AMD devices times are sometimes wrong, while the file has the nodes in the order
+    of the graph. There the names of all kernels must agree."""
+    for column, by_kind in ((trace.start, True), (trace.order, False)):
+        rest = [n for n, one in enumerate(chosen) if one.problem]
+        again = [_in_order(own[n], column) for n in rest]
+        if all((again[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
+            continue
+        found = _chosen(trace, there, again, whole)
+        for at, n in enumerate(rest):
+            if found[at].capture >= 0 and (by_kind or BY_KIND not in found[at].likely):
+                own[n], chosen[n] = again[at], found[at]
+
+
+def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
+    order = np.argsort(column[nodes.rows], kind="stable")
+    return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
 def wants_capture(trace: Trace) -> bool:
@@ -99,10 +124,10 @@ def _chosen(
         return []
     steps = server_steps(trace)
     at = steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
-    size_of, by_tokens = sizes(there, whole)
     asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
-    batches = [None if one is None else one.new_tokens if by_tokens else one.batch for one in asked]
-    return choose(trace, there, own, whole, size_of, list(zip(at.tolist(), batches, strict=True)))
+    of_steps = [Size() if one is None else Size(one.batch, one.new_tokens) for one in asked]
+    each = list(zip(at.tolist(), of_steps, strict=True))
+    return choose(trace, there, own, whole, sizes(there, whole), each)
 
 
 def _remarks(
@@ -112,14 +137,14 @@ def _remarks(
     said = []
     if bare := bare_launches(trace):
         said.append(
-            f"{plural(bare, 'graph launch')} recorded no kernels of their graph: the profiler did"
-            " not trace graphs by node."
+            f"{plural(bare, 'graph launch')} recorded no kernels: the profiler did not trace graphs"
+            " by node."
         )
     elif not own:
         said.append("The trace has no graph replay to join.")
     if not whole:
         said.append(
             "The capture has no stream capture from its begin to its end"
-            + (f"; {cut} begin and do not end in it." if cut else ".")
+            + (f": {plural(cut, 'capture')} did not end in it." if cut else ".")
         )
     return tuple(said)

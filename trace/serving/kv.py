@@ -8,9 +8,7 @@ has the shape of its projection to q, k and v.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,13 +17,12 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.roofline.inputs import SIZES, Inputs, Tensor
+from fusetui.trace.serving.config import DTYPES, whole
 from fusetui.trace.serving.weights import inputs_by_op
 
 Rows = NDArray[np.intp]
 
 MOST_RANKS = 64
-LARGEST = 1 << 22  # bytes of a configuration
-_TYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 
 
 class Cache(msgspec.Struct, frozen=True):
@@ -36,27 +33,6 @@ class Cache(msgspec.Struct, frozen=True):
     source: str = ""  # attention or config
     missing: str = ""
     remark: str = ""
-
-
-class NoConfig(Exception):  # noqa: N818
-    """The configuration cannot be used; the message is one plain sentence."""
-
-
-def read_config(path: str) -> Mapping[str, Any]:
-    """The configuration of a model; that of the text model, if it has several. Raises NoConfig."""
-    try:
-        file = Path(path)
-        if file.stat().st_size > LARGEST:
-            raise NoConfig(f"{path} is too large to be the configuration of a model.")
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise NoConfig(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise NoConfig(f"{path} is not JSON.") from None
-    text = found.get("text_config", found) if isinstance(found, dict) else None
-    if not isinstance(text, dict) or _whole(text, "num_hidden_layers") is None:
-        raise NoConfig(f"{path} has no num_hidden_layers: it is not the config.json of a model.")
-    return {**found, **text}
 
 
 def cache_of(
@@ -109,17 +85,17 @@ def _equal(one: Tensor, others: Sequence[Tensor | None]) -> bool:
 
 
 def _of_config(config: Mapping[str, Any], shapes: Sequence[tuple[int, int]]) -> Cache:
-    layers, hidden = _whole(config, "num_hidden_layers"), _whole(config, "hidden_size")
-    heads = _whole(config, "num_attention_heads")
+    layers, hidden = whole(config, "num_hidden_layers"), whole(config, "hidden_size")
+    heads = whole(config, "num_attention_heads")
     word = config.get("dtype", config.get("torch_dtype"))
-    size = SIZES.get(_TYPES.get(word, "")) if isinstance(word, str) else None
+    size = SIZES.get(DTYPES.get(word, "")) if isinstance(word, str) else None
     if not layers or not hidden or not heads or size is None:
         return Cache(missing="the configuration lacks the sizes or the type of the model")
-    if _whole(config, "kv_lora_rank"):
+    if whole(config, "kv_lora_rank"):
         return Cache(missing="the cache of latent attention has a layout of its own")
     full = _full_layers(config, layers)
-    kv = _whole(config, "num_key_value_heads") or heads
-    depth = _whole(config, "head_dim") or hidden // heads
+    kv = whole(config, "num_key_value_heads") or heads
+    depth = whole(config, "head_dim") or hidden // heads
     ranks = _ranks(shapes, hidden, heads * depth, kv * depth, kv)
     if ranks is None and not shapes:
         return Cache(missing="no shapes tell whether the configuration is that of this model")
@@ -155,10 +131,3 @@ def _full_layers(config: Mapping[str, Any], layers: int) -> int:
         return sum(kind == "full_attention" for kind in kinds)
     windowed = config.get("sliding_window") and config.get("use_sliding_window", True)
     return 0 if windowed else layers
-
-
-def _whole(config: Mapping[str, Any], key: str) -> int | None:
-    value: object = config.get(key)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31:
-        return value
-    return None

@@ -19,13 +19,19 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.roofline.many import peaks_of_devices
 from fusetui.trace.roofline.model import NS
 from fusetui.trace.roofline.peaks import Peak
+from fusetui.trace.serving.dense import by_configuration
 from fusetui.trace.serving.kv import cache_of
+from fusetui.trace.serving.layers import Layers
+from fusetui.trace.serving.requests import Asked
 from fusetui.trace.serving.weights import Products, products_of
 from fusetui.trace.text.figures import plural
 
 Rows = NDArray[np.intp]
-NO_OP = "no op recorded"
 BETWEEN = "between kernels"
+NEEDED = (
+    "--captured-by gives them, with a trace of the capture of the graph; --model-config, if the"
+    " model is dense"
+)
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -33,6 +39,7 @@ class Loss(msgspec.Struct, frozen=True):
     None where nothing is known about it."""
 
     what: str
+    of: str  # op, kernel (where no op is known) or gap
     dur_ns: int
     kernels: int
     least_ns: int | None
@@ -46,6 +53,7 @@ class Limit(msgspec.Struct, frozen=True):
     products: int  # matrix products whose weights are known
     products_unknown: int  # kernels of products whose weights are not
     weight_bytes: int
+    weight_source: str  # shapes, config or ""
     kv_tokens: int | None
     kv_bytes_per_token: int | None
     kv_bytes: int | None
@@ -69,22 +77,38 @@ def limit_of(
     kv_tokens: int | None,
     config: Mapping[str, Any] | None = None,
     given: Mapping[str, float] | None = None,
+    asked: Asked | None = None,
+    layers: Layers | None = None,
 ) -> Limit:
     """The limit of a pass with these GPU events, all of one device; at least one. `given`: figures
-    of the device that override those of the table (see `peak_of`)."""
+    of the device that override those of the table (see `peak_of`); `asked` and `layers`: of the
+    step, for what the configuration tells about it."""
     start, end = trace.start[rows], trace.end[rows]
     ns = int(end.max() - start.min())
-    products = products_of(trace, rows)
+    products, remarks = products_of(trace, rows), []
+    not_dense = ""
+    if config is not None and not products.known and products.unknown:
+        new, batch = (asked.new_tokens, asked.batch) if asked else (None, None)
+        products, told = by_configuration(trace, products, layers, config, new, batch)
+        not_dense = "" if products.known else told
+        remarks += [told] if products.known else []
     cache = cache_of(trace, rows, kv_tokens, products.shapes, config)
     kv = None
     if cache.bytes_per_token is not None and kv_tokens is not None:
         kv = cache.bytes_per_token * kv_tokens
     device = trace.track_of(int(rows[0])).pid
-    peaks = {found.device: found.peak for found in peaks_of_devices(trace, given or {})}
-    peak = peaks.get(device)
+    known = next(
+        (own for own in peaks_of_devices(trace, given or {}) if own.device == device), None
+    )
+    peak = known.peak if known else None
+    if known and known.name is None and peak and not peak.given:
+        remarks.append(
+            f"the device has no name in the trace: by its compute units and memory, it is an"
+            f" {peak.device}"
+        )
     memory, compute = _memory(products.weight_bytes + (kv or 0), peak), _compute(products, peak)
     least = max((t for t in (memory, compute) if t is not None), default=None)
-    missing = [*_missing(products, peak, memory)]
+    missing = [*_missing(products, peak, memory, not_dense, config is not None)]
     if kv is None:
         why = cache.missing or "no annotation counts the tokens that attention reads"
         missing.append(f"keys and values are not counted: {why}")
@@ -93,6 +117,7 @@ def limit_of(
         products=products.known,
         products_unknown=products.unknown,
         weight_bytes=products.weight_bytes,
+        weight_source=products.source if products.known else "",
         kv_tokens=kv_tokens,
         kv_bytes_per_token=cache.bytes_per_token,
         kv_bytes=kv,
@@ -106,7 +131,7 @@ def limit_of(
         share=least / ns if least is not None and ns else None,
         bound=None if least is None else "memory" if least == memory else "compute",
         cannot_tell=tuple(missing),
-        remarks=(cache.remark,) if kv is not None and cache.remark else (),
+        remarks=(*remarks, *([cache.remark] if kv is not None and cache.remark else [])),
         losses=_losses(trace, rows, ns, products, peak, kv),
     )
 
@@ -134,11 +159,17 @@ def _kind(dtype: str) -> str:
     return {"fp32": "tf32"}.get(dtype, dtype)
 
 
-def _missing(products: Products, peak: Peak | None, memory: int | None) -> list[str]:
+def _missing(
+    products: Products, peak: Peak | None, memory: int | None, not_dense: str, configured: bool
+) -> list[str]:
     said = []
     if not products.known:
-        said.append("weights are not counted: no matrix product has recorded shapes")
-    if products.unknown:
+        given = not_dense or ("" if configured else NEEDED)
+        said.append(
+            "weights are not counted: no matrix product has recorded shapes"
+            + (f" ({given})" if given else "")
+        )
+    elif products.unknown:
         said.append(
             f"the weights of {plural(products.unknown, 'kernel')} of products are not counted:"
             " their shapes, or the experts that were routed to, are not recorded"
@@ -153,23 +184,25 @@ def _missing(products: Products, peak: Peak | None, memory: int | None) -> list[
 def _losses(
     trace: Trace, rows: Rows, ns: int, products: Products, peak: Peak | None, kv: int | None
 ) -> tuple[Loss, ...]:
-    """By op, with the time between kernels as one more; the largest loss first. The keys and values
-    are read by the op of attention, if there is only one."""
+    """By op, or where none is known by kernel, with the time between kernels as one more; the
+    largest loss first. The keys and values are read by the op of attention, if there is only
+    one."""
     kernels = rows[trace.role[rows] == Role.KERNEL]
     ops = trace.op[kernels]
-    named = np.where(ops >= 0, trace.name[ops], -1)
+    named = np.where(ops >= 0, trace.name[ops], -1 - trace.name[kernels])
     words = {trace.names[name] for name in np.unique(named).tolist() if name >= 0}
     attention = [word for word in words if "att" in word.lower()]
     found = []
     for name in np.unique(named).tolist():
         own = kernels[named == name]
-        what = trace.names[name] if name >= 0 else NO_OP
+        what = trace.names[name if name >= 0 else -1 - name]
         least = None
-        if peak is not None and peak.bytes_per_s:
+        if name >= 0 and peak is not None and peak.bytes_per_s:
             moved = kv if attention == [what] else products.bytes_by_op.get(what)
             least = None if moved is None else int(moved * NS / peak.bytes_per_s)
-        found.append(Loss(what, int(trace.dur[own].sum()), len(own), least))
+        of = "op" if name >= 0 else "kernel"
+        found.append(Loss(what, of, int(trace.dur[own].sum()), len(own), least))
     gaps = ns - union_length(trace.start[rows], trace.end[rows])
-    found.append(Loss(BETWEEN, gaps, 0, 0))
+    found.append(Loss(BETWEEN, "gap", gaps, 0, 0))
     found.sort(key=lambda loss: -(loss.dur_ns - (loss.least_ns or 0)))
     return tuple(found)

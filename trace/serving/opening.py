@@ -10,12 +10,14 @@ from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import Join
 from fusetui.trace.serving.captures import has_captures
-from fusetui.trace.serving.find import candidates
+from fusetui.trace.serving.find import candidates, same_process
 from fusetui.trace.serving.join import join, wants_capture
 from fusetui.trace.serving.replays import replays
+from fusetui.trace.serving.seen import files_named, remembered
 from fusetui.trace.serving.steps import server_steps
 
 SOME = 8
+MOST_TOLD = 4
 Open = Callable[[str], Trace]
 
 
@@ -27,9 +29,11 @@ def with_captures(
 
     Raises TraceError if a named capture cannot be read.
     """
-    joins = []
+    joins: list[Join] = []
     if named:
-        for path in named:
+        for path in _in_order(named, trace):
+            if joins and not wants_capture(trace):
+                break
             trace, record = join(trace, open_trace(path))
             joins.append(record)
         return trace, tuple(joins)
@@ -38,7 +42,7 @@ def with_captures(
     if has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in candidates(trace.report.path, _pids(trace), _batches(trace), _kernels(trace)):
+    for path in _found(trace):
         if not wants_capture(trace):
             break
         try:
@@ -49,9 +53,28 @@ def with_captures(
     return trace, tuple(joins)
 
 
+def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
+    """The files that a user names, of several those first that are likely to fit."""
+    if len(named) < 2:
+        return list(named)
+    folders = list(remembered(files_named(named)))
+    first = set(candidates(folders, _batches(trace), _kernels(trace)))
+    return sorted(named, key=lambda path: path not in first)
+
+
+def _found(trace: Trace) -> list[str]:
+    """The files beside the trace that may hold what it replays."""
+    if not wants_capture(trace):
+        return []
+    folders = same_process(trace.report.path, _pids(trace))
+    return candidates(folders, _batches(trace), _kernels(trace)) if folders else []
+
+
 def _batches(trace: Trace) -> list[int]:
-    asked = server_steps(trace).asked
-    return [one.batch for one in asked if one is not None and one.batch is not None]
+    """Of all steps, in requests and in tokens: captures count either."""
+    asked = [one for one in server_steps(trace).asked if one is not None]
+    both = [size for one in asked for size in (one.batch, one.new_tokens)]
+    return [size for size in dict.fromkeys(both) if size]
 
 
 def _pids(trace: Trace) -> set[Id]:
@@ -66,6 +89,11 @@ def _kernels(trace: Trace) -> list[str]:
 
 
 def said(joins: Sequence[Join]) -> list[str]:
-    """What to tell a user who opened the trace: what could not be joined. A capture that was found
-    and fits nothing is not worth a word."""
-    return [text for join in joins if join.replays or not join.found for text in join.refused]
+    """What to tell a user who opened the trace: what could not be joined in the end. A capture that
+    was found and fits nothing is not worth a word, nor is one of several for which another fits."""
+    if joins and sum(join.replays for join in joins) == joins[0].of_replays:
+        return [text for join in joins if join.replays for text in join.refused]
+    told = [text for join in joins if join.replays or not join.found for text in join.refused]
+    distinct = list(dict.fromkeys(told))
+    more = len(distinct) - MOST_TOLD
+    return distinct if more <= 0 else [*distinct[:MOST_TOLD], f"... and {more} more reasons."]

@@ -30,6 +30,7 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
     call: int  # row of the launch
     device: Id
     rows: Rows  # GPU rows, in the order in which they were captured
+    numbered: bool = False  # that order is recorded
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,6 +59,7 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
                 call=int(trace.launch[first]),
                 device=trace.track_of(first).pid,
                 rows=rows[places],
+                numbered=ids is not None,
             )
         )
     return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))

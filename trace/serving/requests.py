@@ -8,7 +8,9 @@ Known forms:
 * vLLM and SGLang: `execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785...)`, sums
   over the requests: sq of new tokens, sk of all tokens that attention reads;
 * SGLang, `model_runner.py`: `step[DECODE bs=16]`, `step[EXTEND bs=4 toks=8192]`; bs counts
-  requests, and `g_sk` and `c_sk` are sums as above, of decode and of prefill.
+  requests, and `g_sq`, `g_sk`, `c_sq` and `c_sk` are sums as above, of decode and of prefill;
+* ATOM: `prefill[bs=2 tok=14721 ctx=[7803, 6918]]`, `decode[bs=117/128 tok=117 d=117]`, requests and
+  the requests that the graph is for, new tokens, and of a mixed step p prefills; sk as above.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from functools import lru_cache
 
 import msgspec
 
-PATTERN = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[)"
+PATTERN = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
 """Annotations that are steps of a server."""
 
 LONGEST = 400  # characters of a name that are read
@@ -34,6 +36,8 @@ _PLAIN = re.compile(
 _COUNTED = re.compile(rf"execute_new_{NUMBER}_cached_{NUMBER}\Z")
 _STEP = re.compile(r"step\[([A-Z_0-9]{1,40})((?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z")
 _PAIR = re.compile(r"([a-z_]+)=(\d+)")
+_ATOM = re.compile(rf"(prefill|decode)\[bs={NUMBER}(?:/{NUMBER})?((?: .{{0,300}})?)\]\Z")
+_SPACED = re.compile(rf"(?:^| )([a-z]{{1,20}})={NUMBER}(?![^ ])")
 
 
 class Phase(StrEnum):
@@ -86,7 +90,7 @@ def asked_by(name: str) -> Asked | None:
     """
     if len(name) > LONGEST:
         return None
-    for read in (_summed, _plain, _counted, _step):
+    for read in (_summed, _plain, _counted, _step, _atom):
         if (found := read(name)) is not None:
             return found
     return None
@@ -136,9 +140,22 @@ def _step(name: str) -> Asked | None:
     phase = MODES.get(found[1], Phase.UNKNOWN)
     values = {key: int(value) for key, value in _PAIR.findall(found[2])}
     batch = values.get("bs")
-    tokens = values.get("toks", batch if phase is Phase.DECODE else None)
+    new = [values[key] for key in ("c_sq", "g_sq") if key in values]
+    tokens = values.get("toks", sum(new) if new else batch if phase is Phase.DECODE else None)
     sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
     return Asked(phase, batch, tokens, sum(sums) if sums else None)
+
+
+def _atom(name: str) -> Asked | None:
+    found = _ATOM.match(name)
+    if found is None:
+        return None
+    values = {key: int(value) for key, value in _SPACED.findall(found[4])}
+    phase = Phase.PREFILL if found[1] == "prefill" else Phase.DECODE
+    mixed = phase is Phase.DECODE and values.get("p")
+    return Asked(
+        Phase.MIXED if mixed else phase, int(found[2]), values.get("tok"), values.get("sk")
+    )
 
 
 def _phase(prefills: int, decodes: int) -> Phase:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from fusetui.trace.model.arguments import arguments, parsed
@@ -16,18 +17,39 @@ from fusetui.trace.serving.captures import Capture
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::_scaled_mm")
 HALF = 0.5
+TOKENS = ("FULL", "PIECEWISE")  # modes of vLLM
+REQUESTS = ("DECODE", "")
 
 
-def sizes(there: Trace, whole: Sequence[Capture]) -> tuple[list[int | None], bool]:
-    """The size of each capture, and whether it counts tokens instead of requests.
+class Size(msgspec.Struct, frozen=True):
+    """How much a graph was captured for; None for what is not known."""
 
-    An annotation around the capture counts requests. Without any, the rows of most of the matrix
-    products count tokens. Where neither says it, the size is None.
+    requests: int | None = None
+    tokens: int | None = None
+
+
+def sizes(there: Trace, whole: Sequence[Capture]) -> list[Size]:
+    """The size of each capture.
+
+    An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
+    other modes of SGLang, some versions count requests and some tokens. The rows of most of the
+    matrix products count tokens.
     """
-    named = [capture.size for capture in whole]
-    if any(size is not None for size in named):
-        return named, False
-    return [_tokens(there, capture) for capture in whole], True
+    return [_size(there, capture) for capture in whole]
+
+
+def _size(there: Trace, capture: Capture) -> Size:
+    size = capture.size
+    if size is None:
+        return Size(tokens=_tokens(there, capture))
+    if capture.mode.startswith(TOKENS):
+        return Size(tokens=size)
+    if capture.mode in REQUESTS:
+        return Size(requests=size)
+    tokens = _tokens(there, capture)
+    if not tokens or tokens % max(size, 1):
+        return Size(tokens=tokens)
+    return Size(requests=None if tokens == size else size, tokens=tokens)
 
 
 def _tokens(there: Trace, capture: Capture) -> int | None:

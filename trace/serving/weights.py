@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.kernel_names import decode
+from fusetui.trace.kernel_names import KernelName, decode
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -35,11 +35,13 @@ class Products(msgspec.Struct, frozen=True):
     known: int  # products whose weights are known
     kernels: int  # their kernels
     ns: int  # the durations of those
-    bytes_by_op: dict[str, int]  # of the weights
+    bytes_by_op: dict[str, int]  # of the weights; "" for all ops together
     flop: dict[str, int]  # of the known ones by element type
     shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
     rows: int | None  # M of more than half of them: tokens
     unknown: int  # kernels of products, by their name, whose weights are not known
+    dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
+    source: str = "shapes"  # or config
 
     @property
     def weight_bytes(self) -> int:
@@ -84,7 +86,15 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
         shapes=tuple(sorted(shapes)),
         rows=most if 2 * count > len(found) else None,
         unknown=int((multiplies & ~own).sum()),
+        dtypes=frozenset(dtype for one in named.values() for dtype in _dtypes(one)),
     )
+
+
+def _dtypes(kernel: KernelName | None) -> list[str]:
+    """The element types that a product multiplies, as its name tells."""
+    if kernel is None or kernel.op not in PRODUCTS:
+        return []
+    return [dtype for dtype in (kernel.dtype_a, kernel.dtype_b) if dtype]
 
 
 def _weights(inputs: Inputs) -> Tensor | None:

@@ -30,7 +30,7 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
     if ns is None:
         return "-"
     whole, tenth = divmod(_rounded(abs(ns), 100), 10)
-    sign = "-" if ns < 0 else "+" if signed else ""
+    sign = "-" if ns < 0 and (signed or whole or tenth) else "+" if signed else ""
     return f"{sign}{whole:,}.{tenth}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from textwrap import wrap
 
 import msgspec
 from textual.strip import Strip
@@ -29,24 +28,25 @@ from fusetui.tui.layout.answer import (
 from fusetui.tui.layout.idle import legend
 from fusetui.tui.layout.insight import Answer
 from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.wrapping import sentence_lines
 
 ROOMY = 9  # lines; with fewer the verdict has one and the account none
 FIGURE, SHARE, BAR = 8, 7, 6  # cells
 WITH_BAR = 44  # cells of a list; a narrower one has no bars
-OUTSIDE = "answer: Enter or Tab goes into it; j or k selects a slice instead"
-INSIDE = "answer: j k row, h l list, Enter goes there, Esc back to the lanes"
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A rule, the verdict, the account, and lists side by side; `at` is where the cursor is."""
+    """A rule with a title, the verdict, the account, and lists side by side; `at` is where the
+    cursor is."""
 
     side: Side
     found: Answer
     glyphs: Glyphs
     at: AnswerAt | None
+    title: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        return self.side, self.found, self.at, y, width, height
+        return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Strip:
         found = self._parts(width, height)
@@ -59,18 +59,18 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """The row at a cell, None beside them."""
-        row, lists = y - self.head(width, height), self._lists(width)
-        if y == 0 or not lists:
+        row, shown = y - self.head(width, height), self._shown(width)
+        if y == 0 or not shown:
             return None
         if row < 0:
             return AnswerAt()
-        column = min(x // (list_width(width, len(lists)) + BETWEEN), len(lists) - 1)
+        column = shown[min(x // (list_width(width, len(shown)) + BETWEEN), len(shown) - 1)]
         row += self._top(column, self._room(width, height))
-        is_there = y < height - bool(self._letters) and row < len(lists[column].entries)
+        is_there = y < height - bool(self._letters) and row < len(self.found.lists[column].entries)
         return AnswerAt(column, row) if is_there else None
 
-    def _lists(self, width: int) -> Sequence[AnswerList]:
-        return fitting(self.found.lists, width)
+    def _shown(self, width: int) -> Sequence[int]:
+        return fitting(self.found.lists, width, self.at)
 
     def _room(self, width: int, height: int) -> int:
         return max(0, height - self.head(width, height) - bool(self._letters))
@@ -94,7 +94,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The verdict and the account."""
         why, roomy = self.found.why, height > ROOMY
         verdict = printable(answer(why))
-        texts = wrap(verdict, width - 2)[:2] if roomy else []
+        texts = sentence_lines(verdict, width - 2)[:2] if roomy else []
         whole = texts if " ".join(texts) == verdict else [clip(verdict, width - 2)]
         look = palette.TITLE + palette.CURSOR if self.at and self.at.row < 0 else palette.TITLE
         lines: list[Styled] = [(f" {text}", look) for text in whole]
@@ -102,22 +102,34 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*lines, (f" {account}", palette.PLAIN)] if roomy and account else lines
 
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
-        lists, room = self._lists(width), self._room(width, height)
-        cells, rule = list_width(width, len(lists)), self.glyphs.rule
-        title = INSIDE if self.at else OUTSIDE
+        shown, room = self._shown(width), self._room(width, height)
+        cells, rule = list_width(width, len(shown)), self.glyphs.rule
+        title = clip(self.title, width - 5, self.glyphs.ellipsis)
         lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), palette.DIM)]]
         lines += [[text] for text in self._said(width, height)]
-        lines.append([part for one in lists for part in _title(one, cells)])
-        lines += [self._row(lists, row, cells, room) for row in range(room)]
+        lines.append(self._titles(shown, cells))
+        lines += [self._row(shown, row, cells, room) for row in range(room)]
         if self._letters:
             text = joined(["idle because:", *self._letters], width - 1)
             lines.append([(f" {text}", palette.DIM)])
         return lines
 
-    def _row(self, lists: Sequence[AnswerList], row: int, cells: int, room: int) -> list[Styled]:
+    def _titles(self, shown: Sequence[int], cells: int) -> list[Styled]:
+        """Those of the lists; the last one counts the lists that do not fit."""
+        lists = self.found.lists
+        hidden = len(lists) - len(shown)
+        more = f" {self.glyphs.folded}{hidden}" if hidden else ""
+        last = len(shown) - 1
+        return [
+            part
+            for n, column in enumerate(shown)
+            for part in _title(lists[column], cells, more if n == last else "")
+        ]
+
+    def _row(self, shown: Sequence[int], row: int, cells: int, room: int) -> list[Styled]:
         parts: list[Styled] = []
-        for column, one in enumerate(lists):
-            index = row + self._top(column, room)
+        for column in shown:
+            one, index = self.found.lists[column], row + self._top(column, room)
             if index >= len(one.entries):
                 parts.append((" " * (cells + BETWEEN), palette.PLAIN))
                 continue
@@ -126,10 +138,14 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return parts
 
 
-def _title(one: AnswerList, cells: int) -> list[Styled]:
+def _title(one: AnswerList, cells: int, more: str) -> list[Styled]:
     share = f"{'share':>{SHARE}} " if one.has_shares else ""
     text = f"{one.unit:>{FIGURE}} {share}{' ' * _bar(cells)}{one.title}"
-    return [(clip(text, cells).ljust(cells + BETWEEN), palette.TITLE)]
+    left = cells - len(more)
+    return [
+        (clip(text, left).ljust(left), palette.TITLE),
+        (more.ljust(len(more) + BETWEEN), palette.DIM),
+    ]
 
 
 def _entry(one: AnswerList, entry: Entry, cells: int, glyphs: Glyphs, here: bool) -> list[Styled]:

@@ -20,10 +20,10 @@ from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 
 BAR = 10  # cells
 HELP = (
-    "A word is looked for in names, short names, families and what a kernel's name says.",
+    "A word is looked for in names, families and what a kernel's name says, then in args.",
     'All of several must hold: gemm bf16 -splitK   "two words"   /regular.*expression/',
     "family:gemm dur>50us stream:7   step:2 kind:kernel   op:softmax   at>2ms",
-    "shape:8192x768 and args:TEXT read the file again and are counted as they are read.",
+    "shape:8192x768 and args:TEXT look into args alone, which are counted as they are read.",
     "Fields: " + " ".join(FIELDS),
 )
 
@@ -56,11 +56,13 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         if index == 0:
             return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
         one = found.names[index - 1]
+        bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
         return [
             (f"{unit.text(one.ns):>9} ", palette.PLAIN),
-            (f"{percent(one.ns, found.ns):>7} ", palette.DIM),
-            (f"{share_bar(one.ns, found.ns, BAR, self.glyphs)} ", palette.BUSY),
+            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", palette.DIM),
+            (f"{'' if one.in_args else bar:{BAR}} ", palette.BUSY),
             (f"{count(one.count):>7} ", palette.PLAIN),
+            ("in args of " if one.in_args else "", palette.DIM),
             (label_of(one.role, one.name), palette.swatch(kind_of(one.role, one.name))),
         ]
 
@@ -72,5 +74,8 @@ def said(found: Found | None) -> str:
     if found.wrong:
         return narrow(found.wrong)
     hits = f"{plural(len(found.rows), 'slice')} of {plural(found.names_count, 'name')}"
-    text = f"{hits}, {duration(found.ns)}" if len(found.rows) else "nothing found"
-    return text if found.is_done else f"{text}   args read: {percent(found.share, 1)}"
+    texts = [f"{hits}, {duration(found.ns)}"] if len(found.rows) else []
+    if len(found.extra):
+        texts.append(f"{count(len(found.extra))} {'more ' if texts else ''}by args")
+    texts = texts or ["nothing found"]
+    return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])

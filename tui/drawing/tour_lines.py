@@ -10,15 +10,15 @@ from textual.strip import Strip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.wrapping import wrapped
-from fusetui.tui.state.tour_steps import MARGIN, STEPS
-
-SKIPS = "  > skip  < back "
+from fusetui.tui.state.tour_steps import MARGIN
 
 
 class TourPicture(msgspec.Struct, frozen=True):
-    """A rule with the number and the title of a step, and its text."""
+    """A rule with the number and the title of a step, and its text, keys between backticks."""
 
-    step: int
+    title: str
+    text: str
+    keys: str  # what else can be done
     rule: str
 
     def key(self, y: int, width: int, height: int) -> Hashable:
@@ -26,17 +26,17 @@ class TourPicture(msgspec.Struct, frozen=True):
 
     def line(self, y: int, width: int, height: int) -> Strip:
         if y == 0:
-            title = f" {self.step + 1} of {len(STEPS)}: {STEPS[self.step].title} "
-            rest = max(0, width - len(title) - len(SKIPS) - 3)
+            title, keys = f" {self.title} ", f"  {self.keys} "
+            rest = max(0, width - len(title) - len(keys) - 3)
             return line(
                 [
                     segment(self.rule * 3, palette.DIM),
                     segment(title, palette.TITLE),
-                    segment(self.rule * rest + SKIPS, palette.DIM),
+                    segment(self.rule * rest + keys, palette.DIM),
                 ],
                 width,
             )
-        lines = wrapped(STEPS[self.step].text, width - MARGIN)
+        lines = wrapped(self.text, width - MARGIN)
         if y > len(lines):
             return blank(width)
         parts = enumerate(f" {lines[y - 1]}".split("`"))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.telling import covered_by
@@ -83,10 +84,13 @@ def answer_lists(
     return tuple(one for one in found if one.entries)
 
 
-def fitting(lists: Sequence[AnswerList], width: int) -> Sequence[AnswerList]:
-    """As many of the lists as fit side by side, the last among them."""
+def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
+    """The lists that fit side by side: the first ones, and that with the cursor, else the last."""
     most = max(1, (width + BETWEEN) // (LEAST + BETWEEN))
-    return lists if len(lists) <= most else [*lists[: most - 1], lists[-1]]
+    if len(lists) <= most:
+        return range(len(lists))
+    last = at.column if at and at.row >= 0 else 0 if most == 1 else len(lists) - 1
+    return [*range(most - 1), max(most - 1, last)]
 
 
 def list_width(width: int, count: int) -> int:
@@ -145,7 +149,7 @@ def _gaps(why: Why) -> AnswerList:
             unit.text(gap.dur_ns),
             gap.dur_ns,
             longest,
-            narrow(f"at {duration(gap.start_ns - why.base_ns)} {_inside(gap)}"),
+            narrow(f"at {duration(gap.start_ns - why.base_ns)} {inside(gap)}"),
             ToGap(gap),
         )
         for gap in why.gaps
@@ -153,6 +157,7 @@ def _gaps(why: Why) -> AnswerList:
     return AnswerList("longest gaps", unit.name, entries, has_shares=False)
 
 
-def _inside(gap: Gap) -> str:
-    """What the CPU was in, a built-in function by its bare name."""
-    return BUILT_IN.sub(WORD, covered_by(gap))
+def inside(gap: Gap) -> str:
+    """What the CPU was in, a built-in function by its bare name; else the kernel that follows."""
+    short = replace(gap, next=label_of(int(Role.KERNEL), gap.next))
+    return BUILT_IN.sub(WORD, covered_by(short))

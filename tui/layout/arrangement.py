@@ -67,8 +67,13 @@ def arranged(
 def matching(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
     """Lanes whose group and label contain one of some texts, which `|` divides; in any case."""
     wanted = [text.strip().lower() for text in pattern.split("|") if text.strip()]
-    names = (f"{lane.title} {lane.group} {lane.label}".lower() for lane in lanes)
+    names = (name.lower() for name in names_of(lanes))
     return frozenset(n for n, name in enumerate(names) if any(text in name for text in wanted))
+
+
+def names_of(lanes: Sequence[Lane]) -> list[str]:
+    """What a pattern is looked for in: title, group and label of each lane."""
+    return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 
 def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> list[str]:

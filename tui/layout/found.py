@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +21,12 @@ class NameFound(msgspec.Struct, frozen=True):
     name: str
     count: int
     ns: int  # their durations added up
+    in_args: bool = False
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
-    """The hits in order of time; `share` of those that may be hits was looked at."""
+    """The hits in order of time; `share` of those that may be hits was looked at. `extra`: further
+    slices of which the args say it, but no name."""
 
     text: str
     rows: NDArray[np.intp] = NOTHING
@@ -31,22 +35,57 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     ns: int = 0
     share: float = 1.0
     wrong: str = ""  # a sentence: the text is no query
+    extra: NDArray[np.intp] = NOTHING
+    by_names: bool = True  # args were not asked for: `rows` are all that names say
 
     @property
     def is_done(self) -> bool:
         return self.share == 1.0
 
+    @property
+    def leads(self) -> bool:
+        """Whether it is known to which hits a person goes: those by name, if there are any."""
+        return self.is_done or (self.by_names and len(self.rows) > 0)
 
-def found_of(trace: Trace, text: str, rows: NDArray[np.intp], share: float = 1.0) -> Found:
-    """The hits by name."""
+
+def found_of(
+    trace: Trace,
+    text: str,
+    rows: NDArray[np.intp],
+    share: float = 1.0,
+    extra: NDArray[np.intp] = NOTHING,
+    by_names: bool = True,
+) -> Found:
+    """The hits by name, then those by args alone."""
+    (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
+    return Found(
+        text,
+        rows,
+        (*names, *more)[:MOST],
+        count,
+        int(trace.dur[rows].sum()),
+        share,
+        extra=extra,
+        by_names=by_names,
+    )
+
+
+def _by_name(
+    trace: Trace, rows: NDArray[np.intp], in_args: bool = False
+) -> tuple[Sequence[NameFound], int]:
+    """The longest first, and how many there are."""
     numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
     sums = np.zeros(len(numbers), dtype=np.int64)
     np.add.at(sums, inverse, trace.dur[rows])
     counts = np.bincount(inverse, minlength=len(numbers))
-    names = tuple(
+    found = [
         NameFound(
-            int(trace.role[rows[first[n]]]), trace.names[numbers[n]], int(counts[n]), int(sums[n])
+            int(trace.role[rows[first[n]]]),
+            trace.names[numbers[n]],
+            int(counts[n]),
+            int(sums[n]),
+            in_args,
         )
         for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
-    )
-    return Found(text, rows, names, len(numbers), int(sums.sum()), share)
+    ]
+    return found, len(numbers)

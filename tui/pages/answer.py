@@ -14,7 +14,6 @@ from fusetui.tui.layout.answer import (
     ToKernel,
     ToModule,
     ToWhy,
-    fitting,
     moved,
     way_of,
 )
@@ -23,12 +22,18 @@ from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state.action import action
+from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.gaps import at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.state import TIMELINE, State, told
 
 SECTION = "In the answer"
+INSIDE = (
+    "answer-down/answer-up row",
+    "answer-left/answer-right list",
+    "answer-show goes there",
+    "answer-leave back to the lanes",
+)
 MODULES, KERNELS = ModulesPage(), KernelsPage()
 
 
@@ -74,8 +79,7 @@ def move(state: State, columns: int, rows: int) -> State:
     found, at = answer_of(state), state.answer_at
     if found is None or at is None:
         return state
-    lists = fitting(found.lists, state.size.width)
-    return replace(state, answer_at=moved(lists, at, columns, rows))
+    return replace(state, answer_at=moved(found.lists, at, columns, rows))
 
 
 def follow(state: State) -> State:
@@ -87,7 +91,7 @@ def follow(state: State) -> State:
 def went(state: State, found: Answer, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
-    match way_of(fitting(found.lists, state.size.width), at):
+    match way_of(found.lists, at):
         case ToModule(node):
             return MODULES.shown_at(replace(state, page=MODULES.name, hint=""), node)
         case ToKernel(rank):
@@ -106,7 +110,8 @@ def answer_pane(state: State, height: int) -> Pane | None:
     if found is None:
         return None
     answer, width = found, state.size.width
-    picture = AnswerPicture(state.side, answer, glyphs_for(state.ascii_only), state.answer_at)
+    glyphs, title = glyphs_for(state.ascii_only), _title(state)
+    picture = AnswerPicture(state.side, answer, glyphs, state.answer_at, title)
 
     def pointed(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
@@ -116,6 +121,13 @@ def answer_pane(state: State, height: int) -> Pane | None:
         return move(enter(state) if state.answer_at is None else state, 0, turn.lines)
 
     return Pane(height, picture, pointed, wheeled)
+
+
+def _title(state: State) -> str:
+    """What keys do here."""
+    into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
+    outside = f"{into} goes into it", "down/up selects a slice"
+    return f"answer: {hints_text(INSIDE if state.answer_at else outside, state)}"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

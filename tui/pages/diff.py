@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
-from textwrap import wrap
 
 from msgspec.structs import replace
 from rich.style import Style
@@ -25,10 +24,11 @@ from fusetui.tui.layout import moves
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import View, places
+from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.timeline import clicked
-from fusetui.tui.state.action import Run, action, on
+from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
@@ -38,11 +38,13 @@ from fusetui.tui.state.state import DIFF, Outcome, Size, State
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 LEAST = 8  # cells of a column of numbers
 ROOMY = 25  # lines of a page: with more, there is room for a line about each side
+LOW = 17  # with fewer there is no room for timelines
 WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES = 2
 STORY_LINES = 3
 NAME_LINES = 4
+WORKING = "working: what changed from A to B will follow"
 NAME = DIFF
 SECTION = "In the diff"
 
@@ -100,9 +102,12 @@ class DiffPage(ListPage):
         if shown is None:
             return ()
         roomy, wide = size.height > ROOMY, size.height > WIDE
-        panes = [Pane(9 if wide else 7 if roomy else 3, _verdict(shown.found))]
+        most = 9 if wide else 7 if roomy else 3
+        panes = [Pane(_verdict_height(shown.found, size.width, most), _verdict(shown.found))]
+        if size.height < LOW:
+            return panes
         for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
-            height = min(2 + len(places(side, view)), 6 if wide else 4)
+            height = min(2 + len(places(side, view)), 6 if wide else 4 if roomy else 3)
             panes.append(_timeline(state, shown, n, size.width, height))
         return panes
 
@@ -128,15 +133,16 @@ class DiffPage(ListPage):
             return text([])
         cursor = min(state.list_of(NAME).cursor, len(lines) - 1)
         line = lines[cursor]
+        opens = hint_text("diff-open opens and closes it", state)
 
         def said(width: int, height: int) -> list[Said]:
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
-            why = "Space opens and closes it" if line.kind == REGION else why
-            texts = wrap(narrow(f"{line.what}:  {why}" if why else line.what), width)[:WHY_LINES]
-            return [*(Said(text) for text in texts), *both_names(line)]
+            why = opens if line.kind == REGION else why
+            texts = sentence_lines(narrow(f"{line.what}: {why}" if why else line.what), width)
+            return [*(Said(text) for text in texts[:WHY_LINES]), *both_names(line)]
 
         return ruled(
-            (_identity(state), cursor),
+            (_identity(state), cursor, opens),
             "",
             glyphs_for(state.ascii_only).rule,
             said,
@@ -252,16 +258,23 @@ def both_names(line: Line) -> list[Said]:
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
     look = LOOKS.get(diff.verdict.answer, "title")
-    first = [Said(line, look) for line in wrap(narrow(judgment(diff)), width)]
-    story = [Said(line, "name") for line in wrap(narrow(diff.story), width)[:STORY_LINES]]
+    first = [Said(line, look) for line in sentence_lines(narrow(judgment(diff)), width)]
+    story = [Said(line, "name") for line in sentence_lines(narrow(diff.story), width)[:STORY_LINES]]
     sides = [Said(narrow(line)) for line in side_lines(diff)]
-    return [*first, *story, *sides, *(Said(narrow(line)) for line in flow(diff.notes, width))]
+    flowed = (narrow(line) for line in flow(diff.notes, width))
+    notes = [Said(text) for line in flowed for text in sentence_lines(line, width)]
+    return [*first, *story, *sides, *notes]
 
 
 def _verdict(found: Found | None) -> TextPicture:
     if found is None:
-        return text([Said("comparing")])
+        return text([Said(WORKING)])
     return TextPicture(found, lambda width, height: verdict(found.diff, width))
+
+
+@lru_cache(maxsize=4)
+def _verdict_height(found: Found | None, width: int, most: int) -> int:
+    return most if found is None else min(most, len(verdict(found.diff, width)))
 
 
 def turned(state: State) -> State:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from fusetui.trace.program.modules import ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Nowhere
 from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
+from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
@@ -30,17 +33,7 @@ from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
-COLUMNS = (
-    Column("GPU", 9),
-    Column("share", 6),
-    Column("", 10, left=True, from_width=70),
-    Column("self", 9),
-    Column("kernels", 7),
-    Column("calls", 6, from_width=90),
-    Column("CPU", 9, from_width=100),
-    Column("module", 0, left=True),
-)
-BAR = COLUMNS[2].width
+BAR = 10  # cells
 BELOW = 4  # lines of the pane about the module under the cursor
 NO_MODULES = "nothing in this trace names a part of the program: record it with with_stack=True"
 BELONGS_NOWHERE: Final = {
@@ -92,7 +85,7 @@ class ModulesPage(TreeListPage):
             node = int(opened.shown[index])
             return format_node(tree, node, bool(opened.nodes[node]), glyphs, width)
 
-        return Rows(opened, len(opened.shown), lambda w: titles(COLUMNS, w), row)
+        return Rows(opened, len(opened.shown), lambda w: titles(columns_of(tree), w), row)
 
     def chosen(self, state: State, index: int) -> State:
         tree = _tree(state)
@@ -118,11 +111,44 @@ class ModulesPage(TreeListPage):
 
     def _about(self, state: State) -> TextPicture:
         glyphs, tree, node = glyphs_for(state.ascii_only), _tree(state), self.node(state)
-        lines: list[Said] = []
-        if tree is not None and 0 <= node < len(tree.times):
-            lines = about(tree.times[node])
-        identity = tree, node
-        return ruled(identity, "", glyphs.rule, lambda width, height: lines)
+
+        def lines(width: int, height: int) -> list[Said]:
+            named = tree is not None and 0 <= node < len(tree.times)
+            return about(tree.times[node], width) if tree and named else []
+
+        return ruled((tree, node), "", glyphs.rule, lines)
+
+
+class Units(NamedTuple):
+    """Of the columns of times."""
+
+    gpu: Unit
+    own: Unit
+    cpu: Unit
+
+
+@lru_cache(maxsize=4)
+def units_of(tree: ModuleTree) -> Units:
+    """One for each column."""
+    return Units(
+        unit_of([tree.gpu_ns]),
+        unit_of(time.gpu_self_ns for time in tree.times),
+        unit_of(time.cpu_ns for time in tree.times),
+    )
+
+
+def columns_of(tree: ModuleTree) -> tuple[Column, ...]:
+    units = units_of(tree)
+    return (
+        Column(f"GPU {units.gpu.name}", 9),
+        Column("share", 6),
+        Column("", BAR, left=True, from_width=70),
+        Column(f"self {units.own.name}", 9),
+        Column("kernels", 7),
+        Column("calls", 6, from_width=90),
+        Column(f"CPU {units.cpu.name}", 9, from_width=100),
+        Column("module", 0, left=True),
+    )
 
 
 def _tree(state: State) -> ModuleTree | None:
@@ -130,7 +156,7 @@ def _tree(state: State) -> ModuleTree | None:
     return answer.modules if answer else None
 
 
-def about(time: ModuleTime) -> list[Said]:
+def about(time: ModuleTime, width: int) -> list[Said]:
     """The whole path, and the figures that have no column."""
     calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)
     parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
@@ -139,7 +165,7 @@ def about(time: ModuleTime) -> list[Said]:
         parts.append(f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}")
     elif time.gpu_ns:
         parts.append(f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call")
-    return [Said(narrow(time.path), "name"), Said("   ".join(parts))]
+    return [Said(narrow(time.path), "name"), *map(Said, flow(parts, width))]
 
 
 def format_node(
@@ -148,18 +174,19 @@ def format_node(
     """One line of the tree."""
     if node >= len(tree.times):
         return _nowhere(tree, tree.none[node - len(tree.times)], glyphs, width)
-    time = tree.times[node]
+    time, units = tree.times[node], units_of(tree)
     has_inner = int(tree.end[node]) > node + 1
     mark = (glyphs.unfolded if is_open else glyphs.folded) if has_inner else glyphs.leaf
     return _line(
+        tree,
         (
-            duration(time.gpu_ns) if time.gpu_ns else "",
+            units.gpu.text(time.gpu_ns) if time.gpu_ns else "",
             percent(time.gpu_ns, tree.gpu_ns) if time.gpu_ns else "",
             share_bar(time.gpu_ns, tree.gpu_ns, BAR, glyphs),
-            duration(time.gpu_self_ns) if time.gpu_self_ns else "",
+            units.own.text(time.gpu_self_ns) if time.gpu_self_ns else "",
             count(time.kernels) if time.kernels else "",
             count(time.count),
-            duration(time.cpu_ns),
+            units.cpu.text(time.cpu_ns),
             f"{'  ' * time.level}{mark} {narrow(time.module)}",
         ),
         width,
@@ -169,8 +196,9 @@ def format_node(
 
 def _nowhere(tree: ModuleTree, found: Unclaimed, glyphs: Glyphs, width: int) -> list[Styled]:
     return _line(
+        tree,
         (
-            duration(found.gpu_ns),
+            units_of(tree).gpu.text(found.gpu_ns),
             percent(found.gpu_ns, tree.gpu_ns),
             share_bar(found.gpu_ns, tree.gpu_ns, BAR, glyphs),
             "",
@@ -184,10 +212,11 @@ def _nowhere(tree: ModuleTree, found: Unclaimed, glyphs: Glyphs, width: int) -> 
     )
 
 
-def _line(texts: Sequence[str], width: int, is_faint: bool) -> list[Styled]:
-    shown = fit(COLUMNS, texts, width)
+def _line(tree: ModuleTree, texts: Sequence[str], width: int, is_faint: bool) -> list[Styled]:
+    columns = columns_of(tree)
+    shown = fit(columns, texts, width)
     look = palette.DIM if is_faint else palette.PLAIN
     styles = [look] * len(shown)
-    if len(shown) > len(COLUMNS) - 3:
+    if width >= columns[2].from_width:
         styles[2] = palette.BUSY
     return list(zip(shown, styles, strict=True))

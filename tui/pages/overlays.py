@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from textwrap import wrap
 
 from msgspec.structs import replace
 
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
@@ -27,7 +28,7 @@ from fusetui.tui.layout.trend import trend
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
-from fusetui.tui.state.action import a_trace, action, nothing
+from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.offers import TOGETHER
 from fusetui.tui.state.overlays import (
@@ -45,9 +46,11 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State, told
 
 SECTION = "Over the page"
-CHOOSING = "  Enter opens   Esc leaves"
-CHOOSING_B = "  Enter opens   b opens as B beside the present trace   Esc leaves"
+CHOOSING = "show opens", "leave leaves"
+CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
+CLOSE = "close closes"
 MOST_GAP_LINES = 50
+KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 BAR = 10  # cells
 NOTICED = 50
 """Durations that differ by less than 1 / NOTICED are drawn alike."""
@@ -56,8 +59,8 @@ HIT_COLUMNS = (
     Column("at", 12),
     Column("duration", 10),
     Column("", BAR, left=True, from_width=70),
-    Column("where", 18, left=True),
-    Column("hit; Enter shows it, Esc closes", 0, left=True),
+    Column("where", 18, left=True, from_width=60),
+    Column("hit", 0, left=True),
 )
 EDGE = 4  # cells of an overlay beside its text
 
@@ -75,9 +78,10 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, Chooser):
             return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
-            return _hits(state.overlay, state.ascii_only)
-        width = overlay_size(state).width - EDGE
-        return _texts(state.overlay, width, state.ascii_only, state.unpacked)
+            said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
+            return _hits(state.overlay, state.ascii_only, [*filter(None, said)])
+        width, keys = overlay_size(state).width - EDGE, hints_text((CLOSE,), state)
+        return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Of a choice: open the trace; of hits: show the hit."""
@@ -150,36 +154,47 @@ def _texts(
     width: int,
     ascii_only: bool,
     unpacked: int,
+    keys: str,
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     match overlay:
         case Help(sections):
-            title, lines = "keys; Esc closes", _sections(sections)
+            title, lines = "keys", _sections(sections, width)
         case SliceDetails(side, slice_row):
-            title = "everything about this slice; Esc closes"
+            title = "everything about this slice"
             glyphs, origins = glyphs_for(ascii_only), side.insight.origins
             lines = all_details(side.trace, slice_row, width, glyphs, origins)
         case GapDetails(side, gap):
-            title = "everything about this gap; Esc closes"
+            title = "everything about this gap"
             lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))
         case RangeFigures(side, found):
-            title = "everything about this range; Esc closes"
+            title = "everything about this range"
             lines = all_range_lines(side, found, width)
 
     def row(index: int, width: int) -> list[Styled]:
         return [(lines[index].text, LOOKS[lines[index].look])]
 
-    return Rows((overlay, width, unpacked), len(lines), lambda width: f" {title}", row)
+    heading = f" {title}   {keys}"
+    return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
 
 
-def _sections(sections: Iterable[tuple[str, Iterable[str]]]) -> list[Said]:
+def _sections(
+    sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
+) -> list[Said]:
+    """The help of each action on as many lines as it needs; on a narrow screen below its title."""
     lines: list[Said] = []
-    for title, texts in sections:
-        lines += [Said(""), Said(title, "title"), *(Said(text, "name") for text in texts)]
+    place = KEYS + WHAT if width - KEYS - WHAT >= LEAST_HELP else KEYS
+    for title, actions in sections:
+        lines += [Said(""), Said(title, "title")]
+        for keys, what, about in actions:
+            texts = wrap(about, max(LEAST_HELP, width - place))
+            beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
+            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
+            lines += [Said(" " * place + text, "name") for text in texts]
     return lines
 
 
-def _hits(overlay: HitList, ascii_only: bool) -> Rows:
+def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
@@ -203,12 +218,14 @@ def _hits(overlay: HitList, ascii_only: bool) -> Rows:
         ]
         return [*styled, (last, palette.swatch(kind))]
 
-    columns = [
-        Column(f"at {start.name}", 12),
-        Column(unit.name, 10),
-        *HIT_COLUMNS[2:],
-    ]
-    return Rows(overlay, len(rows), lambda width: titles(columns, width), row)
+    columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
+
+    def heading(width: int) -> str:
+        left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
+        last = Column(joined(["hit", *keys], left), 0, left=True)
+        return titles([*columns, last], width)
+
+    return Rows(overlay, len(rows), heading, row)
 
 
 @lru_cache(maxsize=1)
@@ -248,7 +265,7 @@ def _units(trace: Trace) -> tuple[Unit, Unit]:
 def _choices(state: State, summaries: Sequence[str]) -> Rows:
     names = [narrow(offer.label) for offer in state.offers]
     widest = max(map(len, names), default=0) + 2
-    heading = CHOOSING_B if state.sides else CHOOSING
+    heading = "  " + hints_text(CHOOSING_B if state.sides else CHOOSING, state)
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)

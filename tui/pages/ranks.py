@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from textwrap import wrap
 
 from fusetui.trace.ranks.records import JobAnswer, RankRow
 from fusetui.trace.ranks.telling import clocks_text, headline, wait_text
-from fusetui.trace.text.figures import count, duration, plural
+from fusetui.trace.text.figures import count, plural
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Make, TextPicture, ruled
@@ -17,6 +17,7 @@ from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.ranks import Job
+from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import ranks
@@ -28,16 +29,16 @@ NAME = "ranks"
 COLUMNS = (
     Column("rank", 6),
     Column("last", 10, from_width=60),
-    Column("others wait", 12),
+    Column("others wait", 15),
     Column("waits", 10),
     Column("step", 10),
-    Column("compute", 10, from_width=90),
+    Column("compute", 11, from_width=90),
     Column("comm", 10, from_width=100),
     Column("idle", 10, from_width=110),
     Column("", 0, left=True),
 )
 STRIP = "waits of each step"
-ABOVE, BELOW = 4, 6  # lines of the panes around the table
+ABOVE, BELOW = 4, 6  # lines of the panes around the table, the upper one at most
 NO_JOB = "these traces are not named as those of ranks are: fusetui ranks PATH... reads any"
 STANDS_OUT = "*"
 
@@ -109,10 +110,11 @@ class RanksPage(ListPage):
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
         found = job.rows()
         glyphs = glyphs_for(state.ascii_only)
-        columns = [_titled(column, job.sort) for column in COLUMNS]
+        unit = unit_of(row.step_ns for row in found)
+        columns = [_titled(column, job.sort, unit) for column in COLUMNS]
 
         def row(index: int, width: int) -> list[Styled]:
-            *texts, rest = fit(COLUMNS, [*_texts(found[index]), ""], width)
+            *texts, rest = fit(COLUMNS, [*_texts(found[index], unit), ""], width)
             style = palette.WARN if found[index].outliers or found[index].damage else palette.PLAIN
             return [
                 *((text, style) for text in texts),
@@ -131,7 +133,8 @@ class RanksPage(ListPage):
         answer = state.job.answer
         if answer is None:
             return ()
-        return (Pane(ABOVE, TextPicture(("above", answer), _head(answer))),)
+        height = len(_head(answer)(size.width, ABOVE))
+        return (Pane(height, TextPicture(("above", answer), _head(answer))),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         found, answer = state.job.rows(), state.job.answer
@@ -152,17 +155,18 @@ class RanksPage(ListPage):
         return names_text([found[at].path]) if at < len(found) else ""
 
 
-def _titled(column: Column, sort: str) -> Column:
+def _titled(column: Column, sort: str, unit: Unit) -> Column:
     title = column.title or STRIP
-    mark = STANDS_OUT if column.title == sort else ""
-    return Column(f"{title}{mark}", column.width, column.left, column.from_width)
+    of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
+    mark = STANDS_OUT if column.title == sort else " " if of else ""
+    return Column(f"{title}{of}{mark}", column.width, column.left, column.from_width)
 
 
-def _texts(row: RankRow) -> list[str]:
+def _texts(row: RankRow, unit: Unit) -> list[str]:
     def figure(name: str, steps: int = 1) -> str:
         value: int | None = getattr(row, name)
-        mark = STANDS_OUT if name in row.outliers else ""
-        return "-" if value is None else f"{duration(value // max(steps, 1))}{mark}"
+        mark = STANDS_OUT if name in row.outliers else " "
+        return f"{'-' if value is None else unit.text(value // max(steps, 1))}{mark}"
 
     return [
         str(row.rank),
@@ -199,5 +203,7 @@ def _about(answer: JobAnswer, row: RankRow) -> list[str]:
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    lines = [line for one in sentences for line in wrap(printable(one), max(width - 2, 20))]
+    lines = [
+        line for one in sentences for line in sentence_lines(printable(one), max(width - 2, 20))
+    ]
     return [Said(f" {line}") for line in lines[:height]]

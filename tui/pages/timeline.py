@@ -27,7 +27,7 @@ from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoo
 from fusetui.tui.layout.view import HIDDEN, View, places, same_line
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Drag, Page, Pane, Turn
-from fusetui.tui.state.action import Run, action, on_timeline
+from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import SECTION, looked_at
@@ -36,7 +36,12 @@ from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State, told
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
-NOTHING = "j or k selects a slice, w and s zoom, a and d move, ? shows all keys"
+NOTHING = (
+    "down/up selects a slice",
+    "zoom-in/zoom-out zoom",
+    "pan-left/pan-right move",
+    "help shows all keys",
+)
 
 
 def lanes_height(size: Size, sides: int) -> int:
@@ -244,9 +249,8 @@ def _details(state: State) -> TextPicture:
             lambda width, height: gap_lines(side, gap, width, height, glyphs),
         )
     if row < 0:
-        return ruled(
-            NOTHING, "nothing selected", glyphs.rule, lambda width, height: [Said(NOTHING)]
-        )
+        keys = hints_text(NOTHING, state)
+        return ruled(keys, "nothing selected", glyphs.rule, lambda width, height: [Said(keys)])
 
     def of_slice(width: int, height: int) -> list[Said]:
         return details(side.trace, row, width, height, glyphs, side.insight.origins)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
 
 import msgspec
 import numpy as np
+from rich.style import Style
 
 from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
-from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, covered_by
+from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
 from fusetui.trace.insights.words import SHORT
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.answer import inside
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import gaps, search
@@ -32,11 +35,6 @@ from fusetui.tui.state.copying import MOST
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
-COLUMNS = (
-    Column("at stake", 9),
-    Column("share", 7),
-    Column("finding, then the longest gaps", 0, left=True),
-)
 WIDEST = 110  # cells of a wrapped text
 ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 
@@ -71,11 +69,18 @@ class WhyPage(ListPage):
             said = working(state.side.trace, "why the time went where it went")
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
         entries = entries_of(found)
+        unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
+        columns = (
+            Column(f"{unit.name} at stake", 11),
+            Column("share", 7),
+            Column("finding, then the longest gaps", 0, left=True),
+        )
 
         def row(index: int, width: int) -> list[Styled]:
-            return _row(found, entries[index], width)
+            texts, look = _texts(found, entries[index], unit)
+            return [(text, look) for text in fit(columns, texts, width)]
 
-        return Rows(found, len(entries), lambda width: titles(COLUMNS, width), row)
+        return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
     def chosen(self, state: State, index: int) -> State:
         found = _why(state.side)
@@ -155,7 +160,7 @@ def _answer(found: Why, width: int) -> list[Said]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(printable(text), max(20, min(width - 2, WIDEST)))
+    return sentence_lines(printable(text), max(20, min(width - 2, WIDEST)))
 
 
 def _folded(text: str, width: int, look: str = "plain") -> list[Said]:
@@ -169,26 +174,32 @@ def _about_finding(finding: Finding, width: int) -> list[Said]:
     return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
 
 
-def _row(found: Why, entry: Entry, width: int) -> list[Styled]:
+def _at_stake(entry: Entry) -> int | None:
+    if isinstance(entry, Finding):
+        return entry.at_stake_ns
+    return entry.dur_ns if isinstance(entry, Gap) else None
+
+
+def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], Style]:
+    ns = _at_stake(entry)
+    stake = unit.text(ns) if ns is not None else ""
     match entry:
         case Finding():
-            stake = duration(entry.at_stake_ns) if entry.at_stake_ns is not None else "note"
             share = percent(round(entry.share * 1e9), 10**9) if entry.share is not None else ""
-            texts, look = (stake, share, narrow(entry.text)), palette.PLAIN
+            return (stake or "note", share, narrow(entry.text)), palette.PLAIN
         case Gap():
-            texts, look = _gap_texts(found, entry), palette.DIM
+            return (stake, *_gap_texts(found, entry)), palette.DIM
         case Unknown():
-            texts = "", "", narrow(f"not recorded: {entry.missing}; to record: {entry.record_with}")
-            look = palette.DIM
-    return [(text, look) for text in fit(COLUMNS, texts, width)]
+            said = f"not recorded: {entry.missing}; to record: {entry.record_with}"
+            return ("", "", narrow(said)), palette.DIM
 
 
-def _gap_texts(found: Why, gap: Gap) -> tuple[str, str, str]:
+def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
     spans = {one.device: one.span_ns for one in found.devices}
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
-    text = f"idle from {start}: {SHORT[reason]}, {covered_by(gap)}"
-    return duration(gap.dur_ns), percent(gap.dur_ns, spans.get(gap.device, 0)), narrow(text)
+    text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
+    return percent(gap.dur_ns, spans.get(gap.device, 0)), narrow(text)
 
 
 def _to_evidence(state: State, finding: Finding) -> State:

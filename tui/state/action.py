@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
 
+from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
 Needs = Callable[[State], str]
+
+
+NAMED = re.compile(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
@@ -41,7 +46,10 @@ def a_trace(state: State) -> str:
 
 
 def two_traces(state: State) -> str:
-    return "" if len(state.sides) == 2 else "this needs two traces: o or :diff PATH opens another"
+    if len(state.sides) == 2:
+        return ""
+    ways = filter(None, (keys_text("choose", state), ":diff PATH"))
+    return f"this needs two traces: {' or '.join(ways)} opens another"
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -58,6 +66,10 @@ class Action(msgspec.Struct, frozen=True):
     always: bool  # also while a text is typed or an overlay is open
 
 
+MADE: dict[str, Action] = {}
+"""Every action by its name: sentences name actions, because a person may have chosen other keys."""
+
+
 def action(
     name: str,
     title: str,
@@ -70,7 +82,8 @@ def action(
     always: bool = False,
 ) -> Action:
     """An action; keys are separated by spaces: `"w plus equals_sign"`."""
-    return Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
+    made = Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
+    return MADE.setdefault(name, made)
 
 
 def perform(action: Action, state: State) -> Outcome:
@@ -92,3 +105,31 @@ def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
     """The keys that it has now: those that the person chose, else its own."""
     return state.keymap.get(action.name, action.keys)
+
+
+def keys_text(names: str, state: State) -> str:
+    """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none has any."""
+    keys = [keys_of(MADE[name], state)[:1] for name in names.split("/")]
+    return "/".join(key_text(key) for some in keys for key in some)
+
+
+def hint_text(hint: str, state: State) -> str:
+    """`w/s zoom` of the hint `zoom-in/zoom-out zoom`; "" where they have no keys."""
+    names, _, what = hint.partition(" ")
+    text = keys_text(names, state)
+    return f"{text} {what}" if text else ""
+
+
+def hints_text(hints: Iterable[str], state: State, between: str = "   ") -> str:
+    """Several hints, without those that have no keys."""
+    return between.join(filter(None, (hint_text(hint, state) for hint in hints)))
+
+
+def with_keys(text: str, state: State) -> str:
+    """A sentence with the keys of the actions that it names: `{zoom-in}` becomes `w`. What has no
+    key is chosen in the palette, by its title."""
+
+    def keys(found: re.Match[str]) -> str:
+        return keys_text(found[1], state) or f"Ctrl+p {MADE[found[1]].title}"
+
+    return NAMED.sub(keys, text)

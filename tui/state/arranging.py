@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from fusetui.trace.questions.query import Pattern, WrongQuery, parse
 from fusetui.trace.text.figures import plural
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import Arrangement, matching
 from fusetui.tui.layout.lanes import ALL
 from fusetui.tui.layout.lanes import groups as groups_of
-from fusetui.tui.layout.view import View
+from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.effects import MatchLanes
 from fusetui.tui.state.moving import SECTION, changed
-from fusetui.tui.state.state import State, told
+from fusetui.tui.state.state import Outcome, State, told
 
 NOTHING = "nothing is selected", "down/up select a slice, and with it a lane"
 
@@ -48,13 +50,30 @@ def isolate(state: State) -> State:
     )
 
 
-def only(state: State, pattern: str) -> State:
-    """Only the lanes whose names contain one of some texts, `|` between; all without a pattern."""
+def only(state: State, pattern: str) -> Outcome:
+    """Only the lanes whose names contain one of some texts, `|` between, or that a regular
+    expression matches, written as in a search; all without a pattern."""
     if not pattern.strip():
         return _arranged(state, replace(_now(state), hidden=state.side.quiet))
-    found = matching(state.side.lanes, pattern)
+    try:
+        terms = parse(pattern).terms if pattern.startswith(("/", "-/")) else ()
+    except WrongQuery as wrong:
+        return told(state, printable(str(wrong)))
+    if len(terms) == 1 and isinstance(terms[0], Pattern):
+        return told(state, "searching"), MatchLanes(state.side, terms[0])
+    return _only(state, pattern, matching(state.side.lanes, pattern))
+
+
+def matched(state: State, side: Side, text: str, lanes: frozenset[int], wrong: str) -> State:
+    """The lanes that a regular expression matches; dropped if others are in front by now."""
+    if not state.sides or state.side.lanes is not side.lanes:
+        return state
+    return told(state, printable(wrong)) if wrong else _only(state, text, lanes)
+
+
+def _only(state: State, text: str, found: frozenset[int]) -> State:
     if not found:
-        return told(state, f"no lane is called {printable(pattern)}")
+        return told(state, f"no lane is called {printable(text)}")
     hidden = frozenset(range(len(state.side.lanes))) - found
     now = _arranged(state, replace(_now(state), hidden=hidden))
     return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, regions
 from fusetui.trace.diff.model import Diff
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import microseconds
+from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
@@ -103,6 +105,11 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return replace(self, views=now)
 
+    def explained(self, trace: Trace, insight: Insight) -> Comparison:
+        """More is known about a trace."""
+        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(sides))
+
     def filled(self, diff: Diff) -> Comparison:
         """The diff is there."""
         return replace(self, found=told(diff)).at(0)
@@ -131,7 +138,14 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
     own = tuple(
-        Side(side.trace, key_lanes(side.lanes), side.origin, side.label, made=side.made)
+        Side(
+            side.trace,
+            key_lanes(side.lanes),
+            side.origin,
+            side.label,
+            insight=side.insight,
+            made=side.made,
+        )
         for side in sides
     )
     shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))

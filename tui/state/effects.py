@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fusetui.trace.questions.query import Pattern
 from fusetui.tui.layout.view import Side
 
 
@@ -18,10 +19,11 @@ class StopReading(msgspec.Struct, frozen=True):
 
 
 class Compare(msgspec.Struct, frozen=True, eq=False):
-    """Compare two sides in a thread."""
+    """Compare two sides, which were read from these paths, in a thread or in another process."""
 
     a: Side
     b: Side
+    paths: tuple[str, ...]
 
 
 class Summarize(msgspec.Struct, frozen=True):
@@ -37,10 +39,19 @@ class ReadRanks(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, eq=False):
-    """Search a side in a thread, instead of what is searched for."""
+    """Search a side, which was read from this path, in a thread, instead of what is searched
+    for."""
 
     side: Side
     text: str
+    path: str
+
+
+class MatchLanes(msgspec.Struct, frozen=True, eq=False):
+    """Look in a thread for the lanes of a side that a regular expression matches."""
+
+    side: Side
+    pattern: Pattern
 
 
 class CopyText(msgspec.Struct, frozen=True):
@@ -74,6 +85,7 @@ Effect = (
     | Summarize
     | ReadRanks
     | Search
+    | MatchLanes
     | CopyText
     | Refuse
     | Quit

@@ -13,9 +13,9 @@ OVERLAY = "overlay"
 
 
 class Help(msgspec.Struct, frozen=True):
-    """All keys: the title of each section, and its lines."""
+    """All keys: the title of each section, and of each action its keys, title and help."""
 
-    sections: tuple[tuple[str, tuple[str, ...]], ...]
+    sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
 
 
 class SliceDetails(msgspec.Struct, frozen=True, eq=False):

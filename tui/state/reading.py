@@ -95,7 +95,8 @@ def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
     comparison = comparing(state.sides, state.session.views)
     begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
-    return begun, Compare(*state.sides)
+    a, b = state.sides
+    return begun, Compare(a, b, state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
@@ -119,8 +120,11 @@ def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
-    session = state.session.explained(trace, insight)
-    return state if session is state.session else replace(state, session=session)
+    session, shown = state.session.explained(trace, insight), state.comparison
+    if session is state.session:
+        return state
+    comparison = shown.explained(trace, insight) if shown else None
+    return replace(state, session=session, comparison=comparison)
 
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:

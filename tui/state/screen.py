@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.state.tour_steps import tour_height
+from fusetui.tui.state.tour_steps import STEPS, tour_height
 
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes
@@ -28,7 +29,7 @@ def head_height(state: State) -> int:
 
 def tour_lines(state: State) -> int:
     """The lines of the guided tour, if there is one."""
-    return 0 if state.tour is None else tour_height(state.size.width)
+    return _tour_lines(state, state.size.width)
 
 
 def tabs_height(size: Size) -> int:
@@ -50,7 +51,13 @@ def overlay_size(state: State) -> Size:
 
 def overlay_tour_lines(state: State) -> int:
     """The lines of the guided tour in the box, below the overlay, which covers the page."""
-    return 0 if state.tour is None else tour_height(overlay_size(state).width - BESIDE)
+    return _tour_lines(state, overlay_size(state).width - BESIDE)
+
+
+def _tour_lines(state: State, width: int) -> int:
+    if state.tour is None:
+        return 0
+    return tour_height(tuple(with_keys(step.text, state) for step in STEPS), width)
 
 
 def overlay_body(state: State) -> Size:

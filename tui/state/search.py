@@ -33,14 +33,14 @@ def typed(state: State, text: str) -> Outcome:
         return state
     if not text.strip():
         return replace(state, found=None)
-    return state, Search(state.side, text)
+    return state, _searching(state, text)
 
 
 def arrived(state: State, side: Side, found: Found) -> State:
     """More was found; a person who pressed Enter before that is led to the first hit."""
     if state.prompt is Prompt.SEARCH:
         return replace(state, found=found)
-    if found.text != state.wanted_hit or side not in state.sides or not found.is_done:
+    if found.text != state.wanted_hit or side not in state.sides or not found.leads:
         return state
     return _to_first(replace(state, wanted_hit=""), found)
 
@@ -50,24 +50,32 @@ def searched(state: State, text: str) -> Outcome:
     found, state = state.found, replace(state, prompt=None, found=None)
     if not text.strip():
         return state
-    if found and found.text == text and found.is_done:
+    if found and found.text == text and found.leads:
         return _to_first(state, found)
     try:
         query = parse(text)
         if query.is_quick and len(state.side.trace) <= LARGE:
-            trace = state.side.trace
-            return _to_first(state, Found(text, search(trace, state.side.once(texts_of), query)))
+            rows = search(state.side.trace, state.side.once(texts_of), query)
+            if len(rows) or not query.words:
+                return _to_first(state, Found(text, rows))
     except WrongQuery as wrong:
         return told(state, printable(str(wrong)))
-    return told(replace(state, wanted_hit=text), "searching"), Search(state.side, text)
+    return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
+
+
+def _searching(state: State, text: str) -> Search:
+    path = state.paths[state.active] if state.active < len(state.paths) else ""
+    return Search(state.side, text, path)
 
 
 def _to_first(state: State, found: Found) -> State:
+    """The first hit by name; where no name says it, the first by args."""
     if found.wrong:
         return told(state, printable(found.wrong))
-    if not len(found.rows):
+    rows = found.rows if len(found.rows) else found.extra
+    if not len(rows):
         return told(state, f"nothing is found for {printable(found.text)}")
-    hits = Hits(found.text, state.active, found.rows, searched=True)
+    hits = Hits(found.text, state.active, rows, searched=rows is found.rows)
     return shown(state, hits.nearest(state.side.trace, state.view.begin + state.side.origin))
 
 

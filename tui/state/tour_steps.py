@@ -23,7 +23,8 @@ Done = Callable[[State, State], bool]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One instruction; keys stand between backticks in its text."""
+    """One instruction; keys stand between backticks in its text, by the names of their actions: see
+    action.with_keys."""
 
     title: str
     text: str
@@ -100,102 +101,111 @@ STEPS = (
     Step(
         "Zoom",
         "Time runs from left to right: above the threads of the CPU, below the GPU. Three steps "
-        "of a model were profiled. Press `w` until only one of them is in sight; `s` zooms out, "
-        "`a` and `d` move.",
+        "of a model were profiled. Press `{zoom-in}` until only one of them is in sight; "
+        "`{zoom-out}` zooms out, `{pan-left}` and `{pan-right}` move.",
         ("w", "w"),
         _has_zoomed,
     ),
     Step(
         "Walk through the lanes",
-        "`0` shows the whole trace again. `J` selects a slice, and then one in the next lane; "
-        "`K` goes up. Press `J` until a kernel on stream 7 is selected: work of the GPU.",
+        "`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in "
+        "the next lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is "
+        "selected: work of the GPU.",
         ("0", "J", "J", "J", "J", "J"),
         _selected(Role.KERNEL),
     ),
     Step(
         "From kernel to kernel",
-        "`.` selects the next slice on the same line, `,` the one before; `j` and `k` change the "
-        "line. The lines below describe what is selected. Press `.` to get to another kernel.",
+        "`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` "
+        "and `{up}` change the line. The lines below describe what is selected. Press `{next}` to "
+        "get to another kernel.",
         ("full_stop",),
         _at_another_kernel,
     ),
     Step(
         "Read a kernel name",
         "Below the lanes, the parts of the name are numbered and explained: what it computes, its "
-        "tile, its data type. Press `i` for everything about this kernel, then `Esc` to close it.",
+        "tile, its data type. Press `{details}` for everything about this kernel, then `{close}` "
+        "to close it.",
         ("i", "escape"),
         _has_closed_details,
         picture=True,
     ),
     Step(
         "Where a kernel comes from",
-        "A kernel was launched by a call on the CPU, and that call was made by an op. Press `[` to "
-        "go to the launch call, and `[` again to the op. `]` leads back to the kernel.",
+        "A kernel was launched by a call on the CPU, and that call was made by an op. Press "
+        "`{to-launch}` to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` "
+        "leads back to the kernel.",
         ("left_square_bracket", "left_square_bracket"),
         _selected(Role.OP),
     ),
     Step(
         "The module",
-        "Which part of the model was that? Press `6` for the tree of modules, with the GPU time of "
-        "each. `j` and `k` move, `Space` opens a row.",
+        "Which part of the model was that? Press `{modules}` for the tree of modules, with the "
+        "GPU time of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.",
         ("6",),
         _on_page("modules"),
     ),
     Step(
         "The longest gap",
-        "The GPU is not always busy. Press `e` to go to its longest gap. The lines below say why "
-        "it waited, and what the CPU did meanwhile; `e` again goes to the next gap.",
+        "The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below "
+        "say why it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next "
+        "gap.",
         ("e",),
         _at_a_gap,
         picture=True,
     ),
     Step(
         "The tree",
-        "Press `2` for the tree of all that was called, each with the time of the CPU and of the "
-        "GPU below it. `Space` opens a row, `Enter` shows it in the timeline.",
+        "Press `{tree}` for the tree of all that was called, each with the time of the CPU and of "
+        "the GPU below it. `{turn}` opens a row, `{show}` shows it in the timeline.",
         ("2",),
         _on_page("tree"),
     ),
     Step(
         "The kernels",
-        "Press `3` for a table of the kernels, those that took longest first. Choose one with `j` "
-        "and `k`; `Enter` shows it in the timeline, and `n` the next time that it ran.",
+        "Press `{kernels}` for a table of the kernels, those that took longest first. Choose one "
+        "with `{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` "
+        "the next time that it ran.",
         ("3", "j", "enter"),
         _chosen_in_a_table,
     ),
     Step(
         "Side by side",
-        "The same model was compiled with torch.compile. Press `o` for the list of traces, `j` to "
-        "get to mlp-compiled, and `b` to open it beside this one.",
+        "The same model was compiled with torch.compile. Press `{choose}` for the list of traces, "
+        "`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.",
         ("o", "j", "b"),
         _side_by_side,
         picture=True,
     ),
     Step(
         "Read the diff",
-        "What changed, the largest change first: gelu and mul became one Triton kernel. Press `j` "
-        "and `k` to read the rows; `Enter` shows what belongs to a row in both timelines.",
+        "What changed, the largest change first: gelu and mul became one Triton kernel. Press "
+        "`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in "
+        "both timelines.",
         ("j", "enter"),
         _shown_from_the_diff,
     ),
     Step(
         "Search",
-        "`Tab` changes the side that the keys act on. Press `/`, type a part of a name, such as "
-        "`triton` or `gemm`, and press `Enter`; `n` and `N` go through what was found.",
+        "`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a "
+        "name, such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` "
+        "go through what was found.",
         ("slash", "g", "e", "m", "m", "enter"),
         _has_searched,
     ),
     Step(
         "Copy",
-        "Press `y` to copy the full name, start and duration of the selected slice to the "
-        "clipboard, over SSH too. On page 5 it copies the whole answer as Markdown.",
+        "Press `{copy}` to copy the full name, start and duration of the selected slice to the "
+        "clipboard, over SSH too. On the page Why, `{why}`, it copies the whole answer as "
+        "Markdown.",
         ("y",),
         _has_copied,
     ),
     Step(
         "That is all",
-        "`?` lists all keys, `:` takes commands, and `5` says where the time went. Press `q` to "
-        "quit. Your own trace is next: fusetui open trace.json.gz",
+        "`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time "
+        "went. Press `{quit}` to quit. Your own trace is next: fusetui open trace.json.gz",
         ("q",),
         _never,
     ),
@@ -203,6 +213,7 @@ STEPS = (
 
 
 @lru_cache(maxsize=4)
-def tour_height(width: int) -> int:
-    """The lines that the longest step takes with its title, so that nothing jumps between steps."""
-    return 1 + max(len(wrapped(step.text, width - MARGIN)) for step in STEPS)
+def tour_height(texts: tuple[str, ...], width: int) -> int:
+    """The lines that the longest of these texts takes with its title, so that nothing jumps between
+    steps."""
+    return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)

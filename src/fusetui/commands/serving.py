@@ -15,7 +15,7 @@ def run(args: Namespace) -> int:
     from fusetui.commands.peaks import given_peaks
     from fusetui.render.serving import serving_json, serving_text
     from fusetui.trace.serving.answer import serving
-    from fusetui.trace.serving.kv import NoConfig, read_config
+    from fusetui.trace.serving.config import NoConfig, read_config
 
     given = given_peaks(args.peak)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from fusetui.trace import Trace
+from fusetui.trace.kernel_names import short_name
 from fusetui.trace.serving.answer import PhaseLimit, Serving, Step
 from fusetui.trace.serving.between import Between
 from fusetui.trace.serving.layers import Layers
@@ -108,9 +109,9 @@ def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
         yield from _wrapped(f"  {line}", width)
     layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
     yield from _wrapped(f"  {layers}", width)
-    if any(loss.least_ns is not None and loss.kernels for loss in limit.losses):
-        losses = [_loss(loss) for loss in limit.losses]
-        yield from _wrapped(f"  Largest losses: {several(losses, LOSSES)}.", width)
+    known = any(loss.least_ns is not None and loss.kernels for loss in limit.losses)
+    losses = several([_loss(loss) for loss in limit.losses], LOSSES)
+    yield from _wrapped(f"  {'Largest losses' if known else 'Most time'}: {losses}.", width)
     if limit.cannot_tell:
         yield from _wrapped(f"  Cannot tell: {'; '.join(limit.cannot_tell)}.", width)
 
@@ -130,8 +131,7 @@ def _amounts(limit: Limit) -> Iterator[str]:
     if limit.products:
         yield (
             f"{plural(limit.products, 'matrix product')} read {_bytes(limit.weight_bytes)} of"
-            f" weights{_at(limit.weight_bytes, limit.bytes_per_s)} and compute"
-            f" {quantity(limit.flop, 'FLOP')}{_took(limit.compute_ns)}."
+            f" weights{_at(limit.weight_bytes, limit.bytes_per_s)}{_computed(limit)}."
         )
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
         source = "the shapes of attention" if limit.kv_source == "attention" else "config.json"
@@ -149,6 +149,12 @@ def _at(moved: int, bytes_per_s: float | None) -> str:
     if not bytes_per_s:
         return ""
     return f" ({duration(int(moved * 10**9 / bytes_per_s))} at {quantity(bytes_per_s, 'B/s')})"
+
+
+def _computed(limit: Limit) -> str:
+    if not limit.flop:
+        return ""
+    return f" and compute {quantity(limit.flop, 'FLOP')}{_took(limit.compute_ns)}"
 
 
 def _took(ns: int | None) -> str:
@@ -178,20 +184,29 @@ def _loss(loss: Loss) -> str:
     if not loss.kernels:
         return f"{lost} {loss.what}"
     known = "" if loss.least_ns is None else f" of {duration(loss.dur_ns)}"
-    return f"{lost}{known} in {printable(loss.what)}"
+    what = short_name(loss.what) if loss.of == "kernel" else loss.what
+    return f"{lost}{known} in {printable(what)}"
 
 
 def _between(between: Between, width: int) -> Iterator[str]:
     parts = [("kernels", between.compute_ns), ("communication", between.communication_ns)]
     parts += [("copies", between.copy_ns), *between.idle.items()]
     told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
-    yield from _wrapped(
-        f"Between passes of the model: {plural(between.count, 'gap')}, the median"
-        f" {duration(between.median_ns)}, {duration(between.total_ns)} in all: {told}.",
-        width,
-    )
+    yield from _wrapped(f"{_which(between)}: {told}.", width)
     for one in between.doing[:DOINGS]:
         yield from _wrapped(f"  {duration(one.dur_ns)} {one.kind}: {printable(one.what)}", width)
+
+
+def _which(between: Between) -> str:
+    total = duration(between.total_ns)
+    if between.median_ns is not None:
+        median = duration(between.median_ns)
+        return (
+            f"Between passes of the model: {plural(between.count, 'gap')}, the median {median},"
+            f" {total} in all"
+        )
+    before, after = duration(between.before_ns or 0), duration(between.after_ns or 0)
+    return f"Around the pass of the model, {before} before it and {after} after it are recorded"
 
 
 def _wrapped(text: str, width: int) -> Sequence[str]:

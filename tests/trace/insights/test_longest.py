@@ -50,6 +50,13 @@ def test_else_the_name_with_most_time(gap: Callable[..., Gap], event: Make) -> N
     assert gap(event("aten::a", 75, 25), *many).op == "aten::b"
 
 
+def test_of_equal_names_the_first_whatever_the_order_in_the_file(
+    gap: Callable[..., Gap], event: Make
+) -> None:
+    one, other = event("aten::a", 20, 30), event("aten::b", 60, 30)
+    assert gap(one, other).op == gap(other, one).op == "aten::a"
+
+
 def test_what_covers_next_to_nothing_is_not_named(gap: Callable[..., Gap], event: Make) -> None:
     assert gap(event("aten::a", 50, 9)).op is None
     assert gap(event("aten::a", 50, 10)).op == "aten::a"

@@ -7,12 +7,22 @@ in `written.py`.
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.places import TRACES
 
 from fusetui.trace.kernel_names import decode
+
+SETTLED: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    # torch._fused_sgd_ (aten/src/ATen/native/cuda/FusedSgdKernel.cu): the corpus says foreach, but
+    # by the grammar that it follows a functor that says SGD is an optimizer.
+    "FusedSgdMathFunctor": ("aten-other", {"op": "optimizer"}),
+    # A name that says TileLang, which the corpus has no family for.
+    "mhc_pre_big_fuse_with_norm_tilelang_kernel": ("tilelang", {}),
+}
+"""Where the corpus is wrong, by what the name contains: the family, and the fields that differ."""
 
 CORPUS = TRACES.parent / "kernel_names.jsonl"
 
@@ -24,7 +34,11 @@ def counts() -> Counter[str]:
     total: Counter[str] = Counter()
     for line in CORPUS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        total.update(compare(row["name"], row["family"], row["expect"]))
+        name, family, expected = row["name"], row["family"], row["expect"]
+        for word, (of_it, fields) in SETTLED.items():
+            if word in name:
+                family, expected = of_it, {**expected, **fields}
+        total.update(compare(name, family, expected))
     print(f"\n{dict(total)}")
     return total
 
@@ -44,12 +58,12 @@ def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
 
 
 def test_families(counts: Counter[str]) -> None:
-    assert counts["families right"] >= 0.99 * counts["names"]
+    assert counts["families right"] == counts["names"]
 
 
 def test_certain_fields_are_given(counts: Counter[str]) -> None:
-    assert counts["given"] >= 0.98 * counts["certain"]
+    assert counts["given"] == counts["certain"]
 
 
 def test_given_fields_are_right(counts: Counter[str]) -> None:
-    assert counts["wrong"] <= 0.005 * counts["given"]
+    assert counts["wrong"] == 0

@@ -3,6 +3,9 @@
 import pytest
 from tests.trace.kernel_names.conftest import Says
 
+from fusetui.trace.kernel_names.kinds import kinds
+from fusetui.trace.model.collectives import is_collective
+
 
 @pytest.mark.parametrize(
     ("name", "family", "op"),
@@ -75,7 +78,12 @@ def test_aiter_causal_attention(says: Says) -> None:
             "gemm",
         ),
         ("multistage_gemm_kernel", "mojo", "gemm"),
+        ("kernel_cutlass_kernel___main__PersistentDenseGemmKernel_object_at__", "cute-dsl", "gemm"),
+        ("flash_fwd_sm100_kernel", "flash-attn", "attention"),
+        ("linalg_matmul_gpu_sm90_kernel", "mojo", "gemm"),
         ("main_kernel", "tilelang", None),
+        ("mha_fwd_tilelang_kernel", "tilelang", "attention"),
+        ("fp8_gemm_tilelang", "tilelang", "gemm"),
         ("mhc_post_tilelang_kernel", "tilelang", None),
         (
             "void kittens::prototype::lcf::kernel<matmul_template<2> >(int)",
@@ -87,6 +95,7 @@ def test_aiter_causal_attention(says: Says) -> None:
         ("void kgemm_4bit_inference_naive<__half, 128, 16>(int)", "bitsandbytes", "gemm"),
         ("void kOptimizer32bit2State<float, 3>(int)", "bitsandbytes", "optimizer"),
         ("void gptq_marlin::Marlin<__half, 256, 4>(int4 const*)", "vllm-sglang", "gemm"),
+        ("void Marlin<256, 4, 16, 4, -1>(int4 const*)", "vllm-sglang", "gemm"),
         ("void gptq_marlin_repack_kernel<256, 4, true>(int)", "vllm-sglang", "copy"),
         ("void vllm::awq::gemm_forward_4bit_cuda_m16nXk32<128>(int)", "vllm-sglang", "gemm"),
         ("void vllm::awq::dequantize_weights(int*)", "vllm-sglang", "quant"),
@@ -101,7 +110,38 @@ def test_aiter_causal_attention(says: Says) -> None:
             "gemm",
         ),
         ("void ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblem<int> >(int)", "ck", "moe"),
+        ("void vllm::moe::moe_align_block_size_kernel<int>(int*)", "vllm-sglang", "moe"),
+        (
+            "void vllm::dynamic_per_token_scaled_fp8_quant_kernel<float>(int)",
+            "vllm-sglang",
+            "quant",
+        ),
+        ("_ZN5aiter37dynamic_per_group_scaled_quant_kernelIDF16bEEvv", "aiter", "quant"),
+        (
+            "void transformer_engine::mxfp8_kernel::cast_mxfp8<1>(int)",
+            "transformer-engine",
+            "quant",
+        ),
     ],
 )
 def test_other_libraries(says: Says, name: str, family: str, op: str | None) -> None:
     says(name, family=family, op=op)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+        "void nvshmemi_proxy_rma_entrypoint(void*, void*)",
+        "oneccl_reduce_base<float, 2, 16, 1, 1, 2>",
+        "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)",
+        "void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)",
+        "void aiter::reduce_scatter_cross_device_store<__hip_bfloat16, 8>(int)",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>(int)",
+        "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(int)",
+    ],
+)
+def test_communication_counts_as_communication(says: Says, name: str) -> None:
+    says(name, op="comm")
+    assert "comm" in kinds(name)
+    assert is_collective(name)

@@ -15,7 +15,7 @@ from fusetui.trace import Trace
 from fusetui.trace.questions import query
 from fusetui.trace.questions.matching import matching
 from fusetui.trace.questions.query import Bound, Pattern, Word, WrongQuery, parse
-from fusetui.trace.questions.search import by_args, search, texts_of
+from fusetui.trace.questions.search import by_args, by_words, search, texts_of
 
 Make = Callable[..., Any]
 CUTLASS = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -135,6 +135,28 @@ def names(trace: Trace, text: str) -> Sequence[str]:
 )
 def test_search(trace: Trace, text: str, expected: Sequence[str]) -> None:
     assert names(trace, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8192x768", ["aten::mm", "cudaLaunchKernel", CUTLASS]),
+        ("3,1,1", [CUTLASS]),
+        ("gemm 8192x768", [CUTLASS]),
+        ("8192x768 -kind:op -stream:7", ["cudaLaunchKernel"]),
+        ("8192x768 dur>50us", [CUTLASS]),
+        ("8192x768 -gemm", ["aten::mm", "cudaLaunchKernel"]),
+        ("8192x768 8192x76", []),
+        ("softmax", []),
+    ],
+)
+def test_words_are_found_in_args_too(trace: Trace, text: str, expected: Sequence[str]) -> None:
+    """Where names do not say them."""
+    wanted, texts = parse(text), texts_of(trace)
+    named = search(trace, texts, wanted)
+    *_, (rows, share) = by_words(trace, texts, wanted, named)
+    assert share == 1.0
+    assert [trace.name_of(int(row)) for row in rows] == expected
 
 
 def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:

@@ -58,6 +58,26 @@ def test_unknown(name: str, sms: int) -> None:
     assert peak_of({}) is None
 
 
+@pytest.mark.parametrize(
+    ("compute", "sms", "memory", "name"),
+    [
+        ((9, 4), 304, 206_141_652_992, "AMD Instinct MI300X"),
+        ((9, 4), 304, 274_861_129_728, "AMD Instinct MI325X"),
+        ((9, 4), 304, 100_000_000_000, None),
+        ((9, 4), 38, 206_141_652_992, None),
+        ((9, 0), 304, 206_141_652_992, None),
+    ],
+)
+def test_a_device_without_a_name(
+    compute: tuple[int, int], sms: int, memory: int, name: str | None
+) -> None:
+    """As ROCm records it at times."""
+    major, minor = compute
+    known = {"computeMajor": major, "computeMinor": minor, "totalGlobalMem": memory}
+    found = peak_of(device("", sms, **known))
+    assert (found.device if found else None) == name
+
+
 def test_memory_settles_what_the_name_does_not() -> None:
     size = 42_505_273_344
     assert peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.places import TRACES
-from tests.trace.serving.servers import Server, call, cpu, opened, python
+from tests.trace.serving.servers import Server, call, cpu, gpu, opened, python
 
 from fusetui.trace import open_trace
 from fusetui.trace.serving.answer import serving
@@ -152,8 +152,23 @@ def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.step(4, 0, 1)))
     assert found.between is None
     assert found.missing == (
-        "The time between passes of the model: it takes two, and the trace has one.",
+        "The time from one pass of the model to the next: the trace has one pass.",
     )
+
+
+def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
+    """A copy of 5 us before it that ends 5 us before, a kernel of 7 us right after it."""
+    step = SERVER.step(4, 100, 1)
+    end = max(event["ts"] + event["dur"] for event in step if event["cat"] == "kernel")
+    around = [
+        *(call("hipMemcpyAsync", 102, 2, 8), gpu("Memcpy HtoD", 110, 5, 8, "gpu_memcpy")),
+        *(call("hipLaunchKernel", 152, 2, 9), gpu("sample", end, 7, 9)),
+    ]
+    found = serving(opened(tmp_path / "a.json", step, around)).between
+    assert found is not None
+    assert (found.count, found.median_ns) == (0, None)
+    assert (found.before_ns, found.after_ns) == (10_000, 7_000)
+    assert (found.compute_ns, found.copy_ns, found.idle_ns) == (7_000, 5_000, 5_000)
 
 
 def test_a_trace_of_no_server(tmp_path: Path) -> None:

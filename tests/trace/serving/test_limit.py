@@ -11,8 +11,9 @@ from tests.places import TRACES
 from tests.trace.serving.servers import GEMM, call, cpu, gpu, opened
 
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.serving.config import NoConfig, read_config
 from fusetui.trace.serving.join import join
-from fusetui.trace.serving.kv import NoConfig, cache_of, read_config
+from fusetui.trace.serving.kv import cache_of
 from fusetui.trace.serving.limit import Limit, limit_of
 from fusetui.trace.serving.replays import replays
 

@@ -31,6 +31,27 @@ from fusetui.trace.serving.requests import Asked, Phase, asked_by, merged
         ),
         ("step[TARGET_VERIFY bs=8]", Asked(Phase.VERIFY, 8)),
         ("step[DRAFT_EXTEND bs=8]", Asked(Phase.DRAFT, 8)),
+        (
+            "step[EXTEND bs=2 toks=90 c_sqsq=4100 c_sqsk=4100 c_sk=100]",
+            Asked(Phase.PREFILL, 2, 90, 100),
+        ),
+        (
+            "step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=262144 g_sk=131072]",
+            Asked(Phase.DECODE, 64, 128, 131072),
+        ),
+        (
+            "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40"
+            " g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]",
+            Asked(Phase.MIXED, 2, 6, 20),
+        ),
+        ("prefill[bs=2 tok=14721 ctx=[7803, 6918]]", Asked(Phase.PREFILL, 2, 14721)),
+        ("prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3]", Asked(Phase.PREFILL, 6, 17408)),
+        ("decode[bs=117/128 tok=117 d=117]", Asked(Phase.DECODE, 117, 117)),
+        (
+            "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=262144 sk=65536]",
+            Asked(Phase.DECODE, 32, 128, 65536),
+        ),
+        ("decode[bs=128 tok=384 p=2 d=126 sk=258048 tbo=1]", Asked(Phase.MIXED, 128, 384, 258048)),
         ("step[IDLE]", Asked(Phase.IDLE)),
         ("step[A_NEW_MODE bs=8]", Asked(Phase.UNKNOWN, 8)),
     ],
@@ -41,7 +62,17 @@ def test_known_forms(name: str, found: Asked) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "execute_model", "step[", "step[DECODE", "execute_new_x_cached_1", "execute_" + "9" * 500],
+    [
+        "",
+        "execute_model",
+        "decode[bs=",
+        "decode[bs=1] x",
+        "prefill[bs=x]",
+        "step[",
+        "step[DECODE",
+        "execute_new_x_cached_1",
+        "execute_" + "9" * 500,
+    ],
 )
 def test_other_names(name: str) -> None:
     assert asked_by(name) is None

@@ -140,6 +140,8 @@ def test_fewer_digits(number: float, text: str) -> None:
         (60_249, True, "+60.2"),
         (-50, True, "-0.1"),
         (0, True, "+0.0"),
+        (-20, True, "-0.0"),
+        (-20, False, "0.0"),
     ],
 )
 def test_microseconds(ns: int, signed: bool, text: str) -> None:

@@ -90,8 +90,9 @@ def test_the_verdict_leads_to_why(trace_of: Make) -> None:
 def test_a_list_is_scrolled_to_its_cursor(trace_of: Make) -> None:
     """At 80x24 three of five gaps are seen."""
     state = after(opened(trace_of(training()), size=Size(80, 24)), explained)
-    last = after(state, *do("into-answer", "answer-right", *("answer-down",) * 9))
-    assert last.answer_at == AnswerAt(1, 4)
+    right = do("into-answer", "answer-right", "answer-right")
+    last = after(state, *right, *do(*("answer-down",) * 9))
+    assert last.answer_at == AnswerAt(2, 4)
     assert "at 2.74 ms" in drawn(last)
     assert "at 2.74 ms" not in drawn(state)
 
@@ -102,3 +103,11 @@ def test_of_two_traces_tab_goes_through_lanes_and_answers(trace_of: Make) -> Non
     first = after(state, *do("into-answer"))
     second = after(first, *do("next-pane"))
     assert (second.active, second.answer_at) == (1, None)
+
+
+def test_a_list_that_does_not_fit_is_counted_and_can_be_reached(trace_of: Make) -> None:
+    state = after(opened(trace_of(training()), size=Size(60, 18)), explained)
+    assert "GPU time by module                ▸2" in drawn(state)
+    kernels = after(state, *do("into-answer", "answer-right"))
+    assert "by kernel" in drawn(kernels)
+    assert after(kernels, *do("answer-show")).page == "kernels"

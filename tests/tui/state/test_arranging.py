@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import pytest
 from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.trace import Trace
-from fusetui.tui import whole
+from fusetui.trace.questions.matching import matching
+from fusetui.tui import searching, whole
 from fusetui.tui.layout.view import HIDDEN, places
-from fusetui.tui.state import commands
+from fusetui.tui.searching import LanesMatched, match_lanes
+from fusetui.tui.state import arranging, commands
+from fusetui.tui.state.action import Run
+from fusetui.tui.state.effects import MatchLanes
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -82,6 +87,46 @@ def test_lanes_by_a_pattern(state: State, pattern: str, shown: list[str]) -> Non
     found = after(state, typed(f"only {pattern}"))
     assert [text for text in labels(found) if "folded" not in text and "idle" not in text] == shown
     assert labels(after(found, typed("only"))) == labels(state)
+
+
+@pytest.mark.parametrize("pattern", ["/stream [89]/", "/str?eam 9$/", "-/stream 7|thread|other/"])
+def test_lanes_by_a_regular_expression(state: State, pattern: str) -> None:
+    found = after(state, *expressed(state, pattern))
+    shown = [text for text in labels(found) if "folded" not in text and "idle" not in text]
+    assert shown == ["GPU 0 stream 9"]
+
+
+def test_an_expression_that_no_lane_matches_changes_nothing(state: State) -> None:
+    found = after(state, *expressed(state, "/^STREAM/"))
+    assert labels(found) == labels(state)
+    assert found.hint == "no lane is called /^STREAM/"
+
+
+def test_an_expression_that_takes_too_long_is_given_up(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "matching", partial(matching, seconds=0.01))
+    found = after(state, *expressed(state, "/(a+)+b/"))
+    assert "takes longer than 0.01 s" in found.hint
+    assert labels(found) == labels(state)
+
+
+def test_what_is_no_expression_is_said(state: State) -> None:
+    assert "is no regular expression" in after(state, typed("only /(/")).hint
+
+
+def expressed(state: State, pattern: str) -> list[Run]:
+    """The command, then what a thread posts."""
+    outcome = commands.obeyed(state, f"only {pattern}")
+    assert isinstance(outcome, tuple)
+    assert isinstance(outcome[1], MatchLanes)
+    posted: list[LanesMatched] = []
+    match_lanes(
+        outcome[1].side, outcome[1].pattern, lambda one: posted.append(cast(LanesMatched, one))
+    )
+    (one,) = posted
+    arrived = partial(arranging.matched, side=one.side, text=one.text)
+    return [partial(arrived, lanes=one.lanes, wrong=one.wrong)]
 
 
 def test_a_pattern_that_no_lane_has_changes_nothing(state: State) -> None:

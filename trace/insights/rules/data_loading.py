@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from fusetui.trace.insights.facts import LOADER, Facts, Rows
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import Claim, Rule
@@ -14,6 +16,14 @@ from fusetui.trace.text.figures import duration
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
+
+WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+MORE_WORKERS = (
+    "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
+    "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
+    "it to the GPU."
+)
+"""The remedy where batches come from other processes."""
 
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
@@ -32,8 +42,14 @@ def find(facts: Facts) -> Iterator[Claim]:
             text=f"{text} loader{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
+            remedy=MORE_WORKERS if _has_workers(facts, rows) else None,
             why_likely=why_likely(facts),
         )
+
+
+def _has_workers(facts: Facts, rows: Rows) -> bool:
+    names = {facts.trace.names[number] for number in np.unique(facts.trace.name[rows]).tolist()}
+    return any(WORKERS.search(name) for name in names)
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -23,10 +23,13 @@ from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
 
 SIZE = "In msg nelems"
-ARGS = ("Collective name", SIZE, "dtype", "Process Group Name", "Group size")
+GROUPS = ("Process Group Description", "Process Group Name")  # what to call a group, if recorded
+UNNAMED = frozenset({"", "undefined"})
+ARGS = ("Collective name", SIZE, "dtype", *GROUPS, "Group size")
 LOOKED_AT = 8  # transfers checked for recorded sizes
 FEWEST = 3  # equal transfers, the fastest of which bounds the others
 TOLD = 3  # kinds that are named
+LONGEST_GROUP = 24  # characters of its name
 
 
 class Exposed(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +39,14 @@ class Exposed(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # time without compute at the same time
 
 
+class Recorded(msgspec.Struct, frozen=True, eq=False):
+    """What was recorded of each transfer."""
+
+    number: NDArray[np.int32]  # per row: equal for transfers that moved equally much; -1 for none
+    told: Flags  # per number: whether it tells how much that was
+    groups: tuple[str, ...]  # per number: the process group; blank if it is not known
+
+
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
@@ -43,11 +54,13 @@ def find(facts: Facts) -> Iterator[Claim]:
     exposed, total, hidden = _exposed(kernels)
     if total <= 0:
         return
+    recorded = _recorded(facts.trace)
     text = (
         f"Communication runs {duration(total)} ({share_of_span(facts, total)}) without compute "
-        f"beside it ({percent(hidden, hidden + total)} of it is hidden): {_kinds(facts, exposed)}"
+        f"beside it ({percent(hidden, hidden + total)} of it is hidden): "
+        f"{_kinds(facts.trace, exposed, recorded)}"
     )
-    waits = _waits_ns(kernels, exposed)
+    waits = _waits_ns(kernels, exposed, recorded)
     more = (
         f"; measured by the fastest of equal transfers, {duration(waits)} of all communication is "
         "waiting for other ranks or contention"
@@ -79,17 +92,25 @@ def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
     return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
 
 
-def _kinds(facts: Facts, exposed: Exposed) -> str:
-    """`47 AllReduce 12.3 ms, ...`, the longest first."""
-    trace = facts.trace
-    kinds: dict[str, tuple[int, int]] = {}
-    for name in np.unique(trace.name[exposed.rows]).tolist():
-        own = trace.name[exposed.rows] == name
-        kind = _kind(trace.names[name])
-        number, ns = kinds.get(kind, (0, 0))
-        kinds[kind] = number + int(np.count_nonzero(own)), ns + int(exposed.ns[own].sum())
-    longest = sorted(kinds.items(), key=lambda item: -item[1][1])[:TOLD]
-    return ", ".join(f"{count(n)} {kind} {duration(ns)}" for kind, (n, ns) in longest if ns)
+def _kinds(trace: Trace, exposed: Exposed, recorded: Recorded) -> str:
+    """`47 all_reduce 12.3 ms, ...`, the longest first; in several process groups `47 all_reduce
+    (dp) 12.3 ms`."""
+    number, name = recorded.number[exposed.rows], trace.name[exposed.rows]
+    first, each = distinct_rows((name, number))
+    counts, sums = np.bincount(each), np.zeros(len(first), dtype=np.int64)
+    np.add.at(sums, each, exposed.ns)
+    kinds: dict[tuple[str, str], tuple[int, int]] = {}
+    for place, n, ns in zip(first.tolist(), counts.tolist(), sums.tolist(), strict=True):
+        kind = _kind(trace.names[name[place]]), recorded.groups[number[place]]
+        before, before_ns = kinds.get(kind, (0, 0))
+        kinds[kind] = before + n, before_ns + ns
+    several = len({group for _, group in kinds}) > 1
+    longest = sorted(kinds.items(), key=lambda item: (-item[1][1], item[0]))[:TOLD]
+    return ", ".join(
+        f"{count(n)} {kind}{f' ({group})' if several and group else ''} {duration(ns)}"
+        for (kind, group), (n, ns) in longest
+        if ns
+    )
 
 
 def _kind(name: str) -> str:
@@ -98,12 +119,10 @@ def _kind(name: str) -> str:
     return printable((known or name)[:40])
 
 
-def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
+def _waits_ns(kernels: Kernels, exposed: Exposed, recorded: Recorded) -> int:
     """How much longer than the fastest equal transfer the others took, in total."""
-    trace = kernels.trace
-    number, told = _sizes(trace)
-    known = told[number[exposed.rows]]
-    rows = exposed.rows[known]
+    trace, number = kernels.trace, recorded.number
+    rows = exposed.rows[recorded.told[number[exposed.rows]]]
     if not len(rows):
         return 0
     device = trace.process_of_track[trace.track[rows]]
@@ -114,17 +133,24 @@ def _waits_ns(kernels: Kernels, exposed: Exposed) -> int:
     return int((trace.dur[rows] - fastest[group])[several].sum())
 
 
-def _sizes(trace: Trace) -> tuple[NDArray[np.int32], Flags]:
-    """A number per row, equal for transfers that moved equally much; and which of the numbers tell
-    how much that was. -1, the last of these, is that of a row of which nothing is known."""
+def _recorded(trace: Trace) -> Recorded:
+    """The args of all transfers. The last number, which is that of -1, is of those without any."""
     number = np.full(len(trace), -1, dtype=np.int32)
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     if not _has_sizes(trace, rows):
-        return number, np.zeros(1, dtype=np.bool_)
+        return Recorded(number, np.zeros(1, dtype=np.bool_), ("",))
     found = arguments(trace.elements, trace.order[rows], ARGS, "transfers")
     number[rows] = found.number
     told = [parsed(texts[ARGS.index(SIZE)]) is not None for texts in found.distinct]
-    return number, np.array([*told, False])
+    groups = [_group(texts) for texts in found.distinct]
+    return Recorded(number, np.array([*told, False]), (*groups, ""))
+
+
+def _group(texts: Sequence[bytes]) -> str:
+    """What a process group is called: its description, else its number."""
+    names = (parsed(texts[ARGS.index(key)]) for key in GROUPS)
+    known = (str(name) for name in names if name is not None and str(name) not in UNNAMED)
+    return printable(next(known, "")[:LONGEST_GROUP])
 
 
 def _has_sizes(trace: Trace, rows: Rows) -> bool:

@@ -12,6 +12,7 @@ from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.idle import CPU_BOUND
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span, why_likely
+from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration
 
 WORDS = {
@@ -22,11 +23,13 @@ WORDS = {
     Host.NOTHING: "in nothing that was recorded",
 }
 SHOWN = 3  # of the words above
+UNSEEN = (Host.ANNOTATION, Host.NOTHING)  # what the CPU did is not known
 TO_SEE_MORE = (
     "Record with with_stack=True, or put record_function() around parts of the step, to see what "
     "the CPU did."
 )
-"""The remedy when nothing was recorded for most of the time."""
+TO_SEE_MORE_WITH_STACKS = "Put record_function() around parts of the step, to see what the CPU did."
+"""The remedies when nothing within an annotation was recorded for most of the time."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -38,17 +41,23 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake = int(np.sum(by_kind))
     if at_stake <= 0:
         return
-    shown = {words: int(by_kind[kind]) for kind, words in WORDS.items()}
+    has_ops = bool((facts.trace.role == Role.OP).any())
+    words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
+    shown = {words[kind]: int(by_kind[kind]) for kind in words}
     longest = sorted(shown.items(), key=lambda item: -item[1])[:SHOWN]
-    where = ", ".join(f"{duration(ns)} {words}" for words, ns in longest if ns)
+    where = ", ".join(f"{duration(ns)} {doing}" for doing, ns in longest if ns)
     text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
     yield Claim(
         text=f"{text} to launch the next kernel{_without(facts)}: {where}.",
         at_stake_ns=at_stake,
         rows=_longest(facts),
-        remedy=TO_SEE_MORE if 2 * int(by_kind[Host.NOTHING]) > at_stake else None,
+        remedy=_to_see_more(facts) if 2 * int(by_kind[[*UNSEEN]].sum()) > at_stake else None,
         why_likely=why_likely(facts),
     )
+
+
+def _to_see_more(facts: Facts) -> str:
+    return TO_SEE_MORE_WITH_STACKS if facts.has_stacks else TO_SEE_MORE
 
 
 def _without(facts: Facts) -> str:

@@ -19,7 +19,13 @@ UNLINKED = 0.05  # of the GPU time
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
-    notes = [*_unlinked(facts), *_first_step(facts, steps(facts.trace)), *_stacks(facts)]
+    found = steps(facts.trace)
+    notes = [
+        *_unlinked(facts),
+        *_first_step(facts, found),
+        *_few_steps(facts, found),
+        *_stacks(facts),
+    ]
     if notes:
         yield Claim(
             text=" ".join(note.text for note in notes),
@@ -71,6 +77,18 @@ def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
         )
 
 
+def _few_steps(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
+    """Of a whole trace: one step that was asked for is no recording of its own."""
+    if facts.is_whole and 0 < len(found) < FEWEST:
+        yield Claim(
+            text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
+            "recorded: whether others take as long is not known.",
+            at_stake_ns=None,
+            rows=tuple(step.row for step in found),
+            remedy=f"Give the profiler a schedule with active={FEWEST} or more.",
+        )
+
+
 RULE = Rule(
     id="recording",
     title="How the recording affects the figures",
@@ -78,6 +96,6 @@ RULE = Rule(
     needs="",
     formula="None: these are notes.",
     remedy="Record again.",
-    thresholds={"slow_first": SLOW_FIRST, "unlinked": UNLINKED},
+    thresholds={"slow_first": SLOW_FIRST, "fewest": FEWEST, "unlinked": UNLINKED},
     find=find,
 )

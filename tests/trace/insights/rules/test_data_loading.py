@@ -29,6 +29,15 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
+def test_workers_that_are_there_are_not_asked_for(found: Ask, event: Make, launched: Make) -> None:
+    for kind, first in (("Single", "DataLoader(num_workers"), ("Multi", "The loader has workers")):
+        name = f"enumerate(DataLoader)#_{kind}ProcessingDataLoaderIter.__next__"
+        loader = event(name, 16, 74, cat="user_annotation")
+        (finding,) = found("data-loading", [*launched(1, 0, 5), loader, *launched(2, 91, 95)])
+        assert finding.try_ is not None
+        assert finding.try_.startswith(first)
+
+
 def test_the_loader_itself_is_not_named(found: Ask, event: Make, launched: Make) -> None:
     frame = "torch/utils/data/dataloader.py(700): __next__"
     events = [

@@ -6,8 +6,9 @@ from .conftest import Ask
 from .work import ADD, ALL_REDUCE, Event, work
 
 
-def reduce(ts: int, dur: int, elements: int | None = None) -> Event:
+def reduce(ts: int, dur: int, elements: int | None = None, **of_group: str) -> Event:
     args = {} if elements is None else {"In msg nelems": elements, "Collective name": "allreduce"}
+    args |= {f"Process Group {key.title()}": value for key, value in of_group.items()}
     found = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20}
     return found | {"ts": ts, "dur": dur, "args": args}
 
@@ -24,6 +25,22 @@ def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     transfers = [reduce(0, 10, 99), reduce(100, 15, 99), reduce(200, 40, 99)]
     (finding,) = found("exposed-communication", transfers)
     assert "35 us of all communication is waiting" in finding.text
+
+
+def test_several_process_groups_are_told_apart(found: Ask) -> None:
+    """By their descriptions, else by their numbers."""
+    transfers = [
+        reduce(0, 30, 99, name="0", description="dp"),
+        reduce(100, 10, 99, name="1", description="undefined"),
+        reduce(200, 10, 50, name="1", description="undefined"),
+    ]
+    (finding,) = found("exposed-communication", transfers)
+    assert "1 all_reduce (dp) 30 us, 2 all_reduce (1) 20 us." in finding.text
+
+
+def test_a_single_process_group_is_not_named(found: Ask) -> None:
+    (finding,) = found("exposed-communication", [reduce(0, 30, 99, description="dp")])
+    assert ": 1 all_reduce 30 us." in finding.text
 
 
 def test_hidden_communication_is_silent(found: Ask) -> None:

@@ -39,6 +39,27 @@ def test_what_was_not_recorded_is_to_be_recorded_first(
         assert finding.try_.startswith(first)
 
 
+def test_an_annotation_alone_does_not_tell_what_the_cpu_did(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Stacks, if they were recorded, are not asked for again."""
+    step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
+    frame = event("/a.py(1): f", 0, 4, cat="python_function")
+    for more, first in (([], "Record with with_stack=True"), ([frame], "Put record_function()")):
+        (finding,) = found("host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)])
+        assert finding.try_ is not None
+        assert finding.try_.startswith(first)
+
+
+def test_without_ops_an_annotation_may_have_had_some(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
+    for more, words in (([], "in annotations."), ([event("aten::add", 0, 4)], "without ops.")):
+        (finding,) = found("host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)])
+        assert finding.text.endswith(words)
+
+
 def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: Make) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
     (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])

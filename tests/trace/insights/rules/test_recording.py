@@ -30,6 +30,15 @@ def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 
 
+def test_few_steps(found: Ask, event: Make) -> None:
+    (finding,) = found("recording", steps(event, 110, 120))
+    assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
+
+
+def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
+    assert found("recording", steps(event, 110, 120, 110)) == []
+
+
 def test_stacks_beside_a_gpu_that_waits(found: Ask, event: Make, launched: Make) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     (finding,) = found("recording", [*launched(1, 0, 5), frame, *launched(2, 90, 95)])

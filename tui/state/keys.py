@@ -38,15 +38,18 @@ SYMBOLS = {
 }
 
 
+FUNCTION = re.compile(r"f([1-9]|1[0-9]|2[0-4])")
+
+
 def key_text(key: str) -> str:
     """A key as it is written for people: `]`, `Shift+←`, `Ctrl+r`."""
     *modifiers, last = key.split("+")
+    last = last.upper() if FUNCTION.fullmatch(last) else last
     return "+".join([*(m.capitalize() for m in modifiers), SYMBOLS.get(last, last)])
 
 
 NAMED = {text.lower(): name for name, text in SYMBOLS.items()} | {name: name for name in SYMBOLS}
 MODIFIERS = ("ctrl", "alt", "shift")
-FUNCTION = re.compile(r"f([1-9]|1[0-9]|2[0-4])")
 
 
 def key_name(text: str) -> str | None:

@@ -1,0 +1,140 @@
+"""Every page at the four sizes, with colors and without: what a person sees is looked at in the
+diff of these files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.cli.test_ranks import job
+from tests.tui.prepared import after, at, do, drawn, explained, opened
+
+from fusetui.sample_traces import lessons
+from fusetui.trace import open_trace
+from fusetui.trace.insights.telling import account_lines
+from fusetui.trace.ranks import explained as ranked
+from fusetui.trace.ranks import summarize
+from fusetui.trace.ranks.strip import strip_of
+from fusetui.tui import whole
+from fusetui.tui.layout.ranks import job_of_paths
+from fusetui.tui.state import ranks
+from fusetui.tui.state.action import Run
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import Size, State
+
+Matches = Callable[[str, str], None]
+SIZES = (Size(60, 18), Size(80, 24), Size(120, 35), Size(200, 50))
+STEP, KERNEL = "ProfilerStep", "ampere"
+SCREENS: dict[str, list[Run]] = {
+    "timeline": do("timeline"),
+    "timeline-slice": [*do("timeline"), at(KERNEL)],
+    "timeline-gap": do("timeline", "next-gap"),
+    "tree": do("tree", "turn", "row-down", "unfold"),
+    "kernels": do("kernels"),
+    "why": do("why"),
+    "modules": do("modules"),
+    "flame": do("flame"),
+    "help": do("help"),
+    "hits": [at(KERNEL), *do("next-alike", "hits")],
+}
+
+
+@pytest.fixture(scope="module")
+def lesson() -> State:
+    """A trace whose answer is known."""
+    return explained(opened(open_trace(str(lessons.path("mlp-eager")))))
+
+
+@pytest.fixture(scope="module")
+def both() -> State:
+    """The same, and a faster one, compared."""
+    traces = (open_trace(str(lessons.path(name))) for name in ("mlp-eager", "mlp-compiled"))
+    return explained(opened(*traces))
+
+
+@pytest.fixture(scope="module")
+def ranked_job(tmp_path_factory: pytest.TempPathFactory) -> State:
+    """One rank of a job, all of which was read."""
+    paths = tuple(sorted(map(str, job(Path(tmp_path_factory.mktemp("job"))).iterdir())))
+    found = ranked(summarize(paths, cached=False))
+    first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
+    there = partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found))
+    return after(first, *do("ranks"), there)
+
+
+def resized(size: Size, colorless: bool) -> Run:
+    return lambda state: replace(state, size=size, colorless=colorless)
+
+
+def seen(state: State) -> str:
+    """The lines of the screen, or those of what lies over it."""
+    if state.overlay is None:
+        return drawn(state)
+    picture, box = whole.stack(whole.overlay_panes(state)), overlay_size(state)
+    lines = (picture.line(y, box.width - 2, box.height - 2) for y in range(box.height - 2))
+    return "\n".join(line.text for line in lines)
+
+
+def compare(name: str, state: State, size: Size, steps: list[Run], matches: Matches) -> None:
+    for mode, colorless in (("", False), ("-colorless", True)):
+        shown = seen(after(state, resized(size, colorless), *steps))
+        lines = shown.split("\n")
+        assert {len(line) for line in lines} <= {
+            size.width,
+            overlay_size(replace(state, size=size)).width - 2,
+        }
+        matches(f"pages/{name}-{size.width}x{size.height}{mode}", shown)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", SCREENS)
+def test_screens_of_a_trace(name: str, size: Size, lesson: State, matches_screen: Matches) -> None:
+    compare(name, lesson, size, SCREENS[name], matches_screen)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_screens_of_a_diff(size: Size, both: State, matches_screen: Matches) -> None:
+    compare("diff", both, size, do("diff"), matches_screen)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_screens_of_a_job(size: Size, ranked_job: State, matches_screen: Matches) -> None:
+    compare("ranks", ranked_job, size, do("ranks"), matches_screen)
+
+
+def test_a_low_screen_shows_the_rows_of_the_diff(both: State) -> None:
+    shown = drawn(after(both, resized(Size(60, 18), False), *do("diff")))
+    assert "fused" in shown
+    assert "GPU busy" not in shown
+
+
+def test_the_timelines_of_the_diff_say_why_the_gpu_was_idle(both: State) -> None:
+    lines = drawn(after(both, resized(Size(200, 50), False), *do("diff"))).splitlines()
+    idle = [line for line in lines if line.startswith("idle because")]
+    assert len(idle) == 2
+    assert all("CPU op" in line or "ooo" in line for line in idle)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_no_hint_is_cut(size: Size, lesson: State) -> None:
+    last = drawn(after(lesson, resized(size, False), *do("next-gap"))).splitlines()[-1]
+    shown = tuple(last.strip().split("   "))
+    hints = ("gap 1 of the 14 longest", "e the next longest", "E back", "u undo")
+    assert shown == hints[: len(shown)]
+
+
+def test_the_help_needs_no_width(lesson: State) -> None:
+    shown = seen(after(lesson, resized(Size(60, 18), False), *do("help")))
+    assert "about the selection" in shown
+
+
+def test_no_figure_of_the_account_is_cut(lesson: State) -> None:
+    found = lesson.side.insight.answer
+    assert found is not None
+    whole_lines, narrow_lines = account_lines(found.why, 200), account_lines(found.why, 60)
+    assert max(map(len, whole_lines)) > 60 >= max(map(len, narrow_lines))
+    for full, cut in zip(whole_lines, narrow_lines, strict=True):
+        assert cut.split()[-2:] == full.split()[-2:]
