@@ -171,3 +171,10 @@ def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
     assert bar.rstrip()[-1] in ("8", "e")
     clicked = after(state, lambda now: whole.pointed(now, bar.rindex("8"), 0))
     assert clicked.page == "flame"
+
+
+def test_a_reason_that_does_not_fit_says_so(both: State) -> None:
+    low = drawn(after(both, resized(Size(60, 18), False), *do("diff"))).splitlines()
+    assert low[-2].rstrip().endswith("…")
+    high = drawn(after(both, resized(Size(60, 50), False), *do("diff")))
+    assert "may stay in registers" in " ".join(high.split())

@@ -139,7 +139,8 @@ class DiffPage(ListPage):
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
             why = opens if line.kind == REGION else why
             texts = sentence_lines(narrow(f"{line.what}: {why}" if why else line.what), width)
-            return [*(Said(text) for text in texts[:WHY_LINES]), *both_names(line)]
+            names = both_names(line)
+            return [*cut([*map(Said, texts)], max(1, height - len(names))), *names]
 
         return ruled(
             (_identity(state), cursor, opens),
