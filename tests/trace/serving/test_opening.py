@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.trace.serving.servers import Server, opened, save
+from tests.trace.serving.servers import Server, cpu, opened, save
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.read.peek import beginning, glimpse
@@ -106,6 +106,17 @@ def test_of_another_process_only_the_head_is_read(tmp_path: Path, read: Read) ->
     save(tmp_path / "capture.json", SERVER.capture(4))
     assert found_for(trace, {2}) == []
     assert read == [("looked at", "capture.json")]
+
+
+def test_only_processes_that_launch_graphs_count(tmp_path: Path, read: Read) -> None:
+    """Every trace has the process Spans."""
+    span = {**cpu("PyTorch Profiler (0)", 0, 900, "user_annotation"), "pid": "Spans"}
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1), [span])
+    others = [{**event, "pid": 2} for event in SERVER.capture(4)]
+    save(tmp_path / "other.json", [span], others)
+    _, joins = with_captures(trace, (), open_trace)
+    assert joins == ()
+    assert read == [("looked at", "other.json")]
 
 
 def test_beyond_the_budget_only_the_head_is_read(
