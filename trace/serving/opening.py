@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -60,8 +61,8 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
     if len(named) < 2:
         return list(named)
     folders = list(remembered(files_named(named)))
-    first = set(candidates(folders, _batches(trace), _kernels(trace)))
-    return sorted(named, key=lambda path: path not in first)
+    first = set(map(os.path.realpath, candidates(folders, _batches(trace), _kernels(trace))))
+    return sorted(named, key=lambda path: os.path.realpath(path) not in first)
 
 
 def _found(trace: Trace) -> list[str]:

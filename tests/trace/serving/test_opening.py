@@ -210,6 +210,15 @@ def test_a_named_folder_of_many_sizes(tmp_path: Path) -> None:
     assert said(joins) == []
 
 
+def test_named_from_within_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
+    for size in (1, 2, 4):
+        save(tmp_path / f"{size}.json", SERVER.capture(size))
+    monkeypatch.chdir(tmp_path)
+    _, joins = with_captures(trace, ["1.json", "./2.json", "4.json"], open_trace)
+    assert [one.path for one in joins] == ["4.json"]
+
+
 def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:
     """That the others do not is not worth a word."""
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
