@@ -92,6 +92,8 @@ def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
 def test_two_traces_without_a_gpu_have_no_table(fusetui: Run) -> None:
     found = fusetui("why", "sample:mlp-eager", "sample:mlp-compiled")
     assert found.out.rstrip().endswith("fusetui diff compares CPU ops too.")
+    shown = fusetui("why", "sample:mlp-eager", "sample:mlp-compiled", "--markdown").out
+    assert shown.rstrip().endswith("fusetui diff compares CPU ops too.")
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
@@ -169,12 +171,15 @@ def test_two_traces(fusetui: Run, trace_file: File) -> None:
         assert sum(change[name][side] for name in parts if name in change) == change["span"][side]
     text = fusetui("why", a, b).out
     assert "B's median step takes 20.0 % more." in text
-    assert "| compute | 401 us | 481.2 us | +80.2 us |" in fusetui("why", a, b, "--markdown").out
+    shown = fusetui("why", a, b, "--markdown").out
+    assert "B's median step takes 20.0 % more." in shown
+    assert "| compute | 401 us | 481.2 us | +80.2 us |" in shown
 
 
 def test_markdown(fusetui: Run, trace_file: File) -> None:
     found = fusetui("why", trace_file(), "--markdown").out
-    assert "| compute | 1.203 ms |" in found
+    assert "| step | share | span | share |" in found
+    assert "| compute | 401 us | 45 % | 1.203 ms |" in found
     assert "| annotation | ProfilerStep\\#1 |" in found
 
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusetui.trace.insights.model import Finding, Gap, Why
-from fusetui.trace.insights.telling import answer, covered_by, device_text, named, not_recorded
+from fusetui.trace.insights.telling import (
+    HIDDEN,
+    NOTHING,
+    account_columns,
+    answer,
+    ceiling_text,
+    covered_by,
+    cut_off,
+    device_text,
+    named,
+    not_recorded,
+    verdict,
+)
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Moved, Versus, totals
+from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.markdown import markdown, markdown_table
@@ -17,19 +29,23 @@ MOVED = 5  # modules, and families
 
 
 def why_markdown(found: Why) -> str:
-    """The answer, the account of the span or window, the findings and the longest gaps."""
+    """The answer, the account, the ceiling, the findings and the longest gaps."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
     if found.devices:
         lines += [*_account(found), ""]
     else:
         lines += [*_threads(found), ""]
+    lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
     lines += [*_findings(found.findings), *_gaps(found.gaps[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
 
 
 def versus_markdown(found: Versus) -> str:
-    """A table of the classes of both sides."""
+    """What changed most, and a table of the classes of both sides."""
+    head = f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**"
+    if not found.change:
+        return f"{head}: {markdown(NOTHING)}\n"
     rows = [
         (
             markdown(named(one.name)),
@@ -39,7 +55,9 @@ def versus_markdown(found: Versus) -> str:
         )
         for one in found.change
     ]
-    lines = [f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**", ""]
+    lines = [f"{head}: {markdown(verdict(found))}", ""]
+    for side, why in (("A", found.a), ("B", found.b)):
+        lines += [line for text in cut_off(why) for line in (markdown(f"{side}: {text}"), "")]
     lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += ["", *_moved(title, moved[:MOVED])] if moved else []
@@ -64,16 +82,25 @@ def _delta(ns: int) -> str:
 
 
 def _account(found: Why) -> list[str]:
-    sums = totals(found.devices)
+    columns = account_columns(found)
+    main = columns[0][1]
     names = [(name, CLASSES[name]) for name in PARTS]
-    reasons = sorted(REASONS, key=lambda name: -sums[name])
+    reasons = sorted(REASONS, key=lambda name: -main[name])
     names += [(name, f"idle, {REASONS[name]}") for name in reasons]
     rows = [
-        (markdown(text), duration(sums[name]), percent(sums[name], sums["span"]))
-        for name, text in names
-        if sums[name]
+        (
+            markdown(text),
+            *(cell for _, sums in columns for cell in _share(sums[name], sums["span"])),
+        )
+        for name, text in [*names, *HIDDEN.items()]
+        if any(sums[name] for _, sums in columns)
     ]
-    return markdown_table([markdown(device_text(found)), "time", "share"], rows, [0])
+    titles = [cell for title, _ in columns for cell in (title, "share")]
+    return markdown_table([markdown(device_text(found)), *titles], rows, [0])
+
+
+def _share(ns: int, span: int) -> tuple[str, str]:
+    return (duration(ns), percent(ns, span)) if ns else ("", "")
 
 
 def _threads(found: Why) -> list[str]:

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import median_step, steps_tell, totals
+from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
 
@@ -74,7 +76,7 @@ def _idle(sums: Sums) -> str:
 
 def account_lines(found: Why, width: int) -> list[str]:
     """Classes and reasons, of the median step and of the span."""
-    columns = _columns(found)
+    columns = account_columns(found)
     main = columns[0][1]
     reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
     shown, rest = reasons[:REASON_ROWS], reasons[REASON_ROWS:]
@@ -121,7 +123,8 @@ def device_text(found: Why) -> str:
     return printable(f"{device_label(one.device)} {one.name}".rstrip())
 
 
-def _columns(found: Why) -> list[tuple[str, Sums]]:
+def account_columns(found: Why) -> list[tuple[str, Sums]]:
+    """What the account is told of, and its sums: the median step, if steps tell, and the span."""
     if found.about:
         return [("time", totals(found.devices))]
     whole = ("span", totals(found.devices))
@@ -177,3 +180,16 @@ def covered_by(gap: Gap) -> str:
 def named(name: str) -> str:
     """A class or a reason in words."""
     return CLASSES[name] if name in CLASSES else REASONS[name]
+
+
+def verdict(found: Versus) -> str:
+    """The largest change of any class or reason, of which there is at least one."""
+    parts = [one for one in found.change if one.name not in ("span", "idle")]
+    span = next(one for one in found.change if one.name == "span")
+    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
+    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
+    if largest is None or largest.a_ns == largest.b_ns:
+        return f"{text}: every class takes as long as before."
+    more = duration(abs(largest.b_ns - largest.a_ns))
+    way = "more" if largest.b_ns > largest.a_ns else "less"
+    return f"{text}. The largest change: {more} {way}, {named(largest.name)}."

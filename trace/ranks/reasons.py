@@ -26,7 +26,7 @@ class Excess(msgspec.Struct, frozen=True):
     """What took longer than on the median of the other ranks, over all collectives it was late
     for."""
 
-    kind: str  # class, annotation, op, frame or kernel
+    kind: str  # class, annotation, op, frame, kernel, or wait: for another rank, just before
     name: str
     ns: int
 
@@ -45,15 +45,17 @@ class Reason(msgspec.Struct, frozen=True):
 
 def reason_of(matched: Matched, waits: Waits, clocks: Clocks, rank: int) -> Reason:
     """`rank` is an index; it is last for at least one collective."""
-    found = _Reason(matched, clocks, rank)
+    found = _Reason(matched, waits, clocks, rank)
     for place in np.flatnonzero(waits.last == rank).tolist():
         found.add(place, int(waits.late[place]))
     return found.result()
 
 
 class _Reason:
-    def __init__(self, matched: Matched, clocks: Clocks, rank: int) -> None:
+    def __init__(self, matched: Matched, waits: Waits, clocks: Clocks, rank: int) -> None:
         self._matched = matched
+        self._waits = waits
+        self._previous = _previous(matched)
         self._clocks = clocks
         self._rank = rank
         self._inside = self._outside = 0
@@ -74,6 +76,7 @@ class _Reason:
         self._inside += late
         chosen = np.unique(np.linspace(0, len(others) - 1, MOST_PEERS).astype(np.intp))
         self._compare(int(own), others[chosen])
+        self._carried(int(own), others[chosen])
 
     def result(self) -> Reason:
         excess = sorted(self._excess.items(), key=lambda item: -item[1])
@@ -119,6 +122,18 @@ class _Reason:
         for key, ns in self._of(self._rank).get(int(matched.row[own]), {}).items():
             self._count(*key, ns - int(np.median([one.get(key, 0) for one in theirs])))
 
+    def _carried(self, own: int, others: NDArray[np.intp]) -> None:
+        """Counts how much later than the others the rank left its previous collective, as far as it
+        waited for another rank in it."""
+        before, theirs = int(self._previous[own]), self._previous[others]
+        last = int(self._waits.last[self._matched.of_row[before]]) if before >= 0 else -1
+        if last in (-1, self._rank) or (theirs < 0).any():
+            return
+        waited, end = self._waits.wait, self._waits.end
+        later = int(end[before] - np.median(end[theirs]))
+        longer = int(waited[before] - np.median(waited[theirs]))
+        self._count("wait", f"rank {self._matched.ranks[last].rank}", max(min(later, longer), 0))
+
     def _before(self, row: int) -> Int64s | None:
         """The account of the time before a collective; None without a GPU."""
         rank = int(self._matched.rank[row])
@@ -134,6 +149,15 @@ class _Reason:
 
     def _count(self, kind: str, name: str, ns: int) -> None:
         self._excess[kind, name] = self._excess.get((kind, name), 0) + ns
+
+
+def _previous(matched: Matched) -> NDArray[np.intp]:
+    """For each row, that of the collective before it on the same rank, -1 for none."""
+    order = np.lexsort((matched.row, matched.rank))
+    found = np.full(len(order), -1, dtype=np.intp)
+    same = np.diff(matched.rank[order]) == 0
+    found[order[1:][same]] = order[:-1][same]
+    return found
 
 
 def _earlier(matched: Matched, rank: int) -> int:

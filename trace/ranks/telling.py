@@ -79,6 +79,12 @@ def _outside(reason: Reason) -> Iterator[str]:
 
 def _inside(reason: Reason, slower: float | None, steps: int) -> Iterator[str]:
     largest = reason.excess[0]
+    if largest.kind == "wait":
+        yield (
+            f"It comes late out of the collectives before, in which it waits "
+            f"{_each(largest.ns, steps)} for {largest.name}."
+        )
+        return
     where = _place(reason)
     said = CLASSES_SAID.get(largest.name) if largest.kind == "class" else None
     if said:

@@ -17,6 +17,7 @@ from fusetui.trace.read.structure import INSIDE, split
 FIRST = re.compile(rb"[^\s\xef\xbb\xbf]")
 EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*(\[|\S)')
 EXECUTION_TRACE_KEY = re.compile(rb'"nodes"\s*:\s*\[')
+CLOSED = re.compile(rb"\}\s*\Z")  # what a whole object ends with
 BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
@@ -46,6 +47,10 @@ def find_body(source: Source) -> Body:
     if found is None and source.cut:
         raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
     if found is None:
+        if not CLOSED.search(document[-HEAD:]):
+            raise NotATrace(
+                f"{source.path} ends early, at byte {len(document)}, before the first trace event."
+            )
         raise NotATrace(f"{source.path} has no traceEvents{_guess(document)}.")
     if found.match[1] != b"[":
         place = found.end - len(found.match[1])

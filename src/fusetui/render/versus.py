@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fusetui.trace.insights.telling import cut_off, named
+from fusetui.trace.insights.telling import NOTHING, cut_off, named, verdict
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, Column, table
 
-NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 MOST = 3  # modules, and families
 LONGEST = 48
 WIDEST = 96
@@ -25,7 +23,7 @@ def versus_text(found: Versus, width: int) -> str:
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
     if not found.change:
         return "\n".join(clip(line, width, CUT) for line in [*lines, NOTHING])
-    lines += [_verdict(found)]
+    lines += [verdict(found)]
     for side, why in (("A", found.a), ("B", found.b)):
         lines += [line for text in cut_off(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
@@ -38,19 +36,6 @@ def versus_text(found: Versus, width: int) -> str:
 
 def _told(text: str, width: int) -> list[str]:
     return wrap(text, min(width, WIDEST), subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _verdict(found: Versus) -> str:
-    """The largest change of any class or reason, of which there is at least one."""
-    parts = [one for one in found.change if one.name not in ("span", "idle")]
-    span = next(one for one in found.change if one.name == "span")
-    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
-    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
-    if largest is None or largest.a_ns == largest.b_ns:
-        return f"{text}: every class takes as long as before."
-    more = duration(abs(largest.b_ns - largest.a_ns))
-    way = "more" if largest.b_ns > largest.a_ns else "less"
-    return f"{text}. The largest change: {more} {way}, {named(largest.name)}."
 
 
 def _moved(title: str, moved: Sequence[Moved]) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.places import TRACES
 from tests.trace.ranks.made import US, rank
 
 from fusetui.trace.ranks.answer import answer_of
 from fusetui.trace.ranks.executors import summarize
-from fusetui.trace.ranks.model import KernelTotal, RankSummary
+from fusetui.trace.ranks.model import Group, KernelTotal, RankSummary
 from fusetui.trace.ranks.records import Straggler
 
 DLRM = TRACES / "dlrm_ranks"
+PAIRS = ((0, 1), (2, 3), (1, 2))
 
 
 def only(ranks: Sequence[RankSummary]) -> Straggler:
@@ -69,6 +72,27 @@ def test_what_does_not_explain_half_of_it_is_not_told() -> None:
     found = only(late_by_100({"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}))
     assert found.cause == "untold"
     assert "cannot tell" in found.text
+
+
+def in_turn(one: RankSummary, *groups: Group) -> RankSummary:
+    """Each collective of the rank in a group of its own."""
+    numbers = np.arange(len(groups))
+    return replace(one, groups=groups, collectives=replace(one.collectives, group=numbers))
+
+
+def test_a_delay_that_reaches_the_next_group() -> None:
+    """Rank 2 meets rank 1 late because it waited for rank 3 before."""
+    first, second, both = (Group(name, pair, 2) for name, pair in zip("abc", PAIRS, strict=True))
+    ranks = [
+        rank(0, [(100, 120)], size=4, group=first, host="h"),
+        in_turn(rank(1, [(100, 120), (130, 350)], size=4, host="h"), first, both),
+        in_turn(rank(2, [(100, 320), (330, 350)], size=4, host="h"), second, both),
+        rank(3, [(300, 320)], size=4, group=second, host="h"),
+    ]
+    found = {one.rank: one for one in answer_of(ranks).stragglers}[2]
+    assert found.cause == "inside"
+    assert [(e.kind, e.name, e.ns) for e in found.reason.excess] == [("wait", "rank 3", 200 * US)]
+    assert "in which it waits 200 us for rank 3" in found.text
 
 
 def test_a_rank_that_was_late_where_its_window_begins() -> None:

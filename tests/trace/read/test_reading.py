@@ -119,6 +119,7 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         ("17", "not the JSON"),
         ("{}", "no traceEvents"),
         ('{"a": 1}', "no traceEvents"),
+        ('{"schemaVersion": 1, "deviceProp', "ends early, at byte 32, before the first"),
         ('{"schema": "1.1.1", "nodes": [{"id": 1}]}', "execution trace"),
         ('{"traceEvents": 5}', "not a list"),
         ('{"traceEvents": {"a": 1}}', "not a list"),
