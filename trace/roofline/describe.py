@@ -97,10 +97,10 @@ def _last_wave(work: Work | None, unit: str) -> str:
         return (
             f"{plural(work.tiles, 'tile')} {leave} {count(idle)} of {plural(work.sms, unit)} idle"
         )
-    empty = work.last_wave_empty or 0.0
-    if work.waves <= 1 or empty / math.ceil(work.waves) < _NOTABLE:
+    unused = (work.last_wave_empty or 0.0) / math.ceil(work.waves)
+    if work.waves <= 1 or unused < _NOTABLE:
         return ""
-    return f"the last of {_short(work.waves)} waves is {percent(1 - empty, 1)} full"
+    return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
 
 
 def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:

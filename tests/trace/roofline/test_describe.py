@@ -49,7 +49,7 @@ def test_product(op_trace: Make, tensor: Make) -> None:
         "[8192, 768] x [768, 3072]   38.7 GFLOP   203 TFLOP/s   65 % of peak"
         "   1,536 tiles, 14.2 waves, the last 22 % full"
     )
-    assert said(trace) == ("the last of 14.2 waves is 22 % full",)
+    assert said(trace) == ("the last wave leaves 5.2 % of the SMs' time unused",)
 
 
 def test_unknown_parts_are_left_out(op_trace: Make, tensor: Make) -> None:
