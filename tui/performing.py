@@ -35,7 +35,7 @@ from fusetui.tui.state.state import State
 from fusetui.tui.summaries import summarize
 
 LARGE = 100_000
-"""Slices: what is asked about fewer is known before another process has read them."""
+"""Slices of a trace: what is asked about fewer is known before another process has read them."""
 
 
 class Performing:
@@ -113,7 +113,7 @@ class Performing:
         self._app.post_message(message)
 
     def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
-        is_small = sum(len(side.trace) for side in sides) < LARGE
+        is_small = sum(len(side.trace) for side in sides) < 2 * LARGE
 
         def work() -> None:
             worker = get_current_worker()
