@@ -3,6 +3,8 @@
     python -P benchmarks/predictions.py [--write]          for the devices of the sources
     python -P benchmarks/predictions.py --runs FOLDER      beside what runs on this GPU measured
 
+With `--write` they go into docs/experiments.md, each below the GPU table of its experiment.
+
 A kernel takes as long as its arithmetic or its memory traffic, whichever is longer, at the rates
 that devices attain in practice (trace/roofline/attainable.py); each tensor moves once. The blocks
 that run at once follow from the registers and the shared memory of the compiled code, and a last
@@ -15,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, prod
 from pathlib import Path
 
@@ -22,12 +25,13 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from benchmarks.capture_experiments import PAGE
+from benchmarks.capture_experiments import EXPERIMENTS, PAGE, Experiment
 from benchmarks.pages import put
 from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled
 
 from fusetui import kernels
+from fusetui.capture.points import parse_sweep
 from fusetui.trace import open_trace
 from fusetui.trace.questions.totals import kernel_totals
 from fusetui.trace.roofline.attainable import attainable
@@ -40,15 +44,11 @@ DEVICES = {
     "NVIDIA H100 80GB HBM3": ("sm_90", 132),
 }
 """Devices by name: their architecture, and the number of multiprocessors."""
+OURS = ("fused", "fused-gemm")
+"""Variants whose kernels are ours."""
 ITEM = 2  # bytes of bfloat16
 THREADS, REGISTERS, RESERVED = 2048, 65_536, 1024
 """Limits of a multiprocessor, and the shared memory that each block takes besides its own."""
-CASES = (
-    ("mlp", "fused", "mlp"),
-    ("mlp", "fused-gemm", "mlp"),
-    ("partitioned-linear", "fused", "partitioned-linear"),
-)
-"""Workload, variant, and the folder of its run."""
 
 
 @dataclass(frozen=True)
@@ -96,48 +96,76 @@ def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
     return round(1e9 * max(compute, memory))
 
 
-def rows(
-    name: str, architecture: str, multiprocessors: int, runs: Path | None
-) -> Iterator[Sequence[str]]:
-    """A row for each launch of each case."""
+@dataclass(frozen=True)
+class Use:
+    """A launch in an experiment, at a point of its sweep; `run` is the trace with its time."""
+
+    what: str
+    launch: Launch
+    run: Path
+    once: bool
+
+
+def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
+    """The launches of our kernels in an experiment, in the order of a step."""
+    workload = kernels.get(experiment.workload)
+    for point in _points(experiment):
+        sizes = [f"{axis}={size}" for axis, size in point.items()]
+        shapes = {**workload.gpu_shapes, **point}
+        for name in (one for one in OURS if one in workload.variants):
+            variant = workload.variants[name]
+            made = launches(workload, variant, shapes, torch.bfloat16, architecture)
+            used = made if experiment.backward else made[:1]
+            names = [launch.kernel for launch in used]
+            run = Path(experiment.name, ",".join(sizes), f"{name}.json.gz")
+            for launch in used:
+                yield Use(" ".join([name, *sizes]), launch, run, names.count(launch.kernel) == 1)
+
+
+def _peak(name: str, multiprocessors: int) -> Peak | None:
+    """The rates that a device attains in practice, if its peaks are known."""
     known = peak_of({"name": name, "numSms": multiprocessors})
-    if known is None:
-        return
-    peak = attainable(known)
-    for workload_name, variant, run in CASES:
-        workload = kernels.get(workload_name)
-        made = launches(
-            workload, workload.variants[variant], workload.gpu_shapes, torch.bfloat16, architecture
+    return attainable(known) if known else None
+
+
+def rows(
+    experiment: Experiment, name: str, architecture: str, multiprocessors: int, runs: Path | None
+) -> Iterator[Sequence[str]]:
+    """A row for each launch of our kernels in an experiment on one device."""
+    peak = _peak(name, multiprocessors)
+    for use in uses(experiment, architecture):
+        work, code = work_of(use.launch), compiled(use.launch, architecture)
+        slots = at_once(code, architecture, multiprocessors)
+        assert peak is not None, "main has asked"
+        yield (
+            name,
+            use.what,
+            use.launch.kernel.replace("_", " "),
+            quantity(work.flop, "FLOP") if work.flop else "-",
+            size(work.moved),
+            f"{work.programs}",
+            f"{work.programs / slots:.2f}",
+            duration(predicted_ns(work, slots, peak)),
+            *([_measured(runs, use)] if runs else ()),
         )
-        measured = _measured(runs / run / f"{variant}.json.gz") if runs else {}
-        for launch in made[: 1 if workload_name == "mlp" else None]:  # the others are of gradients
-            work, code = work_of(launch), compiled(launch, architecture)
-            slots = at_once(code, architecture, multiprocessors)
-            yield (
-                name,
-                f"{workload_name} {variant}",
-                launch.kernel.replace("_", " "),
-                quantity(work.flop, "FLOP") if work.flop else "-",
-                size(work.moved),
-                f"{work.programs}",
-                f"{work.programs / slots:.2f}",
-                duration(predicted_ns(work, slots, peak)),
-                *([measured.get(launch.kernel, "-")] if runs else ()),
-            )
 
 
-def _measured(path: Path) -> Mapping[str, str]:
-    """The mean time of each of our kernels in a trace, by our name."""
-    if not path.is_file():
-        return {}
+def _points(experiment: Experiment) -> Sequence[Mapping[str, int]]:
+    if not experiment.sweep:
+        return ({},)
+    workload = kernels.get(experiment.workload)
+    return parse_sweep([experiment.sweep], list(workload.gpu_shapes), workload.sweeps)
+
+
+def _measured(runs: Path, use: Use) -> str:
+    """The mean time of a kernel in the trace of its run, if it runs once in a step."""
+    path, (_, function) = runs / use.run, KERNELS[use.launch.kernel]
+    if not (use.once and path.is_file()):
+        return "-"
     totals = kernel_totals(open_trace(str(path), cached=False))
-    found = {}
-    for kernel, (_, function) in KERNELS.items():
-        of_it = [one for one in totals if one.name.startswith(function)]
-        count = sum(one.count for one in of_it)
-        if count:
-            found[kernel] = duration(sum(one.total_ns for one in of_it) // count)
-    return found
+    found = [one for one in totals if one.name.startswith(function)]
+    count = sum(one.count for one in found)
+    return duration(sum(one.total_ns for one in found) // count) if count else "-"
 
 
 def main() -> None:
@@ -150,14 +178,22 @@ def main() -> None:
     if options.runs:
         found = torch.cuda.get_device_properties(torch.cuda.current_device())
         devices = {found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)}
-    lines = [line for name, given in devices.items() for line in rows(name, *given, options.runs)]
     names = ("device", "variant", "kernel", "FLOP", "bytes", "blocks", "waves", "predicted")
     columns = [Column(name, left=at < 3) for at, name in enumerate(names)]
     columns += [Column("measured")] if options.runs else []
-    text = table(columns, lines)
-    print(text)
-    if options.write:
-        put(PAGE, "predictions", f"```\n{text}\n```")
+    unknown = [name for name, (_, count) in devices.items() if not _peak(name, count)]
+    if unknown:
+        sys.exit(
+            f"the peak rates of {', '.join(unknown)} are not known: add them to trace/roofline."
+        )
+    for experiment in EXPERIMENTS:
+        made = (rows(experiment, name, *given, options.runs) for name, given in devices.items())
+        lines = list(chain.from_iterable(made))
+        if lines:
+            text = table(columns, lines)
+            print(f"{experiment.name}\n\n{text}\n")
+            if options.write:
+                put(PAGE, f"{experiment.name} predicted", f"```\n{text}\n```")
 
 
 if __name__ == "__main__":

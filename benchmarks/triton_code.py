@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain, product
@@ -170,27 +170,37 @@ COLUMNS = (
 
 
 def search(arch: str, precision: str, kind: str) -> Tile:
-    """The first clean candidate. Raises RuntimeError if there is none."""
+    """The first candidate that is clean at all sizes. Raises RuntimeError if there is none."""
     tiles = GEGLU if kind == "geglu" else GROUPED
     for _, tile in _candidates(tiles, 1 + (kind == "geglu"), arch, precision):
         with multiplied(precision) as dtype, _using(tile, arch, precision, kind):
             made = (
-                of_mlp("fused-gemm", {}, dtype, arch)
+                [of_mlp("fused-gemm", sizes, dtype, arch) for sizes in sizes_of("mlp")]
                 if kind == "geglu"
-                else of_forms(BIG, dtype, arch) + of_forms({}, dtype, arch)
+                else [
+                    of_forms(sizes, dtype, arch) for sizes in (BIG, *sizes_of("partitioned-linear"))
+                ]
             )
-        try:
-            codes = [compiled(one, arch) for one in made]
-        except Exception as error:
-            print(f"{arch} {precision} {kind} {tile}: {str(error)[:80]}", file=sys.stderr)
-            continue
-        wrong = [
-            violations(one, code, arch, precision) for one, code in zip(made, codes, strict=True)
-        ]
+        shared, wrong = _shared(dict.fromkeys(chain(*made)), arch, precision)
         print(f"{arch} {precision} {kind} {tile[:5]}: {wrong}", file=sys.stderr, flush=True)
-        if not any(chain(*wrong)):
-            return tile._replace(shared=max(code.shared for code in codes))
+        if not wrong:
+            return tile._replace(shared=shared)
     raise RuntimeError(f"no tile of {kind} compiles clean for {arch} in {precision}")
+
+
+def _shared(made: Iterable[Launch], arch: str, precision: str) -> tuple[int, Sequence[str]]:
+    """The most shared memory of these launches, up to the first that violates a bound; and which
+    it violates."""
+    most = 0
+    for launch in made:
+        try:
+            code = compiled(launch, arch)
+        except Exception as error:  # whatever the compiler finds to say
+            return most, [str(error)[:80]]
+        if wrong := violations(launch, code, arch, precision):
+            return most, wrong
+        most = max(most, code.shared)
+    return most, []
 
 
 def _candidates(

@@ -105,7 +105,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
             BLOCK_K=tile.k,
             GROUP=8,
             PRECISION=precision(x),
-            RUN=run_of_store(x),
+            RUN=run_of_store(x, min(tile.m, tile.n)),
             num_warps=tile.warps,
             num_stages=tile.stages,
         )

@@ -25,6 +25,7 @@ from .tiles import (
     padded,
     precision,
     reads_only_depth,
+    register_limit,
     run_of_store,
     whole,
 )
@@ -134,9 +135,10 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
             BLOCK_N=block_n,
             BLOCK_K=block_k,
             PRECISION=precision(a),
-            RUN=run_of_store(a),
+            RUN=run_of_store(a, min(block_m, block_n)),
             num_warps=min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps),
             num_stages=tile.stages,
+            **register_limit(a),
         )
     return out
 

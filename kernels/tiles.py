@@ -84,14 +84,28 @@ def reads_only_depth(tensor: Tensor) -> bool:
     return is_tf32 and architecture(tensor) in ("sm_90", "sm_100", "sm_103")
 
 
-def run_of_store(tensor: Tensor) -> int:
+def run_of_store(tensor: Tensor, narrowest: int) -> int:
     """How many adjacent sums a thread must be given to write 16 bytes; 1 where Triton does so.
 
-    The matrix instructions of CDNA 1 to 3 leave 4 adjacent sums to a thread (AMD matrix instruction
-    calculator). Triton writes them from there: 8 bytes in a 16-bit format.
+    `narrowest` is the smaller side of a block. The matrix instructions of CDNA leave 4 adjacent
+    sums to a thread (AMD matrix instruction calculator), 8 bytes in a 16-bit format, and Triton
+    writes them from there; on gfx950 it swaps those of the instructions for 32 rows and columns.
     """
-    is_cdna = architecture(tensor) in ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
-    return 8 if is_cdna and tensor.element_size() == 2 else 1
+    found = architecture(tensor)
+    is_short = found in ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942")
+    is_short |= found == "gfx950" and narrowest < 32
+    return 8 if is_short and tensor.element_size() == 2 else 1
+
+
+def register_limit(tensor: Tensor) -> Mapping[str, int]:
+    """Triton's option with as many registers as a thread can have, where ptxas is given it.
+
+    From sm_90 on ptxas spills a value of some loops in float32 so that one more block fits into a
+    multiprocessor, although it has registers left; an explicit limit keeps it from that.
+    """
+    found = architecture(tensor)
+    is_new = found.startswith("sm_") and int(found[3:]) >= 90
+    return {"maxnreg": 255} if is_new and tensor.dtype == torch.float32 else {}
 
 
 def bytes_of_warp(tensor: Tensor) -> int:

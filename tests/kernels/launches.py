@@ -19,7 +19,7 @@ KERNELS = {
     "geglu_gemm": (geglu_gemm, "geglu_gemm_kernel_triton"),
     "grouped_gemm": (grouped_gemm, "grouped_gemm_kernel_triton"),
 }
-OPTIONS = ("num_warps", "num_stages")
+OPTIONS = ("num_warps", "num_stages", "maxnreg")
 TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 

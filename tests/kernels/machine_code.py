@@ -63,9 +63,9 @@ class Code:
 
     @property
     def width(self) -> int:
-        """The narrowest copy to shared memory, in bits; without any, the usual load: a bias is
-        loaded once, in the layout of the sums."""
-        return min(self.copies) if self.copies else max(self.loads, key=self.loads.__getitem__)
+        """The narrowest copy to shared memory, in bits; without any, the load that moves most: a
+        bias is loaded once, in the layout of the sums, and is not aligned if its size is odd."""
+        return min(self.copies or [max(self.loads, key=lambda bits: bits * self.loads[bits])])
 
     @property
     def stored(self) -> int:

@@ -1,5 +1,8 @@
 """How long a kernel should take: benchmarks/predictions.py."""
 
+import gzip
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +16,7 @@ pytest.importorskip("triton", reason="needs triton: pip install 'fusetui[triton]
 launches = pytest.importorskip("tests.kernels.launches")
 predictions = benchmark("predictions")
 pytestmark = pytest.mark.torch
+KERNEL = "geglu_forward_kernel_triton"
 DEVICE = Peak("", sms=100, gigabytes_per_s=1000, cache_mb=1, teraflops={"bf16": 100.0})
 
 
@@ -35,6 +39,26 @@ def test_what_limits_the_blocks_that_run_at_once(
 ) -> None:
     code = SimpleNamespace(registers=registers, shared=shared, warps=warps)
     assert predictions.at_once(code, "sm_80", 10) == 10 * blocks
+
+
+def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> None:
+    mlp = next(one for one in predictions.EXPERIMENTS if one.name == "mlp")
+    fused, gemm = predictions.uses(mlp, "sm_80")
+    times = [
+        {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": ts, "dur": dur, "name": KERNEL}
+        for ts, dur in ((0, 90), (200, 94))
+    ]
+    (tmp_path / fused.run).parent.mkdir(parents=True)
+    (tmp_path / fused.run).write_bytes(gzip.compress(json.dumps({"traceEvents": times}).encode()))
+    assert predictions._measured(tmp_path, fused) == "92 us"
+    assert predictions._measured(tmp_path, gemm) == "-"
+
+
+def test_each_point_of_a_sweep_has_a_prediction() -> None:
+    sweep = next(one for one in predictions.EXPERIMENTS if one.name == "paper-in")
+    found = [(use.what, str(use.run)) for use in predictions.uses(sweep, "sm_80")]
+    assert found[2] == ("fused in=253", "paper-in/in=253/fused.json.gz")
+    assert len(found) == 4
 
 
 def test_the_longer_of_arithmetic_and_traffic_counts() -> None:

@@ -9,8 +9,9 @@ torch = pytest.importorskip("torch", reason="the tiles are for tensors")
 tiles = pytest.importorskip("fusetui.kernels.tiles", reason="needs torch")
 pytestmark = pytest.mark.torch
 
-H100 = SimpleNamespace(major=9, minor=0)
+A100, H100 = SimpleNamespace(major=8, minor=0), SimpleNamespace(major=9, minor=0)
 MI300X = SimpleNamespace(gcnArchName="gfx942:sramecc+:xnack-")
+MI355X = SimpleNamespace(gcnArchName="gfx950:sramecc+:xnack-")
 
 
 @pytest.fixture
@@ -33,17 +34,26 @@ def test_the_architecture_is_that_of_the_device(on: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "hip", "dtype", "run"),
+    ("properties", "hip", "dtype", "narrowest", "run"),
     [
-        (MI300X, "6.4", torch.bfloat16, 8),
-        (MI300X, "6.4", torch.float32, 1),
-        (H100, None, torch.bfloat16, 1),
+        (MI300X, "6.4", torch.bfloat16, 64, 8),
+        (MI300X, "6.4", torch.float32, 64, 1),
+        (MI355X, "7.0", torch.bfloat16, 64, 1),
+        (MI355X, "7.0", torch.bfloat16, 16, 8),
+        (H100, None, torch.bfloat16, 16, 1),
     ],
 )
 def test_sums_are_exchanged_where_a_thread_has_less_than_16_bytes(
-    on: Any, properties: Any, hip: str | None, dtype: Any, run: int
+    on: Any, properties: Any, hip: str | None, dtype: Any, narrowest: int, run: int
 ) -> None:
-    assert tiles.run_of_store(on(properties, hip, dtype)) == run
+    assert tiles.run_of_store(on(properties, hip, dtype), narrowest) == run
+
+
+def test_float32_on_newer_gpus_has_all_registers(on: Any) -> None:
+    assert tiles.register_limit(on(H100, None, torch.float32)) == {"maxnreg": 255}
+    assert tiles.register_limit(on(H100, None, torch.bfloat16)) == {}
+    assert tiles.register_limit(on(A100, None, torch.float32)) == {}
+    assert tiles.register_limit(on(MI300X, "6.4", torch.float32)) == {}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_sums_are_exchanged_where_a_thread_has_less_than_16_bytes(
         (H100, None, "high", "tf32"),
         (H100, None, "highest", "fp32"),
         (MI300X, "6.4", "high", "tf32"),
-        (SimpleNamespace(gcnArchName="gfx950"), "7.0", "high", "fp32"),
+        (MI355X, "7.0", "high", "fp32"),
     ],
 )
 def test_float32_is_multiplied_as_torch_allows_and_the_gpu_can(
