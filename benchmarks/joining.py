@@ -1,34 +1,64 @@
-"""How much joining graph replays with their capture adds to opening both traces.
+"""What graph replays and their captures add to opening a trace: the join, and looking for captures.
 
     python -P benchmarks/joining.py REPLAY CAPTURE
-    python -P benchmarks/joining.py --replays 1000 --layers 48
+    python -P benchmarks/joining.py REPLAY CAPTURE --print
 
-The second form writes a server of its own to a temporary folder: so many replays of a decode step,
-and captures of eight sizes. The best of several rounds, without the cache.
+Four cases, each the best of several rounds in which what is compared takes turns:
+
+* the pair that is named, and a generated one of 1000 replays of 48 layers with captures of eight
+  sizes: opening both files without the cache, and joining them;
+* the replay, and then its capture from the cache with the join;
+* the replay alone in a folder of 40 other traces without a capture: opening it, and looking for one
+  for the first time and again.
+
+Prints the table and puts it into docs/serving.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.pages import put
 from tests.trace.serving.servers import Server
 
-from fusetui.trace import Trace, open_trace
+from fusetui.trace import open_trace
 from fusetui.trace.serving.captures import captures
 from fusetui.trace.serving.join import join
+from fusetui.trace.serving.opening import with_captures
 
-ROUNDS = 5
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "serving.md"
+ROUNDS = 15
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+OTHERS = 40
+HEAD = ("| what | opening | added | share |", "| --- | --- | --- | --- |")
 
 
-def made(folder: Path, replays: int, layers: int) -> tuple[str, str]:
+class Measured(NamedTuple):
+    """A row: the best times in seconds."""
+
+    what: str
+    opening: float
+    added: float
+
+    def __str__(self) -> str:
+        return (
+            f"| {self.what} | {1000 * self.opening:.1f} ms | {1000 * self.added:.1f} ms |"
+            f" {self.added / self.opening:.1%} |"
+        )
+
+
+def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str, str]:
     """A trace of replays, and one of captures."""
     server = Server(layers=layers)
     replay, capture = folder / "replay.json", folder / "capture.json"
@@ -39,38 +69,95 @@ def made(folder: Path, replays: int, layers: int) -> tuple[str, str]:
     return str(replay), str(capture)
 
 
-def measured(replay: str, capture: str) -> None:
-    """Prints the best times."""
-    opening, joining = [], []
+def joining(what: str, replay: str, capture: str) -> Measured:
+    """Opening both without the cache, and joining them."""
+    opening, added, events = [], [], 0
     for _ in range(ROUNDS):
         captures.cache_clear()
         begin = perf_counter()
         trace, there = (open_trace(path, cached=False) for path in (replay, capture))
         opened = perf_counter()
-        joined, record = join(trace, there)
+        _, record = join(trace, there)
+        added.append(perf_counter() - opened)
         opening.append(opened - begin)
-        joining.append(perf_counter() - opened)
-    _report(joined, record.kernels, min(opening), min(joining))
+        events = record.kernels
+    return Measured(f"joining {events:,} events {what}", min(opening), min(added))
 
 
-def _report(trace: Trace, kernels: int, opening: float, joining: float) -> None:
-    print(
-        f"{kernels} of {len(trace.gpu_rows)} events joined: opening {1000 * opening:.0f} ms,"
-        f" joining {1000 * joining:.1f} ms ({joining / opening:.1%})"
-    )
+def from_cache(replay: str, capture: str) -> Measured:
+    """Opening the replay, and all that its capture adds once that is in the cache."""
+    opening, added = [], []
+    for number in range(ROUNDS + 1):
+        captures.cache_clear()
+        begin = perf_counter()
+        trace = open_trace(replay, cached=False)
+        opened = perf_counter()
+        with_captures(trace, [capture], open_trace)
+        if number:
+            added.append(perf_counter() - opened)
+            opening.append(opened - begin)
+    what = "the replay of the pair alone, and its capture from the cache with the join"
+    return Measured(what, min(opening), min(added))
+
+
+def looking(replay: str, folder: Path) -> list[Measured]:
+    """The replay in a folder of other traces."""
+    path = folder / Path(replay).name
+    shutil.copy(replay, path)
+    for number in range(OTHERS):
+        server = Server(layers=20)
+        events = [{**event, "pid": 1000 + number} for event in server.capture(4)]
+        (folder / f"{number}.json").write_text(json.dumps({"traceEvents": events}))
+    first = _looked(path, lambda: _forget(Path(os.environ["FUSETUI_CACHE"])))
+    return [
+        Measured(f"looking beside it at {OTHERS} traces, the first time", *first),
+        Measured(f"looking beside it at {OTHERS} traces, again", *_looked(path, lambda: None)),
+    ]
+
+
+def _forget(cache: Path) -> None:
+    for file in cache.glob("*.graphs"):
+        file.unlink()
+
+
+def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
+    """The best times of opening and of looking, without a round that imports and warms up."""
+    opening, added = [], []
+    for number in range(ROUNDS + 1):
+        before()
+        begin = perf_counter()
+        trace = open_trace(str(path), cached=False)
+        opened = perf_counter()
+        _, joins = with_captures(trace, (), open_trace)
+        if joins:
+            raise RuntimeError("a capture was found where there is none")
+        if number:
+            added.append(perf_counter() - opened)
+            opening.append(opened - begin)
+    return min(opening), min(added)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", nargs="*")
-    parser.add_argument("--replays", type=int, default=1000)
-    parser.add_argument("--layers", type=int, default=48)
+    parser.add_argument("traces", nargs=2, metavar="TRACE", help="the replay and its capture")
+    parser.add_argument("--print", action="store_true", dest="only_print")
     args = parser.parse_args()
-    if args.traces:
-        measured(*args.traces)
-        return
-    with TemporaryDirectory() as folder:
-        measured(*made(Path(folder), args.replays, args.layers))
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "beside").mkdir()
+        os.environ["FUSETUI_CACHE"] = str(folder / "cache")
+        rows = [
+            joining("of the pair above", *args.traces),
+            joining("of a generated pair", *generated(folder)),
+            from_cache(*args.traces),
+            *looking(args.traces[0], folder / "beside"),
+        ]
+    said = f"{os.cpu_count()} cores, load before {load}; the best of {ROUNDS} rounds."
+    table = "\n".join([said, "", *HEAD, *map(str, rows)])
+    print(table)
+    if not args.only_print:
+        put(PAGE, "joining", table)
 
 
 if __name__ == "__main__":

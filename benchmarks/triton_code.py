@@ -32,6 +32,7 @@ from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled, violations
 
 from fusetui import kernels
+from fusetui.capture.points import parse_sweep
 from fusetui.kernels import geglu_gemm, grouped_gemm
 from fusetui.kernels.tiles import Tile, has_tf32
 from fusetui.trace.text.figures import size
@@ -53,24 +54,11 @@ WGMMA = ("sm_90", "sm_100")
 MOST_SUMS = (128, 256)
 """Registers of a thread that sums may take, of NVIDIA and AMD: about half of all."""
 
-MLP_SIZES: Sequence[Mapping[str, int]] = ({}, {"dim": 760, "hidden": 3000})
-FORM_SIZES: Sequence[Mapping[str, int]] = (
-    {},
-    {"batch": 2048},
-    {"in": 8},
-    {"in": 253},
-    {"in": 256},
-    {"out": 8},
-    {"out": 253},
-    {"out": 256},
-    {"batch": 65},
-    {"n": 4, "in": 256, "out": 256},
-)
-MOST_DIFFERENT: Sequence[Mapping[str, int]] = (
-    {},
-    {"in": 253},
-)
-TESTED = ("sm_80", "sm_90")
+ODD_SIZES: Mapping[str, Sequence[Mapping[str, int]]] = {
+    "mlp": ({"dim": 760, "hidden": 3000},),
+    "partitioned-linear": ({"batch": 65},),
+}
+"""Sizes that are no multiple of 16, besides those in the sweeps."""
 BIG = {"batch": 2048, "n": 8, "in": 128, "out": 128}
 
 
@@ -100,13 +88,13 @@ def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[La
     return list(launches(workload, workload.variants["fused"], shapes, dtype, arch))
 
 
-def sizes_of(workload: str, arch: str, precision: str) -> Sequence[Mapping[str, int]]:
-    """In bfloat16 all sizes for the GPUs of the tests, and those that differ most for the others;
-    in another precision those of the workload."""
-    every, most = (MLP_SIZES, MLP_SIZES) if workload == "mlp" else (FORM_SIZES, MOST_DIFFERENT)
-    if precision != "bf16":
-        return every[:1]
-    return every if arch in TESTED else most
+@cache
+def sizes_of(name: str) -> Sequence[Mapping[str, int]]:
+    """The sizes that a workload is compiled at: its own, each point of its sweeps, and odd ones."""
+    workload = kernels.get(name)
+    axes, sweeps = list(workload.gpu_shapes), workload.sweeps
+    points = chain.from_iterable(parse_sweep([preset], axes, sweeps) for preset in sweeps)
+    return ({}, *points, *ODD_SIZES[name])
 
 
 @cache
@@ -125,9 +113,9 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
         if precision != "tf32":
             add(of_mlp("fused", {}, dtype, arch), {})
         if arch not in NO_GEMM:
-            for sizes in sizes_of("mlp", arch, precision):
+            for sizes in sizes_of("mlp"):
                 add(of_mlp("fused-gemm", sizes, dtype, arch), sizes)
-            for sizes in sizes_of("partitioned-linear", arch, precision):
+            for sizes in sizes_of("partitioned-linear"):
                 add(of_forms(sizes, dtype, arch), sizes)
     return dict(found.values())
 

@@ -76,6 +76,10 @@ QUESTIONS = (
 )
 
 
+ALONE = {"FUSETUI_KEPT": "off", "FUSETUI_KEYS": "off", "FUSETUI_CONFIG": "off"}
+"""So that the screens are those of anybody."""
+
+
 async def screen(question: Question, folder: Path) -> str:
     """What the app shows after the keys."""
     app = FusetuiApp(Options((str(folder / f"{question.trace}.json.gz"),)))
@@ -99,6 +103,7 @@ def section(question: Question, shown: str) -> str:
 
 
 def main() -> None:
+    os.environ.update(ALONE)
     folder = Path(os.environ["FUSETUI_TRACES"])
     parts = [section(one, asyncio.run(screen(one, folder))) for one in QUESTIONS]
     TARGET.write_text("\n".join([HEAD, *parts]), encoding="utf-8")

@@ -141,8 +141,8 @@ def stand_in(
     for owner in (torch.Tensor, torch.nn.Module):
         patch.setattr(owner, "to", _on_the_cpu(owner.to))
     patch.setattr(Profiler, "trace", trace)
-    for place in ("torch.profiler.profile", "fusetui.capture.recorder.profile"):
-        patch.setattr(place, Profiler)
+    for module in ("fusetui.capture.recorder", "fusetui.capture.turns", "torch.profiler"):
+        patch.setattr(f"{module}.profile", Profiler)
     return calls
 
 

@@ -109,6 +109,7 @@ class FusetuiApp(Ending):
         before, self.state = self.state, registry.settled(self.state, state)
         if self.state is not before:
             self._draw(before)
+            self._performing.foresee(before, self.state)
         if effect is not None:
             self._performing.perform(effect)
 

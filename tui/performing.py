@@ -9,6 +9,7 @@ from textual.worker import get_current_worker
 
 from fusetui.trace.questions.query import Pattern
 from fusetui.tui import heap
+from fusetui.tui.ahead import Ahead
 from fusetui.tui.beside import Beside
 from fusetui.tui.ending import Ending
 from fusetui.tui.layout.view import Side
@@ -30,6 +31,7 @@ from fusetui.tui.state.effects import (
     Summarize,
     Suspend,
 )
+from fusetui.tui.state.state import State
 from fusetui.tui.summaries import summarize
 
 LARGE = 100_000
@@ -44,6 +46,7 @@ class Performing:
         self._app, self._alone = app, alone
         self._captured_by = captured_by  # see opening.with_captures
         self._stop = Event()
+        self._ahead = Ahead()
 
     def perform(self, effect: Effect) -> None:
         match effect:
@@ -63,6 +66,12 @@ class Performing:
                 self._match_lanes(side, pattern)
             case _:
                 self._ask_terminal(effect)
+
+    def foresee(self, before: State, state: State) -> None:
+        """Prepares for the next key, beside this thread."""
+        moved = state.session is not before.session
+        if moved and state.sides and state.view.selected >= 0 and not self._alone:
+            self._ahead.look(state.side, state.view)
 
     def _ask_terminal(self, effect: CopyText | Refuse | Quit | Interrupt | Suspend) -> None:
         app = self._app

@@ -1,7 +1,7 @@
 """The arithmetic of our Triton kernels in Triton's interpreter, at sizes, strides and dtypes that
 hypothesis chooses, against float64. test_triton.py runs each property in a process of its own:
 
-    TRITON_INTERPRET=1 python -P tests/kernels/interpreted.py PROPERTY
+    TRITON_INTERPRET=1 python -P tests/kernels/interpreted.py PROPERTY ...
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import gelu
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from fusetui import kernels
 from fusetui.kernels import tiles
 from fusetui.kernels.geglu import gelu_mul
 from fusetui.kernels.geglu_gemm import geglu_projections
@@ -145,10 +146,27 @@ def layouts() -> None:
     )
 
 
-PROPERTIES = {"pointwise": pointwise, "gemm": gemm, "grouped": grouped, "layouts": layouts}
+def variants() -> None:
+    """The modules that need a GPU give their model's own result."""
+    for workload in map(kernels.get, ("mlp", "partitioned-linear")):
+        shapes = {axis: 17 + number for number, axis in enumerate(workload.gpu_shapes)}
+        model, inputs = workload.model(shapes), workload.inputs(shapes)
+        for name, variant in workload.variants.items():
+            if variant.needs_gpu and name != "liger":
+                torch.testing.assert_close(variant.build(model)(*inputs), model(*inputs))
+
+
+PROPERTIES = {
+    "pointwise": pointwise,
+    "gemm": gemm,
+    "grouped": grouped,
+    "layouts": layouts,
+    "variants": variants,
+}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="overflow encountered in exp")
     multiply_bfloat16()
-    PROPERTIES[sys.argv[1]]()
+    for name in sys.argv[1:]:
+        PROPERTIES[name]()

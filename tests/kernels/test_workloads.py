@@ -1,7 +1,9 @@
 """All variants of a workload compute the same."""
 
 import random
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from fusetui import kernels
 
 torch = pytest.importorskip("torch", reason="the workloads are torch modules")
+Liger = pytest.importorskip("fusetui.kernels.mlp", reason="needs torch").Liger
 pytestmark = pytest.mark.torch
 
 
@@ -66,6 +69,16 @@ def test_the_mlp_is_down_of_gelu_gate_times_up() -> None:
     cubic = gate + 0.044715 * gate**3
     gelu = 0.5 * gate * (1 + torch.tanh((2 / torch.pi) ** 0.5 * cubic))
     torch.testing.assert_close(mlp(x), (gelu * up) @ mlp.down_proj.weight.T)
+
+
+def test_the_kernel_of_liger_stands_between_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply(gate: Any, up: Any) -> Any:
+        return torch.nn.functional.gelu(gate, approximate="tanh") * up
+
+    package = SimpleNamespace(LigerGELUMulFunction=SimpleNamespace(apply=apply))
+    monkeypatch.setitem(sys.modules, "liger_kernel.ops.geglu", package)
+    mlp, x = kernels.get("mlp").model({"dim": 2, "hidden": 3}), torch.randn(4, 2)
+    torch.testing.assert_close(Liger(mlp)(x), mlp(x))
 
 
 def test_a_cpu_may_have_a_dtype_of_its_own() -> None:

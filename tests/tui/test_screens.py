@@ -15,10 +15,14 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.trace.insights.telling import account_lines
+from fusetui.trace.questions.search import find
 from fusetui.trace.ranks import explained as ranked
 from fusetui.trace.ranks import summarize
 from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui import whole
+from fusetui.tui.drawing.found_lines import FoundPicture
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.layout.found import found_of
 from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import Run
@@ -138,3 +142,21 @@ def test_no_figure_of_the_account_is_cut(lesson: State) -> None:
     assert max(map(len, whole_lines)) > 60 >= max(map(len, narrow_lines))
     for full, cut in zip(whole_lines, narrow_lines, strict=True):
         assert cut.split()[-2:] == full.split()[-2:]
+
+
+def test_a_finding_that_does_not_fit_says_so(lesson: State) -> None:
+    lines = drawn(after(lesson, resized(Size(60, 18), False), *do("why"))).splitlines()
+    assert lines[-2].rstrip().endswith("…")
+
+
+def test_all_about_a_gap_is_shown_where_there_is_room(lesson: State) -> None:
+    shown = drawn(after(lesson, resized(Size(80, 60), False), *do("next-gap")))
+    for text in ("after gemm bf16 128x256x64 tn sm80 s3", "before gemm bf16 128x128x32 tn sm80 s5"):
+        assert text in shown
+
+
+def test_a_name_that_is_cut_shows_it(lesson: State) -> None:
+    searched = found_of(lesson.side.trace, "gemm", find(lesson.side.trace, "gemm"))
+    picture = FoundPicture(searched, glyphs_for(False))
+    assert picture.line(2, 50, 7).text.rstrip().endswith("…")
+    assert picture.line(2, 50, 7).cell_length == 50

@@ -20,6 +20,7 @@ from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
 
+SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Elements:
         self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(self._decode)
+        self._seen: dict[int, bytes] = {}
 
     def element(self, order: int) -> dict[str, Any]:
         """The event at this index as a dict; {} if it cannot be read any more.
@@ -45,9 +47,8 @@ class Elements:
         """
         if not 0 <= order < int(self._firsts[-1]):
             raise IndexError(order)
-        number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         try:
-            found = loads(self._text_of(number, order - int(self._firsts[number])))
+            found = loads(self._text_at(order))
         except RecursionError:
             return {"args": {"args": TOO_DEEP}}
         except (OSError, ValueError, IndexError, TraceError, msgspec.MsgspecError):
@@ -94,6 +95,18 @@ class Elements:
         """Makes the text available, which may take a second per GB, to speed up later calls."""
         with suppress(OSError, TraceError):
             self.text.part(0, 0)
+
+    def _text_at(self, order: int) -> bytes:
+        """The text of an element; those asked for last are kept. Raises what _text_of raises."""
+        found = self._seen.get(order)
+        if found is None:
+            number = int(np.searchsorted(self._firsts, order, side="right")) - 1
+            found = self._text_of(number, order - int(self._firsts[number]))
+            if len(self._seen) >= SEEN:
+                self._seen.clear()
+            if len(found) <= SHORT:
+                self._seen[order] = found
+        return found
 
     def _text_of(self, number: int, element: int) -> bytes:
         """The text of an element of a stretch. Raises IndexError, and what _decode raises."""

@@ -7,6 +7,7 @@ GPU event belongs to another stream.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -82,9 +83,16 @@ def captures(trace: Trace) -> Captures:
 def _calls(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     """Calls of a matching name in order of time; of nested ones (CUDA's runtime calls the driver)
     the outer one."""
-    named = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
-    flags = np.array(named or [False])[trace.name] & (trace.role == Role.CALL)
-    rows = np.flatnonzero(flags)
+    return _outer(trace, lambda name: pattern.search(name, 0, LONGEST_NAME) is not None)
+
+
+def _outer(trace: Trace, tells: Callable[[str], bool]) -> Rows:
+    """Calls of such a name in order of time, without those within one. Of a capture with Python
+    most names are those of frames: only the names of calls are looked at."""
+    rows = np.flatnonzero(trace.role == Role.CALL)
+    used, which = np.unique(trace.name[rows], return_inverse=True)
+    told = np.array([tells(trace.names[name]) for name in used.tolist()] or [False])
+    rows = rows[told[which.reshape(-1)]] if len(rows) else rows
     rows = rows[~within(trace, rows)[rows]]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
@@ -107,17 +115,16 @@ def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
 
 def _nodes(trace: Trace) -> Rows:
     """Calls that launch, copy or set, and launched no GPU event; of nested ones the outer one."""
-    named = [
-        (LAUNCHES.search(name, 0, LONGEST_NAME) or MOVES.search(name, 0, LONGEST_NAME)) is not None
-        and GRAPH.search(name, 0, LONGEST_NAME) is None
-        for name in trace.names
-    ]
-    rows = np.flatnonzero(np.array(named or [False])[trace.name] & (trace.role == Role.CALL))
-    rows = rows[~within(trace, rows)[rows]]
+    rows = _outer(trace, _makes_a_node)
     launch = trace.launch[trace.gpu_rows]
     ran = np.bincount(launch[launch >= 0], minlength=len(trace)) > 0
-    rows = rows[~ran[rows]]
-    return rows[np.argsort(trace.start[rows], kind="stable")]
+    return rows[~ran[rows]]
+
+
+def _makes_a_node(name: str) -> bool:
+    if GRAPH.search(name, 0, LONGEST_NAME):
+        return False
+    return any(one.search(name, 0, LONGEST_NAME) for one in (LAUNCHES, MOVES))
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
@@ -131,9 +138,8 @@ def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
 
 def _kernels(trace: Trace, calls: Rows) -> list[str]:
     """The name of the kernel that each call launches, "" where it is not recorded."""
-    hip = np.array([name.startswith("hip") for name in trace.names] or [False])[trace.name[calls]]
-    if not hip.any():  # CUDA's calls have no such arg
-        return [""] * len(calls)
+    if not any(trace.names[n].startswith("hip") for n in np.unique(trace.name[calls]).tolist()):
+        return [""] * len(calls)  # CUDA's calls have no such arg
     found = arguments(trace.elements, trace.order[calls], KERNEL, keep_as="captured")
     distinct = [parsed(texts[0]) for texts in found.distinct]
     names = [name if isinstance(name, str) else "" for name in distinct]

@@ -63,8 +63,9 @@ def choose(
         by_step: dict[tuple[int, Size], list[int]] = {}
         for at in same:
             by_step.setdefault(steps[at], []).append(at)
+        fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
         for (_, asked), own in by_step.items():
-            for at, one in zip(own, _of_step(own, matching, sizes, asked), strict=True):
+            for at, one in zip(own, _of_step(len(own), fitting[asked], matching), strict=True):
                 found[at] = one
     return found
 
@@ -78,26 +79,38 @@ def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _of_step(
-    own: Sequence[int], matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
-) -> list[Chosen]:
-    """For the replays of one step with equal kernels, in order."""
+class Fitting(msgspec.Struct, frozen=True):
+    """The captures of the size that a step replays, why they are only likely, or why none fits."""
+
+    captures: tuple[int, ...] = ()
+    likely: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def _fitting(matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size) -> Fitting:
+    """Of the captures that match by their kernels, for a step of which so much was asked."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
     if problem:
-        return [Chosen(problem=problem)] * len(own)
-    fitting = [n for n in matching if each[n] == size]
+        return Fitting(problem=problem)
+    fitting = tuple(n for n in matching if each[n] == size)
     likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
     likely += [FORKED] if any(matching[n].forks for n in fitting) else []
     if size is not None and batch is not None and size != batch:
         likely.append(PADDED.format(size=size, batch=batch))
-    if len(fitting) > 1:
-        if len(own) != len(fitting):
-            text = plural(len(fitting), "graph") + " of the capture fit equally"
-            return [Chosen(problem=f"{text}, and the step replays {len(own)}")] * len(own)
-        likely.append(IN_TURN)
-    chosen = fitting if len(fitting) > 1 else fitting * len(own)
-    why = "; ".join(likely)
+    return Fitting(fitting, tuple(likely))
+
+
+def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Chosen]:
+    """For so many replays of one step with equal kernels, in order."""
+    if found.problem:
+        return [Chosen(problem=found.problem)] * count
+    several, likely = len(found.captures) > 1, found.likely
+    if several and count != len(found.captures):
+        text = plural(len(found.captures), "graph") + " of the capture fit equally"
+        return [Chosen(problem=f"{text}, and the step replays {count}")] * count
+    why = "; ".join((*likely, IN_TURN) if several else likely)
+    chosen = found.captures if several else found.captures * count
     return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
 
 

@@ -33,13 +33,13 @@ from fusetui.trace.serving.seen import (
     remembered,
 )
 
-HEAD = 1 << 14  # bytes of a document
+HEAD = 1 << 13  # bytes of a document
 LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
 BUDGET = 1 << 27  # bytes of documents that are searched whole
 PACKED = 15  # the usual compression ratio of traces
 PACKINGS = (".gz", ".zst")
 OPENED = 4
-_PROCESS = re.compile(rb'"pid": ?"?([\w .:-]{1,64}?)"?\s?[,}\n]')
+_PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
 _BEGIN = b"StreamBeginCapture"
 _NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
 _KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
@@ -113,7 +113,7 @@ def _processes(path: str) -> tuple[str, ...]:
     for most in (HEAD, LONG_HEAD):
         text = glimpse(path, most) if most == HEAD else beginning(path, most)
         if found := set(_PROCESS.findall(text)):
-            return tuple(sorted(pid.decode() for pid in found))
+            return tuple(sorted(pid.decode(errors="replace") for pid in found))
         if len(text) < most:
             break
     return ()

@@ -8,7 +8,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.joined import Join
+from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.serving.captures import has_captures
 from fusetui.trace.serving.find import candidates, same_process
 from fusetui.trace.serving.join import join, wants_capture
@@ -64,7 +64,7 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
 
 def _found(trace: Trace) -> list[str]:
     """The files beside the trace that may hold what it replays."""
-    if not wants_capture(trace):
+    if isinstance(trace, Joined) and not wants_capture(trace):
         return []
     folders = same_process(trace.report.path, _pids(trace))
     return candidates(folders, _batches(trace), _kernels(trace)) if folders else []

@@ -7,6 +7,8 @@ join.py).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ from fusetui.trace.questions.spread import grouped
 Rows = NDArray[np.intp]
 NODE = ("graph node id",)
 AMD = {"roctracer_version", "hip_runtime_version"}
-"""Keys of files whose nodes have no ids."""
+"""Keys of files whose nodes have no ids, as HIP's have not."""
 
 
 class Nodes(msgspec.Struct, frozen=True, eq=False):
@@ -65,6 +67,7 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
 
 
+@lru_cache(maxsize=2)
 def graph_calls(trace: Trace) -> NDArray[np.bool_]:
     """For each row, whether it is a call that launches a graph."""
     named = np.array([is_replay(name) for name in trace.names] or [False])
@@ -81,7 +84,10 @@ def bare_launches(trace: Trace) -> int:
 
 def _node_ids(trace: Trace, rows: Rows) -> NDArray[np.int64] | None:
     """The ids of all nodes; None unless every one has an id of its own in its replay."""
-    if AMD & trace.keys.keys() or not trace.args_of(int(rows[0])).get(NODE[0]):
+    first = int(rows[0])
+    if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith("hip"):
+        return None
+    if not trace.args_of(first).get(NODE[0]):
         return None
     found = arguments(trace.elements, trace.order[rows], NODE, keep_as="nodes")
     values = [parsed(texts[0]) for texts in found.distinct]

@@ -1,4 +1,5 @@
-"""What is said about one slice: a fixed number of lines, so that nothing jumps while stepping."""
+"""What is said about one slice: a pane of a fixed height, so that no lane moves while a person goes
+from one to the next."""
 
 from __future__ import annotations
 
@@ -54,14 +55,19 @@ def details(
     glyphs: Glyphs,
     origins: Origins | None = None,
 ) -> list[Said]:
-    """At most `height` lines about a row; the same facts are always on the same line.
+    """At most `height` lines about a row; of kernels the same facts are always on the same line.
 
     `origins`: if the trace names parts of the program, a line says where in the program it comes
     from.
     """
     program = [program_line(origins, row)] if tells_more(origins) else []
-    legend = max(1 - len(program), height - 6 - len(program))
-    lines = [title(trace, row, width, glyphs), *_name(trace, row, width, glyphs, legend)]
+    found = _annotated(trace, row, width, glyphs)
+    if found.legend:
+        legend = max(1 - len(program), height - 6 - len(program))
+        name = _marked(found, width, legend)
+    else:
+        name = [Said(narrow(text), "name") for text, _ in found.lines[: max(1, height - 5)]]
+    lines = [title(trace, row, width, glyphs), *name]
     facts = flow(_facts(trace, row, glyphs), width)
     lines += [Said(text) for text in (_origin(trace, row, glyphs), *program, *facts)]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
@@ -111,9 +117,8 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
     return Said(clip(label, max(8, width - len(rest)), glyphs.ellipsis) + rest, "title")
 
 
-def _name(trace: Trace, row: int, width: int, glyphs: Glyphs, legend: int) -> list[Said]:
+def _marked(found: Annotated, width: int, legend: int) -> list[Said]:
     """The name, the marks below it, and `legend` lines that explain them."""
-    found = _annotated(trace, row, width, glyphs)
     text, under = found.lines[0]
     meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
     blanks = [Said("")] * (legend - len(meanings))
@@ -193,8 +198,13 @@ def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
     others = islice((key for key in args if key not in skip), MOST)
     for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
-        parts.append(f"{value_text(key, '')} {value_text(args[key], glyphs.ellipsis)}")
+        parts.append(f"{value_text(key, '')} {value_text(_rounded(args[key]), glyphs.ellipsis)}")
     return [part for part in parts if part]
+
+
+def _rounded(value: Any) -> Any:
+    """A number with a fraction to four significant digits; whole numbers are kept."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 @lru_cache(maxsize=256)

@@ -23,3 +23,8 @@ def family_segments(
     level = np.where(ns > 0, np.clip(ns * top // size, 1, top), 0)
     text = "".join(map(glyphs.levels.__getitem__, level.tolist()))
     return [segment(text, palette.bar(KINDS[family.kind]))]
+
+
+def family_label(label: str, cells: int) -> str:
+    """Without its share where that does not fit: no digit of it is cut."""
+    return label if len(label) < cells else label.rstrip(" %0123456789.<>")

@@ -8,6 +8,7 @@ import msgspec
 from textual.strip import Strip
 
 from fusetui.trace.questions.query import FIELDS
+from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.units import unit_of
 from fusetui.tui.drawing import palette
@@ -19,6 +20,7 @@ from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 
 BAR = 10  # cells
+BEFORE = 27 + BAR  # cells before a name
 HELP = (
     "A word is looked for in names, families and what a kernel's name says, then in args.",
     'All of several must hold: gemm bf16 -splitK   "two words"   /regular.*expression/',
@@ -38,7 +40,7 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         return self.found, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Strip:
-        parts = self._rule(width) if y == 0 else self._row(y - 1)
+        parts = self._rule(width) if y == 0 else self._row(y - 1, width)
         return line([segment(*part) for part in parts], width) if parts else blank(width)
 
     def _rule(self, width: int) -> list[Styled]:
@@ -46,7 +48,7 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         text = f"{rule * 3} {said(self.found)} "
         return [(text.ljust(width, rule), palette.TITLE)]
 
-    def _row(self, index: int) -> list[Styled]:
+    def _row(self, index: int, width: int) -> list[Styled]:
         found = self.found
         if found is None:
             return [(f" {HELP[index]}", palette.DIM)] if index < len(HELP) else []
@@ -57,13 +59,16 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
             return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
         one = found.names[index - 1]
         bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
+        where = "in args of " if one.in_args else ""
+        left = width - BEFORE - len(where)
+        name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
         return [
             (f"{unit.text(one.ns):>9} ", palette.PLAIN),
             (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", palette.DIM),
             (f"{'' if one.in_args else bar:{BAR}} ", palette.BUSY),
             (f"{count(one.count):>7} ", palette.PLAIN),
-            ("in args of " if one.in_args else "", palette.DIM),
-            (label_of(one.role, one.name), palette.swatch(kind_of(one.role, one.name))),
+            (where, palette.DIM),
+            (name, palette.swatch(kind_of(one.role, one.name))),
         ]
 
 

@@ -35,7 +35,7 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     others = [f"{SHORT[name]} {_part(ns, end - begin)}" for name, ns in reasons[1:]]
     lines += [Said(text, "name") for text in main]
     lines += [Said(text) for text in flow(others, width)]
-    lines += [Said(text) for text in _covered(told)]
+    lines += [Said(text) for parts in _covered(told) for text in flow(parts, width)]
     return [Said(clip(one.text, width, glyphs.ellipsis), one.look) for one in lines][:height]
 
 
@@ -63,7 +63,7 @@ def _device(side: Side, found: IdleTime) -> str:
     return next((lane.group for lane in lanes), "")
 
 
-def _covered(told: Gap | None) -> list[str]:
+def _covered(told: Gap | None) -> list[list[str]]:
     """What covered most of the time before the launch, and the kernels before and after the gap."""
     if told is None:
         return []
@@ -77,8 +77,7 @@ def _covered(told: Gap | None) -> list[str]:
     drained = f"drained by {narrow(told.drained_by)}" if told.drained_by else ""
     ends = f"before {label_of(int(Role.KERNEL), told.next)}"
     after = f"after {label_of(int(Role.KERNEL), told.previous)}" if told.previous else ""
-    lines = ["   ".join(inside), "   ".join(filter(None, (drained, after, ends)))]
-    return [line for line in lines if line]
+    return [inside, [*filter(None, (drained, after, ends))]]
 
 
 def _frame(name: str) -> str:

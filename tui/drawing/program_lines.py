@@ -11,6 +11,8 @@ from fusetui.trace.program.regions import label_of as region_label
 from fusetui.trace.text.figures import duration
 from fusetui.tui.layout.kinds import label_of, narrow
 
+SEPARATOR = " > "
+LONGEST_PATH = 48  # characters
 MOST = 1000  # modules and frames around a slice that are listed
 
 
@@ -35,10 +37,23 @@ def program_line(found: Origins | None, row: int) -> str:
     file = source.file.rpartition("/")[2] if source else ""
     parts = (
         f"{file}:{source.line} {source.name}" if source else "",
-        f"in {path_of(found, program)}" if program.regions else "",
+        f"in {inner(path_of(found, program))}" if program.regions else "",
         _forward(found, program),
     )
     return "   ".join(narrow(part) for part in parts if part)
+
+
+def inner(path: str) -> str:
+    """The inner levels of a long path, which tell more than the outer ones.
+
+    >>> inner("Qwen3Model_0 > Qwen3DecoderLayer_1 > Qwen2MLP_1 > MergedColumnParallelLinear_1")
+    '… > Qwen2MLP_1 > MergedColumnParallelLinear_1'
+    """
+    levels = path.split(SEPARATOR)
+    first = 0
+    while first < len(levels) - 1 and len(SEPARATOR.join(levels[first:])) > LONGEST_PATH:
+        first += 1
+    return SEPARATOR.join(["…", *levels[first:]] if first else levels)
 
 
 def program_lines(found: Origins | None, row: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ terminal."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -50,10 +51,20 @@ def runs_of(
     runs: list[Run] = []
     shown = _with_selected(cells.row, selected, selected_cells)
     rows, kinds = shown.tolist(), cells.kind.tolist()
-    counts, covered = cells.count.tolist(), cells.covered.tolist()
-    x = 0
+    levels = _levels(cells, cell_ns, glyphs)
+    x, bars, of = 0, "", -1  # neighboring bars of one kind
     for end in _ends(shown):
-        row, kind = rows[x], KINDS[kinds[x]]
+        row, number = rows[x], kinds[x]
+        is_bar = end - x == 1 and row != NONE and row != selected and row not in marked
+        if is_bar and not glyphs.letters:
+            if number != of:
+                _end(runs, bars, of)
+                bars, of = "", number
+            bars += glyphs.levels[levels[x]]
+            x = end
+            continue
+        _end(runs, bars, of)
+        bars, of, kind = "", -1, KINDS[number]
         if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
         elif end - x > 1 or row == selected:
@@ -61,10 +72,11 @@ def runs_of(
             beside = bool(runs) and runs[-1].look == "block"
             runs.append(Run(bar_text(label(row), end - x, look, kind, beside, glyphs), look, kind))
         else:
-            text = _cell(covered[x], cell_ns, counts[x], kind, glyphs)
+            text = _cell(levels[x], kind, glyphs)
             look = "marked" if row in marked else "block" if text.isalpha() else "bar"
             _append(runs, Run(text, look, kind))
         x = end
+    _end(runs, bars, of)
     return runs
 
 
@@ -100,20 +112,22 @@ def bar_text(label: str, width: int, look: Look, kind: Kind, beside: bool, glyph
         return _filled(label, width, kind, beside, glyphs)
     if width == 1:
         return glyphs.selected_cell
-    return glyphs.selected + _fitted(label, width - 1, glyphs).ljust(width - 1)
+    return glyphs.selected + _fitted(label, width - 1, glyphs.ellipsis).ljust(width - 1)
 
 
 def _filled(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> str:
     """A block; its first cell shows where it begins when it lies beside another one."""
-    edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs)
+    edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs.ellipsis)
     if not glyphs.letters:
         return (edge + text).ljust(width)
     begin = f"{edge}{text} " if text else edge.strip()
     return begin[:width].ljust(width, LETTERS[kind])
 
 
-def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
-    """The label, or its first words, or its ends; nothing if that would be meaningless."""
+@lru_cache(maxsize=1 << 15)
+def _fitted(label: str, width: int, ellipsis: str) -> str:
+    """The label, or its first words, or its ends; nothing if that would be meaningless. A frame
+    asks for the same few hundred."""
     if len(label) <= width:
         return label
     bare = label
@@ -123,14 +137,24 @@ def _fitted(label: str, width: int, glyphs: Glyphs) -> str:
     if words:
         return words
     first = bare.partition(" ")[0]
-    return middle_clip(first, width, glyphs.ellipsis) if width >= LEAST_LABEL else ""
+    return middle_clip(first, width, ellipsis) if width >= LEAST_LABEL else ""
 
 
-def _cell(covered: int, cell_ns: int, count: int, kind: Kind, glyphs: Glyphs) -> str:
-    """As high as the share that is covered; where letters stand for colors, the letter from half
-    on."""
-    top = len(glyphs.levels) - 1
-    level = round(top * covered / max(cell_ns, 1)) if count else 0
-    if glyphs.letters and 2 * level >= top:
+def _cell(level: int, kind: Kind, glyphs: Glyphs) -> str:
+    """A bar; where letters stand for colors, the letter from half of the height on."""
+    if glyphs.letters and 2 * level >= glyphs.top:
         return LETTERS[kind]
-    return glyphs.levels[max(1, min(level, top))]
+    return glyphs.levels[level]
+
+
+def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
+    """How high a bar in each cell is: the share that is covered, but at least the least."""
+    level = np.rint(cells.covered * glyphs.top / max(cell_ns, 1))
+    found: list[int] = np.clip(level, 1, glyphs.top).astype(np.int64).tolist()
+    return found
+
+
+def _end(runs: list[Run], bars: str, kind: int) -> None:
+    """The bars so far as one run."""
+    if bars:
+        runs.append(Run(bars, "bar", KINDS[kind]))

@@ -13,7 +13,7 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import MANY, seen_in
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.counter_line import counter_line
-from fusetui.tui.drawing.family_line import family_segments
+from fusetui.tui.drawing.family_line import family_label, family_segments
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.idle_line import idle_segments
 from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, where_runs, window_bar
@@ -135,7 +135,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self._idle_strip(place.label, place.idle_of.key[1], division, bar)
         if place.family is not None:
             shown = family_segments(self.side, self.view, place.family, division.width, self.glyphs)
-            return _labeled(place.label, shown, division, bar)
+            return _labeled(family_label(place.label, division.gutter), shown, division, bar)
         if place.curve is not None:
             return self._counter_strip(place.label, place.curve, division, bar)
         if place.line is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import groupby
+from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -167,13 +168,19 @@ def first_view(side: Side, begin: int | None = None, end: int | None = None) -> 
     return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
 
 
+_KEEPING = Lock()
+"""More than one thread asks for lines."""
+
+
 def places(side: Side, view: View) -> tuple[Place, ...]:
     """All lines of the timeline, from top to bottom, whether they fit on the screen or not."""
     found = side.places.get(view)
     if found is None:
-        if len(side.places) >= KEPT:
-            del side.places[next(iter(side.places))]
-        found = side.places[view] = tuple(_places(side, view))
+        found = tuple(_places(side, view))
+        with _KEEPING:
+            if len(side.places) >= KEPT:
+                del side.places[next(iter(side.places))]
+            side.places[view] = found
     return found
 
 

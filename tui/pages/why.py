@@ -127,6 +127,9 @@ class WhyPage(ListPage):
         index = min(state.list_of(self.name).cursor, len(entries) - 1)
 
         def lines(width: int, height: int) -> list[Said]:
+            return _cut(about(width, height), height, glyphs.ellipsis)
+
+        def about(width: int, height: int) -> list[Said]:
             match entries[index] if entries else None:
                 case Finding() as finding:
                     return _about_finding(finding, width)
@@ -149,6 +152,15 @@ def entries_of(found: Why) -> tuple[Entry, ...]:
 
 def _why(side: Side) -> Why | None:
     return side.insight.answer.why if side.insight.answer else None
+
+
+def _cut(lines: list[Said], height: int, ellipsis: str) -> list[Said]:
+    """As many as there is room for; the last one shows that there are more."""
+    if len(lines) <= height or not height:
+        return lines
+    last = lines[height - 1]
+    text = last.text[:-1] if len(last.text) > 1 else last.text
+    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", last.look)]
 
 
 def _answer(found: Why, width: int) -> list[Said]:

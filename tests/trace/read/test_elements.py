@@ -48,3 +48,19 @@ def test_args(trace_of: Make, event: Make) -> None:
     assert [trace.name_of(row) for row in range(2)] == ["early", "late"]
     assert trace.args_of(0) == {}
     assert trace.args_of(1) == args
+
+
+def test_what_was_asked_for_lately_is_not_read_again() -> None:
+    class Counted(Held, frozen=True):
+        reads: list[int]
+
+        def part(self, start: int, end: int) -> bytes:
+            self.reads.append(start)
+            return bytes(self.data[start:end])
+
+    data = b"[" + b",".join(b'{"a": %d}' % n for n in range(6)) + b"]"
+    stretches = [Stretch(1 + 9 * n, 9 + 9 * n, 1) for n in range(6)]
+    text = Counted(data, [])
+    elements = Elements(text, stretches)
+    assert [elements.element(n)["a"] for n in [*range(6)] * 2] == [*range(6)] * 2
+    assert len(text.reads) == 6

@@ -10,7 +10,7 @@ from tests.tui.prepared import after, do, drawn, opened
 from fusetui.trace import Trace
 from fusetui.trace.cells.raster import amounts, edges
 from fusetui.tui.layout.view import Place, places
-from fusetui.tui.state.state import State
+from fusetui.tui.state.state import Size, State
 
 
 def families(state: State) -> list[Place]:
@@ -41,3 +41,10 @@ def test_the_families_of_a_cell_add_up_to_what_is_covered(mlp: Trace) -> None:
         for a, b in pairwise(borders)
     ]
     assert np.array_equal(sums, covered)
+
+
+def test_a_share_that_does_not_fit_is_left_out(mlp: Trace) -> None:
+    """Of 65 % a narrow screen would show `6`."""
+    narrow = drawn(after(opened(mlp, size=Size(60, 40)), *do("families")))
+    (line,) = [line for line in narrow.splitlines() if line.startswith("  pointwise")]
+    assert not any(character.isdigit() for character in line)

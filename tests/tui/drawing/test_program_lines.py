@@ -13,6 +13,7 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.drawing.program_lines import inner
 from fusetui.tui.pages.overlays import OVERLAYS
 
 Make = Callable[..., Trace]
@@ -22,6 +23,22 @@ def test_the_chain_goes_on_to_frame_and_module(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), at("ampere"))
     assert "my_model.py" not in drawn(state)
     assert "my_model.py:40 forward   in Net_0 > Attention_0" in drawn(after(state, explained))
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("Net_0 > Attention_0", "Net_0 > Attention_0"),
+        (
+            "Model_0 > DecoderLayer_1 > MLP_1 > MergedColumnLinear_1",
+            "… > DecoderLayer_1 > MLP_1 > MergedColumnLinear_1",
+        ),
+        ("Model_0 > " + "x" * 90, "… > " + "x" * 90),
+    ],
+)
+def test_of_a_long_path_the_inner_levels(path: str, shown: str) -> None:
+    """The terminal may have room for little more than them."""
+    assert inner(path) == shown
 
 
 def test_all_details_list_every_frame(trace_of: Make) -> None:
