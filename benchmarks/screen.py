@@ -52,6 +52,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 MOVE = re.compile(r"\x1b\[(\d+);(\d+)H")
 CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
 FIRST_KEYS = "wwwwddddaaaassss"
+REST = 0.02  # seconds without a byte: the first frame is there to its end
 PIECE = 2048  # bytes that the slow terminal takes at a time
 
 
@@ -89,6 +90,7 @@ def walks(program: Program) -> Iterator[Walk]:
 def at_once(trace: str) -> Walk:
     """From the first lanes on, while other things are still worked out."""
     program = Program(OURS, trace)
+    program.first += program.take(REST)
     try:
         return Walk("zoom and pan, at first", [program.press(key) for key in FIRST_KEYS])
     finally:

@@ -22,6 +22,10 @@ KNOWN = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark", "LC_ALL": "C.UTF-8"}
 PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
 
+ESCAPE = "\x1b"
+ALONE = 0.3  # seconds after which no terminal program takes Escape for the begin of a sequence
+
+
 class Terminal:
     """Use as a context manager: what is still running at its end is killed."""
 
@@ -81,6 +85,8 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self.master, keys.encode())
+        if keys == ESCAPE:
+            time.sleep(ALONE)
 
     def wait_for(self, text: str) -> None:
         """Waits until a text was written after what was seen before, and nothing more follows."""

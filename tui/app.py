@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from fusetui.trace.text.printable import printable
-from fusetui.tui import loading, ranking, registry, searching, summaries, whole
+from fusetui.tui import heap, loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -323,6 +323,7 @@ def run(
         alone=False,
         captured_by=tuple(captured_by),
     )
+    heap.be_patient()
     app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)

@@ -5,6 +5,14 @@ from __future__ import annotations
 
 import gc
 
+YOUNG = 20_000
+"""New objects between two looks at them; a frame makes some thousands, most without cycles."""
+
+
+def be_patient() -> None:
+    """Has the collector look less often at what is new: several times in a frame by default."""
+    gc.set_threshold(YOUNG)
+
 
 def settle() -> None:
     """What is there now is not looked at again until `thaw`."""

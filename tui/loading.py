@@ -145,13 +145,13 @@ def load(
         return
     kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
     post(Loaded(paths, _sides(traces, paths), kept, notices))
-    cutting.warm()
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
             post(Unpacked())
     for path, trace in zip(paths, traces, strict=False):
         _go_on(path, trace, post, cancelled, beside)
+    cutting.warm()
 
 
 def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside | None) -> None:

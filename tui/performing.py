@@ -35,7 +35,7 @@ from fusetui.tui.state.state import State
 from fusetui.tui.summaries import summarize
 
 LARGE = 100_000
-"""Slices: what is asked about fewer is known before another process has read them."""
+"""Slices of a trace: what is asked about fewer is known before another process has read them."""
 
 
 class Performing:
@@ -93,7 +93,7 @@ class Performing:
         def work() -> None:
             worker = get_current_worker()
             post, cancelled, captures = (
-                self._app.post_message,
+                self._settle,
                 lambda: worker.is_cancelled,
                 self._captured_by,
             )
@@ -102,22 +102,22 @@ class Performing:
                 return
             with Beside(captures) as beside:
                 heap.thaw()
-                load(paths, self._settle, cancelled, stop.is_set, beside, captured_by=captures)
+                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
 
     def _settle(self, message: Message) -> None:
-        """Posts what stays for as long as the trace is open."""
-        if not isinstance(message, Loading):
+        """Posts what stays for as long as the trace is open, or how far it is."""
+        if not self._alone and not isinstance(message, Loading):
             heap.settle()
         self._app.post_message(message)
 
     def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
-        is_small = sum(len(side.trace) for side in sides) < LARGE
+        is_small = sum(len(side.trace) for side in sides) < 2 * LARGE
 
         def work() -> None:
             worker = get_current_worker()
-            post, cancelled = self._app.post_message, lambda: worker.is_cancelled
+            post, cancelled = self._settle, lambda: worker.is_cancelled
             if self._alone or is_small:
                 compare(sides, paths, post, cancelled)
                 return

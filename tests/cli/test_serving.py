@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trace.serving.servers import Server, save
+from tests.trace.serving.servers import Server, python, save
 
 Run = Callable[..., Any]
 SERVER = Server()
@@ -28,6 +28,16 @@ def test_text(fusetui: Run, served: Path) -> None:
     assert "Between passes of the model: 18 gaps" in text
     assert "247 events of 19 of 19 graph replays have the op" in text.replace("\n  ", " ")
     assert text.count("\n") <= 40
+
+
+def test_frames_without_their_folders(fusetui: Run, tmp_path: Path) -> None:
+    """They would fill the line; --json has all."""
+    frame = python("/a/long/way/to/scheduler.py(12): schedule", 3100, 800)
+    steps = [SERVER.step(4, 2000 * n, n) for n in range(1, 4)]
+    path = save(tmp_path / "replay.json", *steps, [frame])
+    assert "scheduler: scheduler.py(12): schedule" in fusetui("serving", path).out
+    doing = fusetui("serving", path, "--json").json["between"]["doing"]
+    assert frame["name"] in [one["what"] for one in doing]
 
 
 def test_json(fusetui: Run, served: Path) -> None:

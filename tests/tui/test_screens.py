@@ -160,3 +160,21 @@ def test_a_name_that_is_cut_shows_it(lesson: State) -> None:
     picture = FoundPicture(searched, glyphs_for(False))
     assert picture.line(2, 50, 7).text.rstrip().endswith("…")
     assert picture.line(2, 50, 7).cell_length == 50
+
+
+@pytest.mark.parametrize("width", [40, 60, 68, 80])
+def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
+    """By its key alone where there is little room; a click there brings it to the front."""
+    state = after(lesson, resized(Size(width, 30), False), *do("modules"))
+    bar = drawn(state).splitlines()[0]
+    assert "6 Modules" in bar
+    assert bar.rstrip()[-1] in ("8", "e")
+    clicked = after(state, lambda now: whole.pointed(now, bar.rindex("8"), 0))
+    assert clicked.page == "flame"
+
+
+def test_a_reason_that_does_not_fit_says_so(both: State) -> None:
+    low = drawn(after(both, resized(Size(60, 18), False), *do("diff"))).splitlines()
+    assert low[-2].rstrip().endswith("…")
+    high = drawn(after(both, resized(Size(60, 50), False), *do("diff")))
+    assert "may stay in registers" in " ".join(high.split())

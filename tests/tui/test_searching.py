@@ -134,7 +134,7 @@ def test_args_are_counted_beside_the_names(shaped: Trace) -> None:
     *_, last = found(state, "blue")
     ops = sum(event["cat"] == "cpu_op" for event in mlp_events())
     assert (len(last.found.rows), len(last.found.extra)) == (0, ops + 2 * 8)
-    assert f"{ops + 16} by args" in drawn(typed(state, "blue"))
+    assert f"{ops + 16} slices by args" in drawn(typed(state, "blue"))
     assert "in args of aten::linear" in drawn(typed(state, "blue"))
 
 

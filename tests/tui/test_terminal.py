@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.hostile import FILE_NAME, PAYLOADS, WORST, not_ours, write_trace
 from tests.starting import end
-from tests.terminal import Terminal, plain
+from tests.terminal import ESCAPE, Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
 from fusetui.tui.registry import ACTIONS
@@ -23,7 +23,6 @@ from fusetui.tui.state.moving import SECTION
 
 READY = "j/k selects a slice"
 ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
-ESCAPE = "\x1b"
 Visit = tuple[str, str]
 """Keys, and a text that the page shows then."""
 

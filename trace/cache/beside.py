@@ -28,7 +28,7 @@ def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
     """The record; its columns are mapped. Raises Unusable and OSError."""
     raw, columns = get(file, origin)
     try:
-        rest = msgspec.msgpack.decode(raw, type=rest_of(kind))
+        rest = msgspec.msgpack.decode(raw, type=rest_of(kind))  # type: ignore[arg-type]
         return kind(**asdict(rest), **columns)
     except (ValueError, TypeError, msgspec.MsgspecError) as error:
         raise Unusable(str(error)) from None

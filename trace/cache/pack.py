@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import IO, Any, get_origin, get_type_hints
 
 import msgspec
@@ -42,12 +43,14 @@ class Header(msgspec.Struct, frozen=True):
     columns: dict[str, Column]  # in file order
 
 
+@lru_cache
 def columns_of(record: type) -> tuple[str, ...]:
     """The fields of a record that are arrays, however their type is spelled."""
     hints = get_type_hints(record)
     return tuple(name for name, hint in hints.items() if (get_origin(hint) or hint) is np.ndarray)
 
 
+@lru_cache
 def rest_of(record: type, apart: str = "") -> type[msgspec.Struct]:
     """A record of the fields that are neither arrays nor the one that is stored separately."""
     left_out = {*columns_of(record), apart}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.matching import matching
+from fusetui.trace.questions.occurring import SHAPE, occur
 from fusetui.trace.questions.query import OF_ARGS, OF_NAMES, Bound, Pattern, Query, Term, Word
 
 Rows = NDArray[np.intp]
@@ -29,9 +29,6 @@ ARGS = (
     *("grid", "block", "registers per thread", "shared memory", "bytes", "kernel"),
 )
 """The args that `args:` looks into."""
-
-SHAPE = re.compile(r"\d+(?:x\d+)+")
-"""A word that shapes are compared with."""
 
 KINDS = {
     "kernel": (Role.KERNEL,),
@@ -159,15 +156,16 @@ def _as_read(
     flags = [np.zeros(len(rows), dtype=np.bool_) for _ in terms]
     numbers = np.unique(np.concatenate(places)).tolist()
     for done, number in enumerate(numbers, 1):
-        here = [np.flatnonzero(place == number) for place in places]
-        orders = [one[which] for one, which in zip(events, here, strict=True)]
-        each, where = np.unique(np.concatenate(orders), return_inverse=True)
-        args = arguments(trace.elements, each, names)
-        for term, flag in zip(terms, flags, strict=True):
-            holds = np.array([_holds(term, texts) for texts in args.distinct] + [False])
-            of_each = holds[args.number][where]
-            flag[here[0]] |= of_each[: len(here[0])]
-            flag[here[1]] |= of_each[len(here[0]) :]
+        if occur(trace, number - 1, terms):
+            here = [np.flatnonzero(place == number) for place in places]
+            orders = [one[which] for one, which in zip(events, here, strict=True)]
+            each, where = np.unique(np.concatenate(orders), return_inverse=True)
+            args = arguments(trace.elements, each, names)
+            for term, flag in zip(terms, flags, strict=True):
+                holds = np.array([_holds(term, texts) for texts in args.distinct] + [False])
+                of_each = holds[args.number][where]
+                flag[here[0]] |= of_each[: len(here[0])]
+                flag[here[1]] |= of_each[len(here[0]) :]
         yield rows[(last <= number) & hold(flags)], done / len(numbers)
 
 

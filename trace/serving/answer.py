@@ -13,6 +13,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.questions.spread import percentile
 from fusetui.trace.serving.between import Between, between_of
+from fusetui.trace.serving.experts import Experts, experts_of
 from fusetui.trace.serving.layers import Layers, layers_of
 from fusetui.trace.serving.limit import Limit, limit_of
 from fusetui.trace.serving.outliers import outliers
@@ -59,12 +60,13 @@ class PhaseTimes(msgspec.Struct, frozen=True):
 
 
 class PhaseLimit(msgspec.Struct, frozen=True):
-    """The step of the median time of a phase (of an even count the lower one): its layers and its
-    limit."""
+    """The step of the median time of a phase (of an even count the lower one): its layers, its
+    experts and its limit."""
 
     phase: str
     step: int  # its index
     layers: Layers | None
+    experts: Experts | None
     limit: Limit
 
 
@@ -176,7 +178,7 @@ def _limit(
     one = found[at]
     layers = layers_of(trace, one.model)
     limit = limit_of(trace, one.model, one.asked.kv_tokens, config, given, one.asked, layers)
-    return PhaseLimit(phase.value, at, layers, limit)
+    return PhaseLimit(phase.value, at, layers, experts_of(trace, one.model), limit)
 
 
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:

@@ -57,7 +57,7 @@ def same_process(path: str, pids: Collection[Id]) -> list[Remembered]:
         for file in folder.files:
             seen = folder.seen(file)
             if seen is None:
-                seen = Seen(file.state, _processes(str(file.path)))
+                seen = Seen(file.state, _processes(file.path))
                 folder.put(file, seen)
             if not own.isdisjoint(seen.pids):
                 files.append(file)
@@ -75,7 +75,7 @@ def candidates(
     of some that are replayed."""
     asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
     found = [
-        (str(file.path), graphs)
+        (file.path, graphs)
         for file, graphs in _searched(folders)
         if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
     ]
@@ -97,11 +97,11 @@ def _searched(folders: Sequence[Remembered]) -> list[tuple[File, Graphs]]:
             seen = folder.seen(file)
             graphs = seen.graphs if seen else None
             if graphs is None:
-                size = file.state[0] * (PACKED if file.path.suffix in PACKINGS else 1)
+                size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
                 if size > budget:
                     continue
                 budget -= size
-                graphs = _judged(beginning(str(file.path), BUDGET))
+                graphs = _judged(beginning(file.path, BUDGET))
                 folder.put(file, Seen(file.state, seen.pids if seen else (), graphs))
             found.append((file, graphs))
         folder.keep()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
-from fusetui.trace.model.categories import CPU_LAYERS, Role
+import numpy as np
+
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
@@ -12,7 +15,7 @@ from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.serving.captures import has_captures
 from fusetui.trace.serving.find import candidates, same_process
 from fusetui.trace.serving.join import join, wants_capture
-from fusetui.trace.serving.replays import replays
+from fusetui.trace.serving.replays import graph_calls, replays
 from fusetui.trace.serving.seen import files_named, remembered
 from fusetui.trace.serving.steps import server_steps
 
@@ -58,8 +61,8 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
     if len(named) < 2:
         return list(named)
     folders = list(remembered(files_named(named)))
-    first = set(candidates(folders, _batches(trace), _kernels(trace)))
-    return sorted(named, key=lambda path: path not in first)
+    first = set(map(os.path.realpath, candidates(folders, _batches(trace), _kernels(trace))))
+    return sorted(named, key=lambda path: os.path.realpath(path) not in first)
 
 
 def _found(trace: Trace) -> list[str]:
@@ -78,7 +81,9 @@ def _batches(trace: Trace) -> list[int]:
 
 
 def _pids(trace: Trace) -> set[Id]:
-    return {track.pid for track in trace.tracks if track.layer in CPU_LAYERS}
+    """Of the processes that launch graphs: other tracks have names that are in every trace."""
+    tracks = np.unique(trace.track[graph_calls(trace)])
+    return {trace.tracks[track].pid for track in tracks.tolist()}
 
 
 def _kernels(trace: Trace) -> list[str]:

@@ -70,8 +70,11 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
 @lru_cache(maxsize=2)
 def graph_calls(trace: Trace) -> NDArray[np.bool_]:
     """For each row, whether it is a call that launches a graph."""
-    named = np.array([is_replay(name) for name in trace.names] or [False])
-    found: NDArray[np.bool_] = named[trace.name] & (trace.role == Role.CALL)
+    rows = np.flatnonzero(trace.role == Role.CALL)
+    used, which = np.unique(trace.name[rows], return_inverse=True)
+    named = np.array([is_replay(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows] = named[which.reshape(-1)]
     return found
 
 

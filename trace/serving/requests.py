@@ -112,7 +112,7 @@ def _summed(name: str) -> Asked | None:
         return None
     _, prefills, prefill_q, prefill_k, decodes, decode_q, decode_k = map(int, found.groups())
     return Asked(
-        phase=_phase(prefills, decodes),
+        phase=_phase(prefills, decodes, decode_q),
         batch=prefills + decodes,
         new_tokens=prefill_q + decode_q,
         kv_tokens=prefill_k + decode_k,
@@ -124,7 +124,8 @@ def _plain(name: str) -> Asked | None:
     if found is None:
         return None
     prefills, prefill_tokens, decodes, decode_tokens = map(int, found.groups())
-    return Asked(_phase(prefills, decodes), prefills + decodes, prefill_tokens + decode_tokens)
+    phase = _phase(prefills, decodes, decode_tokens)
+    return Asked(phase, prefills + decodes, prefill_tokens + decode_tokens)
 
 
 def _counted(name: str) -> Asked | None:
@@ -151,16 +152,20 @@ def _atom(name: str) -> Asked | None:
     if found is None:
         return None
     values = {key: int(value) for key, value in _SPACED.findall(found[4])}
-    phase = Phase.PREFILL if found[1] == "prefill" else Phase.DECODE
-    mixed = phase is Phase.DECODE and values.get("p")
-    return Asked(
-        Phase.MIXED if mixed else phase, int(found[2]), values.get("tok"), values.get("sk")
-    )
+    batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
+    if found[1] == "prefill":
+        phase = Phase.PREFILL
+    else:
+        phase = Phase.MIXED if prefills else _phase(0, batch, tokens or 0)
+    return Asked(phase, batch, tokens, values.get("sk"))
 
 
-def _phase(prefills: int, decodes: int) -> Phase:
+def _phase(prefills: int, decodes: int, tokens: int) -> Phase:
+    """`tokens`: of the decodes; more than one of a request are drafts that are verified."""
     if prefills and decodes:
         return Phase.MIXED
-    if prefills or decodes:
-        return Phase.PREFILL if prefills else Phase.DECODE
+    if prefills:
+        return Phase.PREFILL
+    if decodes:
+        return Phase.VERIFY if tokens > decodes else Phase.DECODE
     return Phase.IDLE

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -48,8 +47,13 @@ class Seen(msgspec.Struct, frozen=True):
 class File(msgspec.Struct, frozen=True):
     """A file beside a trace."""
 
-    path: Path
+    folder: str
+    name: str
     state: State
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.folder, self.name)
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -68,11 +72,11 @@ class Remembered(msgspec.Struct, eq=False):
 
     def seen(self, file: File) -> Seen | None:
         """What is known of a file, if it has not changed."""
-        found = self.known.get(file.path.name)
+        found = self.known.get(file.name)
         return found if found is not None and found.state == file.state else None
 
     def put(self, file: File, seen: Seen) -> None:
-        self.known[file.path.name] = seen
+        self.known[file.name] = seen
         self.changed = True
 
     def keep(self) -> None:
@@ -83,11 +87,11 @@ class Remembered(msgspec.Struct, eq=False):
 
 def remembered(files: Sequence[File]) -> Iterator[Remembered]:
     """The files by folder, with what is remembered of them."""
-    by_folder: dict[Path, list[File]] = {}
+    by_folder: dict[str, list[File]] = {}
     for file in files:
-        by_folder.setdefault(file.path.parent, []).append(file)
+        by_folder.setdefault(file.folder, []).append(file)
     for folder, own in by_folder.items():
-        record = record_for(str(folder), KEPT_AS)
+        record = record_for(folder, KEPT_AS)
         found = record.load(Index) if record else None
         yield Remembered(own, record, found.files if found else {})
 
@@ -95,7 +99,7 @@ def remembered(files: Sequence[File]) -> Iterator[Remembered]:
 def files_beside(path: str) -> list[File]:
     """Other traces in the folder of a trace, and in folders in it that are named after captures:
     the NEIGHBORS nearest in time of each."""
-    folder = Path(os.path.dirname(path) or ".")
+    folder = os.path.dirname(path) or "."
     try:
         own = os.stat(path)
         here, folders = _listed(folder)
@@ -104,7 +108,7 @@ def files_beside(path: str) -> list[File]:
     found = _nearest(here, own)
     for name in sorted(folders)[:MOST_FOLDERS]:
         try:
-            found += _nearest(_listed(folder / name)[0], own)
+            found += _nearest(_listed(os.path.join(folder, name))[0], own)
         except OSError:
             continue
     return found
@@ -113,9 +117,10 @@ def files_beside(path: str) -> list[File]:
 def files_named(paths: Sequence[str]) -> list[File]:
     """Those of these files that are there."""
     found = []
-    for path in map(Path, paths):
+    for path in paths:
         with suppress(OSError):
-            found.append(File(path, _state(path.stat())))
+            folder, name = os.path.split(path)
+            found.append(File(folder or ".", name, _state(os.stat(path))))
     return found
 
 
@@ -123,13 +128,13 @@ def _state(state: os.stat_result) -> State:
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
-def _listed(folder: Path) -> tuple[list[File], list[str]]:
+def _listed(folder: str) -> tuple[list[File], list[str]]:
     """The traces in a folder, and the names of folders of captures. Raises OSError."""
     files, folders = [], []
     with os.scandir(folder) as items:
         for item, _ in zip(items, range(LISTED), strict=False):
             if item.name.endswith(ENDINGS) and item.is_file():
-                files.append(File(folder / item.name, _state(item.stat())))
+                files.append(File(folder, item.name, _state(item.stat())))
             elif FOLDERS.search(item.name) and item.is_dir():
                 folders.append(item.name)
     return files, folders
@@ -138,5 +143,5 @@ def _listed(folder: Path) -> tuple[list[File], list[str]]:
 def _nearest(files: list[File], own: os.stat_result) -> list[File]:
     """Without the trace itself."""
     others = [file for file in files if file.state != _state(own)]
-    others.sort(key=lambda file: (abs(file.state[1] - own.st_mtime_ns), file.path))
+    others.sort(key=lambda file: (abs(file.state[1] - own.st_mtime_ns), file.name))
     return others[:NEIGHBORS]

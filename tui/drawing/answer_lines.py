@@ -30,7 +30,7 @@ from fusetui.tui.layout.insight import Answer
 from fusetui.tui.layout.view import Side
 from fusetui.tui.layout.wrapping import sentence_lines
 
-ROOMY = 9  # lines; with fewer the verdict has one and the account none
+ROOMY = 9  # lines; with fewer there is no account
 FIGURE, SHARE, BAR = 8, 7, 6  # cells
 WITH_BAR = 44  # cells of a list; a narrower one has no bars
 
@@ -66,14 +66,16 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return AnswerAt()
         column = shown[min(x // (list_width(width, len(shown)) + BETWEEN), len(shown) - 1)]
         row += self._top(column, self._room(width, height))
-        is_there = y < height - bool(self._letters) and row < len(self.found.lists[column].entries)
+        end = height - bool(self._legend(width, height))
+        is_there = y < end and row < len(self.found.lists[column].entries)
         return AnswerAt(column, row) if is_there else None
 
     def _shown(self, width: int) -> Sequence[int]:
         return fitting(self.found.lists, width, self.at)
 
     def _room(self, width: int, height: int) -> int:
-        return max(0, height - self.head(width, height) - bool(self._letters))
+        below = bool(self._legend(width, height))
+        return max(0, height - self.head(width, height) - below)
 
     def _top(self, column: int, room: int) -> int:
         """The first row of a list that is seen."""
@@ -90,12 +92,15 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         names = sorted(sums, key=lambda name: -sums[name])
         return legend(names)
 
+    def _legend(self, width: int, height: int) -> Sequence[str]:
+        """The letters, unless the verdict takes their line."""
+        return self._letters if height > ROOMY or len(self._said(width, height)) == 1 else ()
+
     def _said(self, width: int, height: int) -> list[Styled]:
-        """The verdict and the account."""
+        """The verdict on at most two lines, and the account."""
         why, roomy = self.found.why, height > ROOMY
-        verdict = printable(answer(why))
-        texts = sentence_lines(verdict, width - 2)[:2] if roomy else []
-        whole = texts if " ".join(texts) == verdict else [clip(verdict, width - 2)]
+        first, *more = sentence_lines(printable(answer(why)), width - 2)
+        whole = [first, clip(" ".join(more), width - 2)] if more else [first]
         look = palette.TITLE + palette.CURSOR if self.at and self.at.row < 0 else palette.TITLE
         lines: list[Styled] = [(f" {text}", look) for text in whole]
         account = joined(account_parts(why), width - 2)
@@ -109,8 +114,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines += [[text] for text in self._said(width, height)]
         lines.append(self._titles(shown, cells))
         lines += [self._row(shown, row, cells, room) for row in range(room)]
-        if self._letters:
-            text = joined(["idle because:", *self._letters], width - 1)
+        if letters := self._legend(width, height):
+            text = joined(["idle because:", *letters], width - 1)
             lines.append([(f" {text}", palette.DIM)])
         return lines
 

@@ -81,6 +81,7 @@ def said(found: Found | None) -> str:
     hits = f"{plural(len(found.rows), 'slice')} of {plural(found.names_count, 'name')}"
     texts = [f"{hits}, {duration(found.ns)}"] if len(found.rows) else []
     if len(found.extra):
-        texts.append(f"{count(len(found.extra))} {'more ' if texts else ''}by args")
+        by_args = count(len(found.extra)) + " more" if texts else plural(len(found.extra), "slice")
+        texts.append(f"{by_args} by args")
     texts = texts or ["nothing found"]
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])

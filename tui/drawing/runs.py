@@ -51,12 +51,14 @@ def runs_of(
     runs: list[Run] = []
     shown = _with_selected(cells.row, selected, selected_cells)
     rows, kinds = shown.tolist(), cells.kind.tolist()
-    levels = _levels(cells, cell_ns, glyphs)
+    levels: list[int] = []  # worked out where there is a bar
     x, bars, of = 0, "", -1  # neighboring bars of one kind
     for end in _ends(shown):
         row, number = rows[x], kinds[x]
-        is_bar = end - x == 1 and row != NONE and row != selected and row not in marked
-        if is_bar and not glyphs.letters:
+        is_alone = end - x == 1 and row != NONE and row != selected
+        if is_alone and not levels:
+            levels = _levels(cells, cell_ns, glyphs)
+        if is_alone and not glyphs.letters and row not in marked:
             if number != of:
                 _end(runs, bars, of)
                 bars, of = "", number
@@ -67,7 +69,7 @@ def runs_of(
         bars, of, kind = "", -1, KINDS[number]
         if row == NONE:
             runs.append(Run(" " * (end - x), "empty", Kind.OTHER))
-        elif end - x > 1 or row == selected:
+        elif not is_alone:
             look: Look = "selected" if row == selected else "marked" if row in marked else "block"
             beside = bool(runs) and runs[-1].look == "block"
             runs.append(Run(bar_text(label(row), end - x, look, kind, beside, glyphs), look, kind))

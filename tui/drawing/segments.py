@@ -74,7 +74,9 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
     texts: list[str] = []
     before: Style | None = None
     for text, style, _ in strip:
-        now = quick.get(id(style)) or known.get(style, style)
+        now = quick.get(id(style))
+        if now is None:
+            now = known.get(style, style)
         if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
             found.append(Segment("".join(texts), before))
             texts = []
@@ -90,7 +92,8 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
 def _by_id(scheme: Scheme, background: str) -> dict[int, Style]:
     """Of the styles of the palette, which are never given up: Rich hashes a style in Python."""
     known = translation(scheme, background)
-    return {id(style): known[style] for style in styles(DARK).values()}
+    own = (palette.PLAIN, palette.BOLD, *styles(DARK).values())
+    return {id(style): known[style] for style in own}
 
 
 def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:

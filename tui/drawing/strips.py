@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from rich.segment import Segment
 from rich.style import Style
@@ -11,8 +12,9 @@ from textual.strip import Strip
 from fusetui.trace.text.cutting import clip, middle_clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.runs import Run
+from fusetui.tui.drawing.runs import Look, Run
 from fusetui.tui.drawing.segments import line, narrow_line, segment, segments_of
+from fusetui.tui.layout.kinds import Kind
 from fusetui.tui.layout.view import Place
 
 
@@ -71,7 +73,7 @@ def counter_segments(levels: str, largest: str) -> list[Segment]:
 
 def lane_segments(runs: Sequence[Run]) -> list[Segment]:
     """The slices of one line."""
-    return segments_of((run.text, _style(run)) for run in runs)
+    return segments_of([(run.text, STYLES[run.look, run.kind]) for run in runs])
 
 
 def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
@@ -83,11 +85,14 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
     return f"{middle_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
 
 
-def _style(run: Run) -> Style:
-    if run.look == "selected":
+def _style(look: Look, kind: Kind) -> Style:
+    if look == "selected":
         return palette.SELECTED
-    if run.look == "marked":
+    if look == "marked":
         return palette.MARKED
-    if run.look == "block":
-        return palette.fill(run.kind)
-    return palette.bar(run.kind) if run.look == "bar" else palette.PLAIN
+    if look == "block":
+        return palette.fill(kind)
+    return palette.bar(kind) if look == "bar" else palette.PLAIN
+
+
+STYLES = {(look, kind): _style(look, kind) for look in get_args(Look) for kind in Kind}

@@ -25,7 +25,8 @@ class Tab(msgspec.Struct, frozen=True):
 
 
 class TabsPicture(msgspec.Struct, frozen=True):
-    """One line; what does not fit is cut."""
+    """One line; where the names of all pages do not fit, those that are not in front have their
+    keys alone."""
 
     tabs: tuple[Tab, ...]
 
@@ -37,28 +38,25 @@ class TabsPicture(msgspec.Struct, frozen=True):
             return blank(width)
         parts: list[Segment] = []
         used = 0
-        for tab, cells in self._places(width):
+        for tab, text, cells in self._places(width):
             parts.append(segment(" " * (cells.start - used), palette.PLAIN))
-            parts.append(segment(_text(tab), _style(tab)))
+            parts.append(segment(text, _style(tab)))
             used = cells.stop
         return line(parts, width)
 
     def at(self, x: int, width: int) -> str:
         """The name of the page at a cell; "" beside them."""
-        return next((tab.name for tab, cells in self._places(width) if x in cells), "")
+        return next((tab.name for tab, _, cells in self._places(width) if x in cells), "")
 
-    def _places(self, width: int) -> Iterator[tuple[Tab, range]]:
+    def _places(self, width: int) -> Iterator[tuple[Tab, str, range]]:
         """Without room between them where they would not fit."""
-        whole = sum(len(_text(tab)) + BETWEEN for tab in self.tabs)
-        begin, between = 0, BETWEEN if whole <= width + BETWEEN else 0
-        for tab in self.tabs:
-            end = begin + len(_text(tab))
-            yield tab, range(begin, end)
-            begin = end + between
-
-
-def _text(tab: Tab) -> str:
-    return f" {tab.text} "
+        texts = [f" {tab.text} " for tab in self.tabs]
+        if len("".join(texts)) > width:
+            texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in self.tabs]
+        begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
+        for tab, text in zip(self.tabs, texts, strict=True):
+            yield tab, text, range(begin, begin + len(text))
+            begin += len(text) + between
 
 
 def _style(tab: Tab) -> Style:

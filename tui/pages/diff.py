@@ -18,7 +18,7 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.columns import Column, fit, titles
@@ -139,7 +139,8 @@ class DiffPage(ListPage):
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
             why = opens if line.kind == REGION else why
             texts = sentence_lines(narrow(f"{line.what}: {why}" if why else line.what), width)
-            return [*(Said(text) for text in texts[:WHY_LINES]), *both_names(line)]
+            names = both_names(line)
+            return [*cut([*map(Said, texts)], max(1, height - len(names))), *names]
 
         return ruled(
             (_identity(state), cursor, opens),
@@ -269,7 +270,7 @@ def verdict(diff: Diff, width: int) -> list[Said]:
 def _verdict(found: Found | None) -> TextPicture:
     if found is None:
         return text([Said(WORKING)])
-    return TextPicture(found, lambda width, height: verdict(found.diff, width))
+    return TextPicture(found, lambda width, height: cut(verdict(found.diff, width), height))
 
 
 @lru_cache(maxsize=4)

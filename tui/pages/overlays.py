@@ -191,7 +191,7 @@ def _sections(
             beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
             lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
             lines += [Said(" " * place + text, "name") for text in texts]
-    return lines
+    return lines[1:]
 
 
 def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:

@@ -14,7 +14,7 @@ from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Make, TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.layout.wrapping import sentence_lines
@@ -206,4 +206,4 @@ def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
     lines = [
         line for one in sentences for line in sentence_lines(printable(one), max(width - 2, 20))
     ]
-    return [Said(f" {line}") for line in lines[:height]]
+    return [*cut([Said(f" {line}") for line in lines], height)]

@@ -21,7 +21,7 @@ from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.layout.answer import inside
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.insight import working
@@ -126,8 +126,8 @@ class WhyPage(ListPage):
         entries = entries_of(found) if found else ()
         index = min(state.list_of(self.name).cursor, len(entries) - 1)
 
-        def lines(width: int, height: int) -> list[Said]:
-            return _cut(about(width, height), height, glyphs.ellipsis)
+        def lines(width: int, height: int) -> Sequence[Said]:
+            return cut(about(width, height), height, glyphs.ellipsis)
 
         def about(width: int, height: int) -> list[Said]:
             match entries[index] if entries else None:
@@ -152,15 +152,6 @@ def entries_of(found: Why) -> tuple[Entry, ...]:
 
 def _why(side: Side) -> Why | None:
     return side.insight.answer.why if side.insight.answer else None
-
-
-def _cut(lines: list[Said], height: int, ellipsis: str) -> list[Said]:
-    """As many as there is room for; the last one shows that there are more."""
-    if len(lines) <= height or not height:
-        return lines
-    last = lines[height - 1]
-    text = last.text[:-1] if len(last.text) > 1 else last.text
-    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", last.look)]
 
 
 def _answer(found: Why, width: int) -> list[Said]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import Any
@@ -12,6 +13,7 @@ from fusetui.trace import Trace
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.serving.answer import PhaseLimit, Serving, Step
 from fusetui.trace.serving.between import Between
+from fusetui.trace.serving.experts import Experts
 from fusetui.trace.serving.layers import Layers
 from fusetui.trace.serving.limit import Limit, Loss
 from fusetui.trace.text.figures import count, duration, percent, plural, quantity, several
@@ -21,6 +23,9 @@ from fusetui.trace.text.tables import JSON_ALL, Column, left_out, table
 STEPS = 8  # that are listed: the outliers, then the longest
 LOSSES, DOINGS, SLOW = 5, 5, 3
 LARGEST = 1 << 53
+LONGEST_NAME = 400
+FOLDERS = re.compile(r"^[^<(]*/(?=[^/]*\.py\()")
+"""Those of the file of a Python frame; its name, line and function follow."""
 TIMES = (
     Column("phase", left=True),
     *(Column(title) for title in ("steps", "p50", "p90", "p99", "longest")),
@@ -109,6 +114,8 @@ def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
         yield from _wrapped(f"  {line}", width)
     layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
     yield from _wrapped(f"  {layers}", width)
+    if one.experts:
+        yield from _wrapped(f"  {_experts(one.experts)}", width)
     known = any(loss.least_ns is not None and loss.kernels for loss in limit.losses)
     losses = several([_loss(loss) for loss in limit.losses], LOSSES)
     yield from _wrapped(f"  {'Largest losses' if known else 'Most time'}: {losses}.", width)
@@ -179,6 +186,16 @@ def _layers(layers: Layers) -> str:
     )
 
 
+def _experts(found: Experts) -> str:
+    kernel = printable(short_name(found.name))
+    return (
+        f"Experts: {plural(found.kernels, 'kernel')} take {duration(found.total_ns)},"
+        f" {percent(found.share, 1)} of all. The {found.runs} runs of {kernel} take"
+        f" {duration(found.median_ns)} at the median and {duration(found.max_ns)} at most (run"
+        f" {found.slowest}); the tokens of each expert are not recorded."
+    )
+
+
 def _loss(loss: Loss) -> str:
     lost = duration(loss.dur_ns - (loss.least_ns or 0))
     if not loss.kernels:
@@ -194,7 +211,8 @@ def _between(between: Between, width: int) -> Iterator[str]:
     told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
     yield from _wrapped(f"{_which(between)}: {told}.", width)
     for one in between.doing[:DOINGS]:
-        yield from _wrapped(f"  {duration(one.dur_ns)} {one.kind}: {printable(one.what)}", width)
+        what = printable(FOLDERS.sub("", one.what[:LONGEST_NAME]))
+        yield from _wrapped(f"  {duration(one.dur_ns)} {one.kind}: {what}", width)
 
 
 def _which(between: Between) -> str:

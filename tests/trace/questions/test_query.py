@@ -159,6 +159,19 @@ def test_words_are_found_in_args_too(trace: Trace, text: str, expected: Sequence
     assert [trace.name_of(int(row)) for row in rows] == expected
 
 
+def test_what_does_not_contain_a_word_is_not_decoded(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.trace.questions.search.arguments", None)
+    wanted, texts = parse("4711x12"), texts_of(trace)
+    nothing = search(trace, texts, wanted)
+    assert [(len(rows), share) for rows, share in by_words(trace, texts, wanted, nothing)] == [
+        (0, 1.0)
+    ]
+    with pytest.raises(TypeError, match="not callable"):
+        next(by_words(trace, texts, parse("8192x76"), nothing))
+
+
 def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:
     with pytest.raises(WrongQuery, match="takes longer than"):
         matching("(a+)+b", ["a" * 60], seconds=0.3)

@@ -79,6 +79,34 @@ def test_a_step_that_nothing_explains(tmp_path: Path) -> None:
     assert (steps[-1].outlier, steps[-1].because) == (True, ())
 
 
+def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
+    """The decode after it waits for its kernel of 300 us, launched 10 us before."""
+    steps = [SERVER.step(4, 1000 * n, n) for n in range(1, 5)]
+    late = [event for event in SERVER.step(4, 9000, 9)]
+    for event in late:
+        event["ts"] += 290 if event["cat"] == "kernel" and event["ts"] > 9021 else 0
+    prefill = [
+        cpu("step[EXTEND bs=1 toks=900]", 8980, 15, "user_annotation"),
+        call("hipLaunchKernel", 8985, 2, 8),
+        gpu("a_prefill", 8990, 300, 8),
+    ]
+    found = serving(opened(tmp_path / "a.json", *steps, prefill, late)).steps
+    assert [one.because for one in found if one.outlier] == [
+        ("the prefill before it was still running",)
+    ]
+
+
+def test_draft_and_verify_steps(tmp_path: Path) -> None:
+    """Phases of their own: SGLang names them, vLLM gives several new tokens to each request."""
+    names = ["step[DRAFT_EXTEND bs=4]", "step[TARGET_VERIFY bs=4]"]
+    steps = [SERVER.step(4, 1000 * n, n, names[n % 2]) for n in range(1, 7)]
+    vllm = SERVER.step(4, 8000, 8, "execute_context_0(0)_generation_4(16)")
+    found = serving(opened(tmp_path / "a.json", *steps, vllm))
+    assert [(one.phase, one.steps) for one in found.phases] == [("verify", 4), ("draft", 3)]
+    assert {one.phase for one in found.limits} == {"verify", "draft"}
+    assert found.steps[-1].new_tokens == 16
+
+
 def test_too_few_steps_have_no_outliers(tmp_path: Path) -> None:
     odd = SERVER.step(4, 9000, 900)
     odd[-1]["dur"] = 400

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.trace.serving.servers import Server, opened, save
+from tests.trace.serving.servers import Server, cpu, opened, save
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.read.peek import beginning, glimpse
@@ -108,6 +108,17 @@ def test_of_another_process_only_the_head_is_read(tmp_path: Path, read: Read) ->
     assert read == [("looked at", "capture.json")]
 
 
+def test_only_processes_that_launch_graphs_count(tmp_path: Path, read: Read) -> None:
+    """Every trace has the process Spans."""
+    span = {**cpu("PyTorch Profiler (0)", 0, 900, "user_annotation"), "pid": "Spans"}
+    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1), [span])
+    others = [{**event, "pid": 2} for event in SERVER.capture(4)]
+    save(tmp_path / "other.json", [span], others)
+    _, joins = with_captures(trace, (), open_trace)
+    assert joins == ()
+    assert read == [("looked at", "other.json")]
+
+
 def test_beyond_the_budget_only_the_head_is_read(
     tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +208,15 @@ def test_a_named_folder_of_many_sizes(tmp_path: Path) -> None:
     trace, joins = with_captures(trace, names, open_trace)
     assert [os.path.basename(one.path) for one in joins] == ["4.json"]
     assert said(joins) == []
+
+
+def test_named_from_within_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
+    for size in (1, 2, 4):
+        save(tmp_path / f"{size}.json", SERVER.capture(size))
+    monkeypatch.chdir(tmp_path)
+    _, joins = with_captures(trace, ["1.json", "./2.json", "4.json"], open_trace)
+    assert [one.path for one in joins] == ["4.json"]
 
 
 def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from fusetui.trace.serving.requests import Asked, Phase, asked_by, merged
         ("execute_new_0_cached_16", Asked(Phase.UNKNOWN, 16)),
         ("execute_new_2_cached_14", Asked(Phase.UNKNOWN, 16)),
         ("execute_context_0(0)_generation_16(16)", Asked(Phase.DECODE, 16, 16)),
+        ("execute_context_0(0)_generation_16(64)", Asked(Phase.VERIFY, 16, 64)),
         ("execute_context_1(888_788544)_generation_0(0)", Asked(Phase.PREFILL, 1, 888)),
         ("execute_context_2(900)_generation_3(3)", Asked(Phase.MIXED, 5, 903)),
         (
@@ -49,7 +50,7 @@ from fusetui.trace.serving.requests import Asked, Phase, asked_by, merged
         ("decode[bs=117/128 tok=117 d=117]", Asked(Phase.DECODE, 117, 117)),
         (
             "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=262144 sk=65536]",
-            Asked(Phase.DECODE, 32, 128, 65536),
+            Asked(Phase.VERIFY, 32, 128, 65536),
         ),
         ("decode[bs=128 tok=384 p=2 d=126 sk=258048 tbo=1]", Asked(Phase.MIXED, 128, 384, 258048)),
         ("step[IDLE]", Asked(Phase.IDLE)),

@@ -111,3 +111,10 @@ def test_a_list_that_does_not_fit_is_counted_and_can_be_reached(trace_of: Make) 
     kernels = after(state, *do("into-answer", "answer-right"))
     assert "by kernel" in drawn(kernels)
     assert after(kernels, *do("answer-show")).page == "kernels"
+
+
+@pytest.mark.parametrize("size", [Size(80, 24), Size(200, 50)], ids=str)
+def test_the_verdict_is_not_cut(trace_of: Make, size: Size) -> None:
+    trace = trace_of(training())
+    state = after(opened(trace, size=size), explained)
+    assert answer(why(trace)) in " ".join(drawn(state).split())
