@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,20 @@ def test_summary_json(fusetui: Run, trace_file: File) -> None:
     assert found.json["gpu_sum_ns"] == 12 * 100_250
     assert [step["kernels"] for step in found.json["steps"]] == [4, 4, 4]
     assert found.json["devices"] == ["NVIDIA A100-SXM4-80GB"]
+
+
+def test_the_share_of_two_gpus_is_of_both_spans(fusetui: Run, tmp_path: Path) -> None:
+    """Two spans of 100 us, the second 50 us later, with 20 us of work in each."""
+    events = [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": gpu, "tid": 7, "ts": ts, "dur": 10}
+        for gpu, ts in ((0, 0), (0, 90), (1, 50), (1, 140))
+    ]
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert "GPU span    150 us" in fusetui("summary", path).out
+    assert "40 us (20 % of the spans of all GPUs, added up), idle 160 us" in (
+        fusetui("summary", path).out
+    )
 
 
 def test_a_gpu_event_without_duration_has_no_share(fusetui: Run, tmp_path: Path) -> None:

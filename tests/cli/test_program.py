@@ -57,6 +57,19 @@ def test_modules_text(fusetui: Run, program_file: Path) -> None:
     assert "1 more path" in fusetui("modules", program_file, "--top", 1).out
 
 
+@pytest.mark.parametrize(
+    ("names", "said"), [(["f.py(1): f"], "record_function"), ([], "with_stack=True records them")]
+)
+def test_stacks_without_modules_are_not_asked_for_again(
+    fusetui: Run, event: Make, tmp_path: Path, names: list[str], said: str
+) -> None:
+    part = event("part", 0, 10, cat="user_annotation")
+    frames = [event(name, 0, 10, cat="python_function") for name in names]
+    path = tmp_path / "parts.json"
+    path.write_text(json.dumps({"traceEvents": [part, *frames]}))
+    assert said in fusetui("modules", path).out
+
+
 def test_lines_json(fusetui: Run, program_file: Path) -> None:
     found = fusetui("lines", program_file, "--json").json
     assert found.keys() == {"functions", "none", "gpu_ns"}

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.places import TRACES
+
+from fusetui.render.why import why_text
+from fusetui.trace.insights.model import Ceiling, Finding
+from fusetui.trace.insights.why import why
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
@@ -56,6 +61,19 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
     assert "with_stack=True" in found.out
+
+
+def test_the_first_finding_is_always_told(trace_of: Callable[..., Any], event: Run) -> None:
+    """In few lines its remedy makes room for it, then the ceiling does."""
+    kernels = [event("gemm", ts, 10, cat="kernel", pid=0, tid=7) for ts in range(0, 1000, 20)]
+    long = Finding("x", " ".join(["long"] * 40), "certain", try_=" ".join(["remedy"] * 30))
+    found = replace(
+        why(trace_of(kernels)), findings=(long, long), ceiling=Ceiling(9, 9, 9, 9), cannot_tell=()
+    )
+    shown = [why_text(found, 96, below) for below in (6, 9, 12)]
+    assert all("\n1. long" in text for text in shown)
+    assert ["Try:" in text for text in shown] == [True, False, False]
+    assert ["Better kernels" in text for text in shown] == [True, True, False]
 
 
 def test_one_step(fusetui: Run, trace_file: File) -> None:

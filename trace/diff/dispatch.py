@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.model import CPU, Kind, Row
+from fusetui.trace.diff.model import CPU, ONLY, Kind, Row
 from fusetui.trace.diff.names import dispatch_name
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import beyond_noise, median
@@ -96,7 +96,7 @@ def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> l
             b_ns=int(times[1][step]),
             a_count=before,
             b_count=after,
-            why=f"only in step {b.work.windows.number_of(step)}",
+            why=f"{ONLY} {b.work.windows.number_of(step)}",
             a_rows=here[0],
             b_rows=here[1],
             counts=False,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fusetui.trace.diff.model import CPU, Diff, Kind, Row
+from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.text.cutting import clip
@@ -255,10 +255,15 @@ def _plain(name: str) -> str:
 
 
 def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
-    groups: dict[tuple[Kind, bool], list[Row]] = {}
+    """What is in one step only is told apart from what is in each."""
+    groups: dict[tuple[Kind, bool, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.kind, row.counts), []).append(row)
+        groups.setdefault((row.kind, row.counts, _only(row)), []).append(row)
     return list(groups.values())
+
+
+def _only(row: Row) -> str:
+    return row.why if row.why.startswith(ONLY) else ""
 
 
 def _dispatch(rows: Sequence[Row]) -> Line:
@@ -272,6 +277,7 @@ def _dispatch(rows: Sequence[Row]) -> Line:
         b_ns=b_ns if any(r.b for r in rows) else None,
         change_ns=b_ns - a_ns,
         what=CPU + ", ".join(names),
+        why=_only(rows[0]),
         counts=rows[0].counts,
         rows=tuple(rows),
     )

@@ -114,6 +114,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 CPU = "CPU: "
+ONLY = "only in step"
+"""`why` begins with it where a row is about one step alone."""
 
 
 class Side(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.instances import LONG_RUN, closest
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import match
-from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.model import ONLY, Kind, Row
 from fusetui.trace.diff.odd_piece import Piece
 from fusetui.trace.diff.odd_rows import piece_rows
 from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
@@ -191,7 +191,7 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns:
         b_ns=b_ns,
         a_count=1,
         b_count=1,
-        why=f"only in step {number}: {change(a_ns, b_ns)} time",
+        why=f"{ONLY} {number}: {change(a_ns, b_ns)} time",
         a_rows=(a.row_in(i, step),),
         b_rows=(b.row_in(j, step),),
         counts=False,
@@ -211,7 +211,7 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     a_ns, b_ns = int(before[place[0]]), int(after[place[0]])
     if apart[0] <= least or abs(b_ns - a_ns) <= least:
         return []
-    why = f"only in step {b.work.windows.number_of(number)}"
+    why = f"{ONLY} {b.work.windows.number_of(number)}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
     row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
     return [Once(number, row, bool(paired[0]))]

@@ -10,7 +10,15 @@ from fusetui.trace.diff.lines import Line, by_effect, closing, lines
 from fusetui.trace.diff.model import Answer, Diff, Side, StepChange, Subtotal
 from fusetui.trace.diff.statistics import CONFIDENCE
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change, count, duration, microseconds, percent, plural
+from fusetui.trace.text.figures import (
+    change,
+    count,
+    duration,
+    microseconds,
+    percent,
+    plural,
+    signed_percent,
+)
 from fusetui.trace.text.markdown import markdown
 from fusetui.trace.text.printable import printable
 
@@ -102,8 +110,10 @@ def _interval(step: StepChange) -> str:
     includes no change."""
     sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
-    plus = "+" if low < 0 < high else ""
-    shares = [f"{plus if share > 0 else ''}{percent(share, 1, fine=True)}" for share in (low, high)]
+    shares = [
+        signed_percent(share, 1) if low < 0 < high else percent(share, 1, fine=True)
+        for share in (low, high)
+    ]
     return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these two runs"
 
 

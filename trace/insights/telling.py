@@ -36,7 +36,7 @@ def answer(found: Why) -> str:
             return f"The file ends before any GPU event: this is what {threads} did."
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
-    return f"{what} {_busy(found, sums)} {_idle(sums)}".strip()
+    return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
 
 
 def headline(found: Why) -> tuple[str, Sums]:
@@ -65,13 +65,16 @@ def _busy(found: Why, sums: Sums) -> str:
     return f"{who} {percent(busy, sums['span'])} of it."
 
 
-def _idle(sums: Sums) -> str:
+def _idle(sums: Sums, gpus: int) -> str:
     why = [(ns, name) for name, ns in sums.items() if name in REASONS and ns]
     if not why:
-        return "It is never idle." if sums["span"] else ""
+        never = "It is never idle." if gpus == 1 else "They are never idle."
+        return never if sums["span"] else ""
     ns, name = max(why)
     most = "all" if ns == sums["idle"] else duration(ns)
-    return f"{duration(sums['idle'])} is idle, {most} of it {WHILE[name]}."
+    idle = duration(sums["idle"])
+    who = f"{idle} is idle" if gpus == 1 else f"Together they are idle for {idle}"
+    return f"{who}, {most} of it {WHILE[name]}."
 
 
 def account_lines(found: Why, width: int) -> list[str]:

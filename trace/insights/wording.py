@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import percent
+from fusetui.trace.text.figures import count, percent
 from fusetui.trace.text.printable import printable
 
 FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
@@ -29,9 +29,13 @@ def frame_text(name: str) -> str:
 
 
 def share_of_span(facts: Facts, ns: int) -> str:
-    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`."""
-    whole = "the span" if facts.is_whole else "the time"
-    return f"{percent(ns, facts.span_ns, fine=True)} of {whole}"
+    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`; of several GPUs together,
+    `45.8 % of the spans of 2 GPUs`."""
+    gpus = len(facts.devices)
+    span = "the span" if gpus < 2 else "the spans"
+    whole = span if facts.is_whole else "the time"
+    of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
+    return f"{percent(ns, facts.span_ns, fine=True)} of {whole}{of}"
 
 
 def module_text(name: str) -> str:

@@ -155,7 +155,7 @@ def clocks_text(answer: JobAnswer) -> str:
     else:
         text = (
             f"Clocks are aligned to rank {clocks.reference_rank} to within "
-            f"{duration(clocks.uncertainty_ns)}."
+            f"{duration(clocks.uncertainty_ns)}; waits are known no better than that."
         )
     if not clocks.feasible:
         text += " No offsets explain all collectives: some times are wrong."

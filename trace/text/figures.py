@@ -80,7 +80,7 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
     if whole <= 0:
         return ""
     if part < 0:
-        return f"-{percent(-part, whole, fine=fine)}"
+        return _signed(percent(-part, whole, fine=fine), "-")
     if part in (0, whole):
         return "100 %" if part else "0 %"
     one, all_ = _exact(part), _exact(whole)
@@ -92,6 +92,20 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
     if fine or tenths < 100 or 995 <= tenths < 1005:
         return f"{_decimal(tenths, 1)} %"
     return f"{_rounded(100 * one, all_)} %"
+
+
+def signed_percent(part: float, whole: float) -> str:
+    """With one decimal and a sign, as `+1.5 %` or `-0.2 %`; nearly none is `<+0.1 %` or `>-0.1 %`,
+    none `0 %`."""
+    text = percent(part, whole, fine=True)
+    return _signed(text, "+") if part > 0 else text
+
+
+def _signed(share: str, sign: str) -> str:
+    """A share of a positive part with a sign; below zero more than a bound is less than it."""
+    bound = share[: share.startswith(("<", ">"))]
+    turned = {"<": ">", ">": "<"}.get(bound, "") if sign == "-" else bound
+    return f"{turned}{sign}{share.removeprefix(bound)}"
 
 
 def change(before: int, after: int) -> str:

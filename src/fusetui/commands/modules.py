@@ -13,6 +13,7 @@ from fusetui.render.output import width
 
 def run(args: Namespace) -> int:
     from fusetui.render.program import modules_text
+    from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
     from fusetui.trace.program.phases import phases
@@ -25,5 +26,7 @@ def run(args: Namespace) -> int:
             loaded.trace, {**msgspec.to_builtins(times), "phases": msgspec.to_builtins(by_phase)}
         )
     else:
-        emit_of(loaded.trace, modules_text(times, by_phase, args.top, width()))
+        stacks = len(loaded.trace.rows_of(Role.PYTHON)) > 0
+        shown = modules_text(times, by_phase, args.top, width(), stacks=stacks)
+        emit_of(loaded.trace, shown)
     return loaded.code

@@ -40,6 +40,9 @@ NO_MODULES = (
     "with_stack=True records the calls of modules, record_function names any other part",
 )
 NO_CALLS = "the calls of modules are not in this trace: with_stack=True records them"
+NO_CALLS_IN_STACKS = (
+    "Python stacks were recorded, but no call of a module: record_function names other parts"
+)
 NO_FUNCTIONS = (
     "no such Python functions in this trace",
     "with_stack=True records functions, --file PATH shows those of a library",
@@ -47,9 +50,13 @@ NO_FUNCTIONS = (
 INDENT = "  "
 
 
-def modules_text(times: Modules, phases: Sequence[PhaseTime], top: int, width: int) -> str:
-    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases."""
-    paragraphs = [list(_module_table(times, top, width)) if times.modules else list(NO_MODULES)]
+def modules_text(
+    times: Modules, phases: Sequence[PhaseTime], top: int, width: int, *, stacks: bool
+) -> str:
+    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases. `stacks`:
+    whether Python frames were recorded."""
+    tree = list(_module_table(times, top, width, stacks=stacks))
+    paragraphs = [tree if times.modules else list(NO_MODULES)]
     paragraphs += [list(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))]
     parts = [
         f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
@@ -82,7 +89,7 @@ def _folded(line: str, width: int) -> str:
     return line if "\n" in line else fill(line, width, break_on_hyphens=False)
 
 
-def _module_table(times: Modules, top: int, width: int) -> Iterator[str]:
+def _module_table(times: Modules, top: int, width: int, *, stacks: bool) -> Iterator[str]:
     largest = sorted(times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level))
     chosen = set(map(id, largest[:top] if top else largest))
     shown = [time for time in times.modules if id(time) in chosen]
@@ -91,7 +98,7 @@ def _module_table(times: Modules, top: int, width: int) -> Iterator[str]:
     yield _table(MODULE_COLUMNS, rows, hidden, width)
     yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
     if all(time.kind != MODULE for time in times.modules):
-        yield NO_CALLS
+        yield NO_CALLS_IN_STACKS if stacks else NO_CALLS
 
 
 def _function_table(times: Functions, top: int, width: int) -> Iterator[str]:

@@ -59,7 +59,8 @@ def _head(figures: Summary) -> Iterator[str]:
 
 def _gpu(figures: Summary) -> Iterator[str]:
     busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
-    share = f" ({percent(busy, whole)} of its span)" if whole else ""
+    of = "its span" if whole == figures.gpu_span_ns else "the spans of all GPUs, added up"
+    share = f" ({percent(busy, whole)} of {of})" if whole else ""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
     yield f"GPU busy    {duration(busy)}{share}, idle {duration(figures.gpu_idle_ns)}"
     yield (

@@ -62,17 +62,30 @@ def _threads(found: Why, width: int) -> list[str]:
 
 
 def _findings(found: Why, room: int, width: int) -> list[str]:
-    """As many as there is room for, the first one with what to try."""
-    lines = wrap(ceiling_text(found), min(width, WIDEST))
+    """As many as there is room for, the first one with what to try. Of this remedy and the ceiling,
+    what leaves no room for the first finding is left out."""
+    ceiling = wrap(ceiling_text(found), min(width, WIDEST))
+    for above, remedy in ((ceiling, True), (ceiling, False), ([], True)):
+        lines, told = _fitting(found, above, remedy, room, width)
+        if told or not found.findings:
+            return lines
+    return _fitting(found, [], False, room, width)[0]
+
+
+def _fitting(
+    found: Why, above: Sequence[str], remedy: bool, room: int, width: int
+) -> tuple[list[str], int]:
+    """The findings that fit below these lines, and how many they are."""
+    lines = [*above]
     for number, one in enumerate(found.findings, 1):
-        remedy = f" Try: {one.try_}" if number == 1 and one.try_ else ""
-        text = f"{number}. {one.text}{remedy}"
+        tried = f" Try: {one.try_}" if remedy and number == 1 and one.try_ else ""
+        text = f"{number}. {one.text}{tried}"
         more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
         rest = len(found.findings) - number
         if len(lines) + len(more) > room - bool(rest):
-            return [*lines, *left_out(rest + 1, "finding", JSON_ALL)]
+            return [*lines, *left_out(rest + 1, "finding", JSON_ALL)], number - 1
         lines += more
-    return lines
+    return lines, len(found.findings)
 
 
 def _unknown(found: Why, width: int) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.lines import lines
 
 Build = Callable[..., Trace]
 
@@ -108,3 +109,5 @@ def test_dispatch_of_one_step(build: Build) -> None:
     )
     (row,) = [row for row in found.rows if row.kind is not Kind.SAME]
     assert (row.kind, row.op, row.why) == (Kind.ADDED, "CPU: aten::view", "only in step 3")
+    (line,) = [line for line in lines(found) if line.kind == "added"]
+    assert (line.what, line.why) == ("CPU: aten::view", "only in step 3")

@@ -8,6 +8,7 @@ from typing import Any
 from tests.trace.insights.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.trace import Trace
+from fusetui.trace.insights.telling import answer
 from fusetui.trace.insights.why import Selection, why
 
 US = 1_000
@@ -44,3 +45,24 @@ def test_the_time_before_the_first_event_counts_in_a_step(
     (found,) = why(trace, Selection(step=1)).findings[:1]
     assert (found.rule, found.at_stake_ns, found.share) == ("data-loading", 300 * US, 0.3)
     assert "300 us (30.0 % of the time)" in found.text
+
+
+def test_figures_of_several_gpus_are_sums_and_say_so(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Each of two GPUs works for 20 us of its 100, and waits for a launch for 80."""
+    events = []
+    for gpu in (0, 1):
+        for ts in (0, 90):
+            link = {"args": {"correlation": 1 + gpu + ts}}
+            events += [
+                event("cudaLaunchKernel", ts, 0, cat="cuda_runtime", **link),
+                event("k", ts, 10, cat="kernel", pid=f"GPU {gpu}", tid=7, **link),
+            ]
+    found = why(trace_of(events))
+    assert answer(found) == (
+        "The GPUs' spans add up to 200 us. The 2 GPUs work 20 % of it. Together they are idle for "
+        "160 us, all of it while nothing was recorded of the thread that launches."
+    )
+    (finding,) = (one for one in found.findings if one.rule == "host-bound")
+    assert "160 us (80.0 % of the spans of 2 GPUs)" in finding.text

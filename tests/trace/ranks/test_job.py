@@ -19,7 +19,7 @@ from fusetui.trace.ranks.executors import processes_for, summarize
 from fusetui.trace.ranks.job import job_of
 from fusetui.trace.ranks.model import NoSummary, RankSummary, decoded, encoded
 from fusetui.trace.ranks.summary import summary_of
-from fusetui.trace.ranks.telling import headline, numbers
+from fusetui.trace.ranks.telling import clocks_text, headline, numbers
 
 Make = Callable[..., Any]
 DAY = 86_400e6  # us
@@ -73,6 +73,14 @@ def test_nothing_at_all() -> None:
     answer = answer_of([NoSummary("a", "a is empty."), NoSummary("b", "b is empty.")])
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
     assert next(iter(headline(answer))) == "0 ranks, 0 steps, 0 collectives."
+
+
+def test_waits_are_known_no_better_than_the_clocks() -> None:
+    """Rank 1 starts within 20 us before rank 0 ends, and the other way round within 30."""
+    answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
+    assert clocks_text(answer).startswith(
+        "Clocks are aligned to rank 0 to within 25 us; waits are known no better than that."
+    )
 
 
 def test_ranges_of_numbers() -> None:

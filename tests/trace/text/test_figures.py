@@ -19,6 +19,7 @@ from fusetui.trace.text.figures import (
     percent,
     plural,
     quantity,
+    signed_percent,
     size,
     tick,
 )
@@ -183,6 +184,14 @@ def test_tick(ns: int, step: int, text: str) -> None:
 )
 def test_percent(part: float, whole: int, text: str) -> None:
     assert percent(part, whole) == text
+
+
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [(0.015, "+1.5 %"), (-0.002, "-0.2 %"), (1e-6, "<+0.1 %"), (-1e-6, ">-0.1 %"), (0.0, "0 %")],
+)
+def test_a_share_with_its_sign(part: float, text: str) -> None:
+    assert signed_percent(part, 1) == text
 
 
 def test_percent_with_one_decimal() -> None:

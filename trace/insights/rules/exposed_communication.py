@@ -99,15 +99,15 @@ def _kinds(trace: Trace, exposed: Exposed, recorded: Recorded) -> str:
     first, each = distinct_rows((name, number))
     counts, sums = np.bincount(each), np.zeros(len(first), dtype=np.int64)
     np.add.at(sums, each, exposed.ns)
+    several = len({recorded.groups[one] for one in set(number.tolist())} - {""}) > 1
     kinds: dict[tuple[str, str], tuple[int, int]] = {}
     for place, n, ns in zip(first.tolist(), counts.tolist(), sums.tolist(), strict=True):
-        kind = _kind(trace.names[name[place]]), recorded.groups[number[place]]
+        kind = _kind(trace.names[name[place]]), recorded.groups[number[place]] if several else ""
         before, before_ns = kinds.get(kind, (0, 0))
         kinds[kind] = before + n, before_ns + ns
-    several = len({group for _, group in kinds}) > 1
     longest = sorted(kinds.items(), key=lambda item: (-item[1][1], item[0]))[:TOLD]
     return ", ".join(
-        f"{count(n)} {kind}{f' ({group})' if several and group else ''} {duration(ns)}"
+        f"{count(n)} {kind}{f' ({group})' if group else ''} {duration(ns)}"
         for (kind, group), (n, ns) in longest
         if ns
     )

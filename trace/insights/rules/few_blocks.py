@@ -30,11 +30,11 @@ def find(facts: Facts) -> Iterator[Claim]:
     idle = 1 - kernels.blocks[few] / kernels.sms[few]
     at_stake = int((kernels.effective_ns[few] * idle).sum())
     row = kernels.heaviest(few)[0]
-    at = int(np.searchsorted(kernels.rows, row))
+    at, number = int(np.searchsorted(kernels.rows, row)), int(np.count_nonzero(few))
     name = printable(short_name(facts.trace.name_of(row)))
     yield Claim(
-        text=f"{plural(int(np.count_nonzero(few)), 'kernel')} with too few blocks for a quarter of "
-        f"the multiprocessors, and nothing beside them, take {duration(taken)} "
+        text=f"{plural(number, 'kernel')} {'leaves' if number == 1 else 'leave'} a quarter of the "
+        f"multiprocessors or more without a block, with nothing beside them, for {duration(taken)} "
         f"({share_of_span(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
         f"{count(int(kernels.sms[at]))} in {name}. Spread over all of them, they could save "
         f"{duration(at_stake)} at most.",

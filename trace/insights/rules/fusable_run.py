@@ -49,7 +49,10 @@ def find(facts: Facts) -> Iterator[Claim]:
     if not pointwise.any():
         return
     if not (kernels.module >= 0).any():
-        raise CannotTell("modules or annotations", "with_stack=True, or record_function")
+        raise CannotTell(
+            "modules or annotations",
+            "record_function" if facts.has_stacks else "with_stack=True, or record_function",
+        )
     runs = runs_of(kernels, pointwise)
     if not len(runs.ns):
         return

@@ -11,7 +11,7 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.text.figures import duration, plural
+from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
 SLOW_NS = 100_000
@@ -30,12 +30,18 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake = int(waited[slow].sum())
     if at_stake:
         rows = the_most(launch[slow], waited[slow])
-        longest = int(trace.dur[list(rows)].max())
+        longest = duration(int(trace.dur[launch[slow]].max()))
         calls = int(np.count_nonzero(slow))
+        name = printable(trace.name_of(rows[0]))
+        which = (
+            f"one launch call of {longest}, {name}"
+            if calls == 1
+            else f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+            f"mostly {name}"
+        )
         yield Claim(
             text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
-            f"{plural(calls, 'launch call')} of more than {duration(SLOW_NS)}, up to "
-            f"{duration(longest)}, mostly {printable(trace.name_of(rows[0]))}.",
+            f"{which}.",
             at_stake_ns=at_stake,
             rows=rows,
         )

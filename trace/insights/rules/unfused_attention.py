@@ -34,7 +34,8 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
         f"{f' in {module}' if module else ''}: between "
         f"the two products, softmax and the kernels around it take {duration(at_stake)} "
-        f"({share_of_span(facts, at_stake)}), which a fused kernel does not write to memory.",
+        f"({share_of_span(facts, at_stake)}), to write and read scores that a fused kernel keeps "
+        "on the chip.",
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )

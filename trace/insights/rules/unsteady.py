@@ -50,11 +50,12 @@ def find(facts: Facts) -> Iterator[Claim]:
     slower[~np.repeat(varies, alike.count)] = 0
     at_stake = int(slower.sum())
     if at_stake:
-        rows = facts.kernels.rows[alike.places]
+        rows, number = facts.kernels.rows[alike.places], int(varies.sum())
         yield Claim(
-            text=f"{plural(int(varies.sum()), 'kernel')} of a step, alone on the device, vary from "
-            f"step to step by more than a factor of {VARIES} (p90 / p10): what took longer than "
-            f"the median adds up to {duration(at_stake)} ({share_of_span(facts, at_stake)}).",
+            text=f"{plural(number, 'kernel')} of a step, alone on the device, "
+            f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
+            f"{VARIES} (p90 / p10): what took longer than the median adds up to "
+            f"{duration(at_stake)} ({share_of_span(facts, at_stake)}).",
             at_stake_ns=at_stake,
             rows=the_most(rows[slower > 0], slower[slower > 0]),
             why_likely="Data may decide how long a kernel takes.",

@@ -39,8 +39,10 @@ def test_several_process_groups_are_told_apart(found: Ask) -> None:
 
 
 def test_a_single_process_group_is_not_named(found: Ask) -> None:
-    (finding,) = found("exposed-communication", [reduce(0, 30, 99, description="dp")])
-    assert ": 1 all_reduce 30 us." in finding.text
+    """Nor beside transfers whose group is not known."""
+    known, unknown = reduce(0, 30, 99, description="dp"), reduce(100, 10, 50)
+    (finding,) = found("exposed-communication", [known, unknown])
+    assert ": 2 all_reduce 40 us." in finding.text
 
 
 def test_hidden_communication_is_silent(found: Ask) -> None:

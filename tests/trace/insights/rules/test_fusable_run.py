@@ -69,4 +69,13 @@ def test_a_product_between_them_ends_a_run(found: Ask) -> None:
 
 def test_without_modules_it_cannot_tell(lacking: Lack) -> None:
     (lack,) = lacking("fusable-run", work(*THREE, args=ROWS), **A100)
-    assert lack.missing == "modules or annotations"
+    assert (lack.missing, lack.record_with) == (
+        "modules or annotations",
+        "with_stack=True, or record_function",
+    )
+
+
+def test_stacks_that_name_no_modules_are_not_asked_for_again(lacking: Lack, event: Make) -> None:
+    frame = event("/a.py(1): f", 500, 4, cat="python_function")
+    (lack,) = lacking("fusable-run", [*work(*THREE, args=ROWS), frame], **A100)
+    assert lack.record_with == "record_function"
