@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import fill
+from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
@@ -59,12 +60,13 @@ This page is generated from the steps by `make reference`.
 
 def reference() -> str:
     """The whole page."""
-    os.environ["COLUMNS"] = str(WIDTH)
-    parsers = command_parsers()
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     texts = [HEAD.format(codes=codes)]
-    for one in COMMANDS:
-        texts.append(f"### fusetui {one.name}\n\n```\n{parsers[one.name].format_help()}```\n")
+    with patch.dict(os.environ, COLUMNS=str(WIDTH)):
+        parsers = command_parsers()
+        for one in COMMANDS:
+            text = parsers[one.name].format_help()
+            texts.append(f"### fusetui {one.name}\n\n```\n{text}```\n")
     texts.append("## Keys\n")
     for title, actions in by_section():
         texts.append(f"### {title}\n\n{KEYS_HEAD}\n{_rows(actions)}\n")

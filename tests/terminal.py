@@ -52,7 +52,8 @@ class Terminal:
         self.before = self.attributes
         self.output = b""
         self._seen = 0
-        plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        hidden = ("NO_COLOR", "COLUMNS", "LINES")
+        plain = {name: value for name, value in os.environ.items() if name not in hidden}
         words = [str(word) for word in arguments]
         streams = (self.slave, self.slave, errors.fileno() if errors else self.slave)
         own = {**plain, **KNOWN, **(environment or {})}
