@@ -1,12 +1,13 @@
 """How long a key press takes in the timeline: the action, its frame, and the details below.
 
-    python -P benchmarks/keys.py trace.json.gz [more traces]
+    python -P benchmarks/keys.py [--put] trace.json.gz [more traces]
 
 Measured without a terminal: the time in Textual and on the way to the terminal is not included.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -15,10 +16,15 @@ from pathlib import Path
 
 from textual.geometry import Region
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.drawing.canvas import Canvas
 from fusetui.tui.registry import ACTIONS
 
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 SIZE = (200, 50)
 BY_NAME = {action.name: action for action in ACTIONS}
 WALK = {
@@ -54,10 +60,17 @@ def press(app: FusetuiApp, name: str) -> float:
 
 
 def main() -> None:
-    print("| trace | slices | key | median ms | most ms |")
-    print("|---|---:|---|---:|---:|")
-    for path in sys.argv[1:]:
-        print("\n".join(asyncio.run(walk(path))))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--put", action="store_true", help="put the table into docs/benchmarks.md")
+    args = parser.parse_args()
+    lines = ["| trace | slices | key | median ms | most ms |", "|---|---:|---|---:|---:|"]
+    for path in args.traces:
+        lines += asyncio.run(walk(path))
+    text = "\n".join(lines)
+    print(text)
+    if args.put:
+        put(PAGE, "keys", text)
 
 
 if __name__ == "__main__":
