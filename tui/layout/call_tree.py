@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
-from fusetui.trace.questions.totals import gpu_under, self_ns, subtree_sums
+from fusetui.trace.questions.totals import (
+    gpu_under,
+    inside_same_name,
+    self_ns,
+    subtree_sums,
+)
 from fusetui.tui.layout.tree import layer_of
 
 Int64s = NDArray[np.int64]
@@ -192,7 +197,10 @@ def _tree(
     own, dur = self_ns(trace), trace.dur
     recorded = trace.role != Role.CAPTURED
     if bottom_up:  # a capture has no thread of its own here: only its GPU time counts
-        own, dur = np.where(recorded, own, 0), np.where(recorded, dur, 0)
+        own = np.where(recorded, own, 0)
+        once = recorded.copy()  # an op inside another one of its name adds nothing to their total
+        once[outer[inside_same_name(trace, outer)]] = False
+        dur = np.where(once, dur, 0)
     columns: list[list[Int64s]] = [[] for _ in range(9)]
     for number, (parents, names, place, rows, threads) in enumerate(levels):
         size = len(parents)
@@ -210,7 +218,7 @@ def _tree(
             return found
 
         longest = np.full(size, -1, dtype=np.int64)
-        by_length = np.argsort(dur[rows], kind="stable")
+        by_length = np.argsort(trace.dur[rows], kind="stable")
         longest[place[by_length]] = -1 if threads else rows[by_length]
         found = (
             parents,

@@ -16,6 +16,7 @@ from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import all_details
+from fusetui.tui.drawing.found_lines import IN_ARGS
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import LOOKS, text
@@ -202,7 +203,8 @@ def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
 
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
-        name = label_of(int(trace.role[at]), trace.name_of(at))
+        where = IN_ARGS if overlay.hits.is_by_args(at) else ""
+        name = where + label_of(int(trace.role[at]), trace.name_of(at))
         texts = (
             start.text(int(trace.start[at]) - side.origin),
             unit.text(int(trace.dur[at])),
