@@ -84,6 +84,7 @@ def ranked(state: State) -> State:
 LINEAR = at("aten::linear")
 CASES = {
     "close": Case(*do("help")),
+    "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),
     "beside": Case(chooses),
     "stop": Case(is_read),

@@ -95,6 +95,11 @@ class ModulesPage(TreeListPage):
         path, row = tree.times[node].path, int(tree.row[node])
         return search.shown(state, Hits(path, state.active, np.array([row])).step(1))
 
+    def subject(self, state: State) -> int:
+        """The longest call of the module under the cursor."""
+        tree, node = _tree(state), self.node(state)
+        return int(tree.row[node]) if tree and 0 <= node < len(tree.times) else -1
+
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return (Pane(BELOW, self._about(state)),)
 

@@ -29,9 +29,10 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import NO_MORE, Pane
 from fusetui.tui.state import gaps, search
 from fusetui.tui.state.copying import MOST
+from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
@@ -94,6 +95,18 @@ class WhyPage(ListPage):
                 return gaps.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
+
+    def described(self, state: State) -> Overlay | str:
+        """The evidence that Enter shows, or the gap."""
+        found = _why(state.side)
+        entries = entries_of(found) if found else ()
+        match entries[min(state.list_of(self.name).cursor, len(entries) - 1)] if entries else None:
+            case Finding(evidence=(_, *_)) as finding:
+                return SliceDetails(state.side, _evidence(state, finding).row)
+            case Gap() as gap:
+                at = gaps.place_of_gap(state.side, gap)
+                return GapDetails(state.side, at) if at else NO_MORE
+        return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """The answer, and as much of the account as there is room for."""
@@ -209,7 +222,12 @@ def _to_evidence(state: State, finding: Finding) -> State:
     """The first row of the evidence; if one of the same finding is shown, the next."""
     if not finding.evidence:
         return told(state, "this finding has no slice to show")
+    return search.shown(state, _evidence(state, finding))
+
+
+def _evidence(state: State, finding: Finding) -> Hits:
+    """All of it, at the one that Enter shows next."""
     hits = state.session.hits
     if hits is None or hits.what != finding.text or hits.side != state.active:
         hits = Hits(finding.text, state.active, np.array(finding.evidence))
-    return search.shown(state, hits.step(1))
+    return hits.step(1)
