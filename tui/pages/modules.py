@@ -21,7 +21,7 @@ from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import NEVER, Column, fit, shown, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
@@ -135,23 +135,28 @@ class Units(NamedTuple):
 @lru_cache(maxsize=4)
 def units_of(tree: ModuleTree) -> Units:
     """One for each column."""
-    return Units(
-        unit_of([tree.gpu_ns]),
-        unit_of(time.gpu_self_ns for time in tree.times),
-        unit_of(time.cpu_ns for time in tree.times),
-    )
+    own = (time.gpu_self_ns if tree.gpu_ns else time.cpu_self_ns for time in tree.times)
+    return Units(unit_of([tree.gpu_ns]), unit_of(own), unit_of(time.cpu_ns for time in tree.times))
+
+
+@lru_cache(maxsize=4)
+def whole_of(tree: ModuleTree) -> int:
+    """What the shares are of: GPU time, in a trace without any the CPU time of the outermost."""
+    return tree.gpu_ns or sum(time.cpu_ns for time in tree.times if not time.level)
 
 
 def columns_of(tree: ModuleTree) -> tuple[Column, ...]:
+    """Shares and self times are those of the GPU, in a trace without GPU events of the CPU."""
     units = units_of(tree)
+    gpu, cpu = (0, 100) if tree.gpu_ns else (NEVER, 0)
     return (
-        Column(f"GPU {units.gpu.name}", 9),
+        Column(f"GPU {units.gpu.name}", 9, from_width=gpu),
         Column("share", 6),
         Column("", BAR, left=True, from_width=70),
         Column(f"self {units.own.name}", 9),
-        Column("kernels", 7),
-        Column("calls", 6, from_width=90),
-        Column(f"CPU {units.cpu.name}", 9, from_width=100),
+        Column("kernels", 7, from_width=gpu),
+        Column("calls", 6, from_width=90 if tree.gpu_ns else 0),
+        Column(f"CPU {units.cpu.name}", 9, from_width=cpu),
         Column("module", 0, left=True),
     )
 
@@ -179,16 +184,18 @@ def format_node(
     """One line of the tree."""
     if node >= len(tree.times):
         return _nowhere(tree, tree.none[node - len(tree.times)], glyphs, width)
-    time, units = tree.times[node], units_of(tree)
+    time, units, whole = tree.times[node], units_of(tree), whole_of(tree)
+    on_gpu, on_cpu = (time.gpu_ns, time.gpu_self_ns), (time.cpu_ns, time.cpu_self_ns)
+    part, own = on_gpu if tree.gpu_ns else on_cpu
     has_inner = int(tree.end[node]) > node + 1
     mark = (glyphs.unfolded if is_open else glyphs.folded) if has_inner else glyphs.leaf
     return _line(
         tree,
         (
             units.gpu.text(time.gpu_ns) if time.gpu_ns else "",
-            percent(time.gpu_ns, tree.gpu_ns) if time.gpu_ns else "",
-            share_bar(time.gpu_ns, tree.gpu_ns, BAR, glyphs),
-            units.own.text(time.gpu_self_ns) if time.gpu_self_ns else "",
+            percent(part, whole) if part else "",
+            share_bar(part, whole, BAR, glyphs),
+            units.own.text(own) if own else "",
             count(time.kernels) if time.kernels else "",
             count(time.count),
             units.cpu.text(time.cpu_ns),
@@ -219,9 +226,8 @@ def _nowhere(tree: ModuleTree, found: Unclaimed, glyphs: Glyphs, width: int) -> 
 
 def _line(tree: ModuleTree, texts: Sequence[str], width: int, is_faint: bool) -> list[Styled]:
     columns = columns_of(tree)
-    shown = fit(columns, texts, width)
     look = palette.DIM if is_faint else palette.PLAIN
-    styles = [look] * len(shown)
-    if width >= columns[2].from_width:
-        styles[2] = palette.BUSY
-    return list(zip(shown, styles, strict=True))
+    return [
+        (text, look if columns[n].title else palette.BUSY)
+        for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
+    ]

@@ -91,7 +91,7 @@ def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
         assert all(int(tree.parent[one]) in inside | {node} for one in inside)
         shown = [one for one in order.nodes[n + 1 : order.end[n]].tolist() if one in children]
         if sort != "name":
-            figures = [int(tree.figure(sort)[one]) for one in shown]
+            figures = [int(tree.figures[sort][one]) for one in shown]
             assert figures == sorted(figures, reverse=True)
 
 
