@@ -21,6 +21,7 @@ from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
+from fusetui.tui.state.marks import marks_text
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     body,
@@ -193,7 +194,7 @@ def _tour(state: State, lines: int) -> list[Pane]:
 def _hints(state: State) -> TextPicture:
     """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
-        letters = " ".join(sorted(state.session.bookmarks))
+        letters = marks_text(state.session.bookmarks)
         asked = state.prompt.value
         return text(
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]

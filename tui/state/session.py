@@ -130,9 +130,9 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
-    def with_bookmark(self, letter: str, index: int) -> Session:
+    def with_bookmark(self, letter: str, index: int, note: str = "") -> Session:
         """A mark, by its letter, of what one side shows now."""
-        mark = bookmarks.bookmark(index, self.sides[index], self.views[index])
+        mark = bookmarks.bookmark(index, self.sides[index], self.views[index], note)
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> Session:

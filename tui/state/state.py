@@ -79,6 +79,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None
     unpacked: int = 0  # how often args became readable
+    kept_as: str = ""  # what told the content of the only trace from others when it was opened
     prompt: Prompt | None = None
     found: Found | None = None  # what the search that is typed finds
     wanted_hit: str = ""  # the search whose first hit is waited for
