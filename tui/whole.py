@@ -59,9 +59,12 @@ def panes(state: State) -> list[Pane]:
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
     """A click on a hint does what its first key does; where two are named, the nearer one."""
     end = 1
+    between = BETWEEN_KEYS if state.hint else BETWEEN
     for hint, said in _shown_hints(state):
-        begin, end = end, end + len(said) + len(BETWEEN)
-        if begin <= x < end:
+        begin, end = end, end + len(said) + len(between)
+        if begin > 1 and begin + len(said) > state.size.width - 1:
+            break  # this one did not fit any more
+        if hint and begin <= x < begin + len(said):
             names = hint.partition(" ")[0].split("/")
             second = len(names) > 1 and x - begin > said.partition(" ")[0].find("/") > 0
             found = BY_ACTION[names[second]]
@@ -70,9 +73,12 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
-    """The hints of the page that stand on the last line now, and their texts."""
-    if state.hint or state.prompt is not None or state.reading is not None:
+    """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
+    if state.prompt is not None or state.reading is not None:
         return []
+    if state.hint:
+        keys = ((hint, hint_text(hint, state)) for hint in state.hint_keys)
+        return [("", state.hint), *((hint, said) for hint, said in keys if said)]
     hints = page_of(state).hints if state.sides else ("quit quit",)
     return [(hint, said) for hint in hints if (said := hint_text(hint, state))]
 
