@@ -24,7 +24,10 @@ PLACE = "FUSETUI_KEYS"
 """Names another file, or is `off`."""
 FILE = "keys.toml"
 MODAL = {"Over the page", "In the answer", "In the tour"}
-LISTS = {"In the trees", "In the op tree", "In the kernels", "In the ranks", "In the diff"}
+LISTS = {
+    *("In the trees", "In the op tree", "In the modules"),
+    *("In the kernels", "In the ranks", "In the diff"),
+}
 """Sections of the help whose keys act where those of lists do."""
 OF_MANY = {"In the lists", "In the trees"}
 """Those whose keys act on several pages."""

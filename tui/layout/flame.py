@@ -143,12 +143,7 @@ def flame_of_modules(tree: ModuleTree, time: str) -> Flame:
     """Of modules and annotations."""
     times = tree.times
     level = np.array([one.level for one in times], dtype=np.int64)
-    parent = np.full(len(times), WHOLE, dtype=np.int64)
-    above: list[int] = []
-    for node, depth in enumerate(level.tolist()):
-        del above[depth:]
-        parent[node] = above[-1] if above else WHOLE
-        above.append(node)
+    parent = tree.parents[: len(times)]
     amount = np.array([one.gpu_ns if time == "GPU" else one.cpu_ns for one in times], np.int64)
     return _flame(
         parent,

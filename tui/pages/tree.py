@@ -217,8 +217,9 @@ def sort_by(by: int) -> Run:
             return told(state, TOO_MANY, "tree-mode merge them")
         at = tree.SORTS.index(state.tree.sort_of(tree)) + by
         view = state.tree.sorted_by(tree.SORTS[at % len(tree.SORTS)])
-        now = replace(state, tree=view).with_list(NAME, ListState())
-        return TREE.with_nodes(now, TREE.opened(now).nodes)
+        state = TREE.with_nodes(state, TREE.opened(state).nodes)
+        now = TREE.in_order(state, order_of(state), tree.preorder(view.sort_of(tree)))
+        return replace(now, tree=view)
 
     return run
 

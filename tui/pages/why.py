@@ -12,18 +12,20 @@ from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
 from fusetui.trace.insights.words import SHORT
+from fusetui.trace.model.ids import Id
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.layout.answer import inside
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import Column, fit, shown, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
@@ -37,6 +39,8 @@ from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
 WIDEST = 110  # cells of a wrapped text
+BAR = 10  # cells
+WHOLE = 10**9  # that a share is of
 ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 
 Entry = Finding | Gap | Unknown
@@ -69,17 +73,22 @@ class WhyPage(ListPage):
         if found is None:
             said = working(state.side.trace, "why the time went where it went")
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
-        entries = entries_of(found)
+        entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
         columns = (
             Column(f"{unit.name} at stake", 11),
             Column("share", 7),
+            Column("", BAR, left=True, from_width=110),
             Column("finding, then the longest gaps", 0, left=True),
         )
 
         def row(index: int, width: int) -> list[Styled]:
-            texts, look = _texts(found, entries[index], unit)
-            return [(text, look) for text in fit(columns, texts, width)]
+            (stake, share, said), look = _texts(found, entries[index], unit)
+            texts = (stake, share, share_bar(*_part(found, entries[index]), BAR, glyphs), said)
+            return [
+                (text, look if columns[n].title else palette.BUSY)
+                for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
+            ]
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
@@ -201,7 +210,7 @@ def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], 
     stake = unit.text(ns) if ns is not None else ""
     match entry:
         case Finding():
-            share = percent(round(entry.share * 1e9), 10**9) if entry.share is not None else ""
+            share = percent(*_part(found, entry)) if entry.share is not None else ""
             return (stake or "note", share, narrow(entry.text)), palette.PLAIN
         case Gap():
             return (stake, *_gap_texts(found, entry)), palette.DIM
@@ -210,12 +219,26 @@ def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], 
             return ("", "", narrow(said)), palette.DIM
 
 
+def _part(found: Why, entry: Entry) -> tuple[int, int]:
+    """What the share of a row is, and the whole."""
+    match entry:
+        case Finding():
+            return round((entry.share or 0) * WHOLE), WHOLE
+        case Gap():
+            return entry.dur_ns, _spans(found).get(entry.device, 0)
+        case Unknown():
+            return 0, WHOLE
+
+
+def _spans(found: Why) -> dict[Id, int]:
+    return {one.device: one.span_ns for one in found.devices}
+
+
 def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
-    spans = {one.device: one.span_ns for one in found.devices}
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
     text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
-    return percent(gap.dur_ns, spans.get(gap.device, 0)), narrow(text)
+    return percent(*_part(found, gap)), narrow(text)
 
 
 def _to_evidence(state: State, finding: Finding) -> State:
