@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from fusetui.commands.errors import CommandError
+from fusetui.commands.errors import CommandError, say
 from fusetui.commands.settings import user_settings
 from fusetui.commands.terminal import is_light, needs_ascii, prepare
 
@@ -34,6 +34,6 @@ def show(
     from fusetui.tui.keymap import KeymapError
 
     try:
-        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, **options)
+        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, say=say, **options)
     except KeymapError as error:
         raise CommandError(str(error)) from None
