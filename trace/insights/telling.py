@@ -19,6 +19,9 @@ from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+TOLD_COMM = 0.05
+"""From this share of the span on, the answer tells the exposed communication, which is not idle
+but computes nothing."""
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
@@ -62,7 +65,11 @@ def _busy(found: Why, sums: Sums) -> str:
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
     if cut_off(found):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
-    return f"{who} {percent(busy, sums['span'])} of it."
+    works = f"{who} {percent(busy, sums['span'])} of it"
+    if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
+        return f"{works}."
+    what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
+    return f"{works}; for {duration(sums['exposed_comm'])} of that {what} nothing."
 
 
 def _idle(sums: Sums, gpus: int) -> str:
@@ -156,8 +163,8 @@ def ceiling_text(found: Why) -> str:
     if not known or not known.known_ns:
         return ""
     return (
-        f"Better kernels could save {duration(known.at_stake_ns)} at most of the "
-        f"{duration(known.known_ns)} whose work is known "
+        f"Better kernels of the same precision could save {duration(known.at_stake_ns)} at most "
+        f"of the {duration(known.known_ns)} whose work is known "
         f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
     )
 

@@ -14,6 +14,14 @@ from fusetui.trace.layout.steps import steps
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
+OFTEN = 0.1  # calls per GPU event, from which on no caching allocator can be in between
+UNCACHED = (
+    "So many calls mean that the caching allocator does not serve the program: look for "
+    "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
+    "environment, for torch.cuda.empty_cache() in the loop, and for a library that allocates by "
+    "itself."
+)
+"""The remedy where nearly every op allocates."""
 SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
 
 
@@ -35,6 +43,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
+        remedy=UNCACHED if len(rows) >= OFTEN * len(facts.gpu_rows) else None,
     )
 
 
@@ -58,6 +67,6 @@ RULE = Rule(
     formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"spread": SPREAD},
+    thresholds={"spread": SPREAD, "often": OFTEN},
     find=find,
 )
