@@ -11,17 +11,21 @@ from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
-OFTEN = 0.1  # calls per GPU event, from which on no caching allocator can be in between
+OFTEN = 0.1
+"""Calls that free memory per GPU event, from which on no caching allocator is in between: it frees
+only when memory runs out, while a program that begins may allocate as often."""
 UNCACHED = (
-    "So many calls mean that the caching allocator does not serve the program: look for "
+    "So many frees mean that the caching allocator does not serve the program: look for "
     "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
     "environment, for torch.cuda.empty_cache() in the loop, and for a library that allocates by "
     "itself."
 )
-"""The remedy where nearly every op allocates."""
+"""The remedy where memory is freed all the time."""
+
 SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
 
 
@@ -43,7 +47,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
-        remedy=UNCACHED if len(rows) >= OFTEN * len(facts.gpu_rows) else None,
+        remedy=UNCACHED if _frees(facts, rows) >= OFTEN * len(facts.gpu_rows) else None,
     )
 
 
@@ -57,6 +61,11 @@ def _recurring(facts: Facts, rows: Rows) -> Rows:
     start = facts.trace.start[rows]
     lasts = int(start.max() - start.min())
     return rows if lasts >= SPREAD * (facts.end_ns - facts.begin_ns) else rows[:0]
+
+
+def _frees(facts: Facts, rows: Rows) -> int:
+    freeing = facts.named(lambda name: "Free" in name, Role.CALL)
+    return int(np.count_nonzero(np.isin(rows, freeing)))
 
 
 RULE = Rule(
