@@ -64,6 +64,29 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     assert "with_stack=True" in found.out
 
 
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [
+        ((100, 120, 180), "120 us a step (the median of 3)."),
+        ((100, 120, 140, 180), "120 us a step (the lower median of 4)."),
+        ((100, 180), "100 us a step (the shorter of 2)."),
+    ],
+)
+def test_the_median_step_is_a_step(
+    trace_of: Callable[..., Any], event: Run, lengths: tuple[int, ...], told: str
+) -> None:
+    starts = [sum(lengths[:n]) for n in range(len(lengths))]
+    events = [
+        one
+        for n, (ts, dur) in enumerate(zip(starts, lengths, strict=True))
+        for one in (
+            event(f"ProfilerStep#{n}", ts, dur, cat="user_annotation"),
+            event("gemm", ts + 10, 50, cat="kernel", pid=0, tid=7),
+        )
+    ]
+    assert answer(why(trace_of(events))).startswith(told)
+
+
 def test_the_answer_tells_the_work_that_only_communicates(
     trace_of: Callable[..., Any], event: Run
 ) -> None:

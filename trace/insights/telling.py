@@ -46,13 +46,20 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
-        return f"{duration(step.dur_ns)} a step{of}.", totals(step.devices)
+        return f"{duration(step.dur_ns)} a step{_of(len(found.steps))}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
     spans = "GPU's span is" if len(found.devices) == 1 else "GPUs' spans add up to"
     return f"The {spans} {duration(sums['span'])}.", sums
+
+
+def _of(steps: int) -> str:
+    """Which of the steps the median step is; of an even number, no mean of two is a step."""
+    if steps == 1:
+        return ""
+    which = "median" if steps % 2 else "lower median" if steps > 2 else "shorter"
+    return f" (the {which} of {count(steps)})"
 
 
 def cut_off(found: Why) -> list[str]:
