@@ -31,7 +31,7 @@ TO_SEE_MORE = (
 TO_SEE_MORE_WITH_STACKS = "Put record_function() around parts of the step, to see what the CPU did."
 """The remedies when nothing within an annotation was recorded for most of the time."""
 REPLAYED = (
-    "Most of the GPU's work is in CUDA graphs already: prepare the next replay while the GPU works "
+    "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
     "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
     "replays, such as sampling and copies."
 )

@@ -81,7 +81,7 @@ def test_without_launches_it_cannot_tell(lacking: Lack, event: Make) -> None:
 def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -> None:
     """Where most GPU events are nodes of graphs, the remedy is not to capture one."""
     op = event("aten::add", 20, 60)
-    for nodes, first in ((3, "Most of the GPU's work is in CUDA graphs"), (0, "torch.compile")):
+    for nodes, first in ((3, "Most of the GPU's work is replayed"), (0, "torch.compile")):
         call, node = launched(1, 0, 5)
         replay = [{**call, "name": "cudaGraphLaunch"}, *[{**node, "ts": 5} for _ in range(nodes)]]
         (finding,) = found("host-bound", [*launched(3, 0, 5), *replay, op, *launched(2, 90, 95)])
