@@ -30,7 +30,7 @@ def traces(name: str) -> list[str]:
 
     Files are not checked here: reading reports those that cannot be read.
     """
-    if name.startswith((SAMPLE, LESSON)):
+    if is_shipped(name):
         return [_shipped(name)]
     if not os.path.isdir(name):
         return [name]
@@ -38,6 +38,11 @@ def traces(name: str) -> list[str]:
     if not found:
         raise CommandError(f"{name} is a folder without traces (.json, .json.gz or .json.zst).")
     return [str(path) for path in found]
+
+
+def is_shipped(name: str) -> bool:
+    """Whether it is the name of a sample or a lesson."""
+    return name.startswith((SAMPLE, LESSON))
 
 
 def is_run(name: str) -> bool:
