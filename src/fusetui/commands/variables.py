@@ -16,16 +16,16 @@ def ignored(environment: Mapping[str, str]) -> Iterator[str]:
             from fusetui.trace.model.variables import amount  # only where one is set
 
             if amount(text) is None:
-                yield f"{name} is {text!r} and is ignored: set it to a number of {unit}, or unset it."
+                yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."
 
 
 def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
-    """A sentence if COLORFGBG says nothing about the background. `default` is the word of rxvt for a
-    color that is none of the 16."""
+    """A sentence if COLORFGBG says nothing about the background. `default` is the word of rxvt for
+    a color that is none of the 16."""
     text = environment.get(COLORS, "")
     last = text.rpartition(";")[2]
     if text and last != "default" and not last.isdecimal():
         yield (
-            f"{COLORS} is {text!r} and is ignored: it should name the colors of text and background, "
-            "as in 15;0; --theme light or dark decides."
+            f"{COLORS} is {text!r} and is ignored: it should name the colors of text and "
+            "background, as in 15;0; --theme light or dark decides."
         )
