@@ -20,6 +20,7 @@ MAX_PLAIN = 64
 MANY_LINES = 12
 """A compiled part of the program with so many lines is one line that can be opened."""
 ARROW = " -> "
+APART = "  "  # between the parts of a line
 
 MARKS = {
     Kind.SAME: "~",
@@ -54,6 +55,8 @@ class Line(msgspec.Struct, frozen=True):
     why: str = ""
     counts: bool = True
     rows: tuple[Row, ...] = ()  # what the line stands for
+    parts: tuple[str, ...] = ()  # of `what`: the place, the op, the kernel, where they are known
+    times: str = ""  # the end of `what`: how many rows it stands for
 
     @property
     def is_nothing(self) -> bool:
@@ -164,17 +167,20 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
 def _work(rows: Sequence[Row]) -> Line:
     row = rows[0]
     a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
-    what = _what(row, _place(rows))
+    parts = _parts(row, _place(rows))
+    times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
     return Line(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
         kind=_kind(row.kind, a_ns, b_ns),
         a_ns=a_ns if row.a else None,
         b_ns=b_ns if row.b else None,
         change_ns=b_ns - a_ns,
-        what=f"{what}  x{len(rows)}" if len(rows) > 1 else what,
+        what=APART.join(parts) + times,
         why=_why(row, len(rows), a_ns, b_ns),
         counts=row.counts,
         rows=tuple(rows),
+        parts=parts,
+        times=times,
     )
 
 
@@ -210,7 +216,7 @@ def _place(rows: Sequence[Row]) -> str:
     return f"{common}*" if len(common) > 2 else rows[0].phase
 
 
-def _what(row: Row, place: str) -> str:
+def _parts(row: Row, place: str) -> tuple[str, ...]:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op, where = printable(row.op), clip(printable(place), MAX_NAME)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
@@ -220,7 +226,7 @@ def _what(row: Row, place: str) -> str:
     else:
         kernel = _short((row.b or row.a)[0])
         parts = [where, op, kernel if kernel != op else ""]
-    return "  ".join(part for part in parts if part)
+    return tuple(part for part in parts if part)
 
 
 def _several(row: Row, op: str) -> str:
