@@ -101,8 +101,8 @@ COMMANDS = (
                 "traces",
                 metavar="TRACE",
                 nargs="*",
-                help="A trace, a run folder, sample:NAME or lesson:NAME; two are shown side by "
-                "side, of more you choose.",
+                help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
+                "shown side by side, of more you choose.",
             ),
             ASCII,
             THEME,

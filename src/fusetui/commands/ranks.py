@@ -8,7 +8,8 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError
-from fusetui.commands.sources import ENDINGS, traces
+from fusetui.commands.folders import ENDINGS
+from fusetui.commands.sources import of_one_job
 from fusetui.render.output import emit, emit_json, width
 from fusetui.render.progress import Bar
 from fusetui.trace.ranks.model import NoSummary, RankSummary
@@ -53,7 +54,7 @@ def _behind(name: str) -> Iterator[str]:
     elif glob.has_magic(name) and not glob.glob(glob.escape(name)):
         found = sorted(glob.glob(name, recursive=True))
     else:
-        found = traces(name)
+        found = of_one_job(name)
     if not found:
         raise CommandError(f"{name} matches no trace (.json, .json.gz or .json.zst).")
     yield from found
