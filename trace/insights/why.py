@@ -129,10 +129,12 @@ def _window(
         return spans.names[at], (int(spans.start[at]), int(spans.end[at])), spans.only(keep)
     if chosen.from_ns is None and chosen.to_ns is None:
         return "", None, spans
-    begin = trace.begin_ns + (chosen.from_ns or 0)
+    begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
+    end = min(trace.end_ns, end)
     if begin >= end:
-        raise NotThere(f"The window of time in {trace.report.file} is empty.")
+        whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
+        raise NotThere(f"There is nothing between these times: {whole}.")
     about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
     inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
     return about, (begin, end), spans.only(inside)

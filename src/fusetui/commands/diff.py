@@ -67,6 +67,8 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
 def _variants(folder: str, baseline: str | None) -> list[Pair]:
     run = only_below(folder) if folders_below(folder) else folder
     found = traces(run) if is_run(run) else []
+    if os.path.isdir(run) and not is_run(run):
+        raise CommandError(f"{run} is no run folder: give a second trace or folder to compare.")
     if len(found) < 2:
         raise CommandError(f"Give a second trace to compare {folder} with.")
     named = {_variant(path): path for path in found}

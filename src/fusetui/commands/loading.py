@@ -60,6 +60,8 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 
     paths = captures_named(captured_by)
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
+    if paths and not any(one.of_replays for one in joins):
+        say(f"{trace.report.file} replays no graph: --captured-by changes nothing.")
     for sentence in said(joins):
         say(sentence)
     return trace

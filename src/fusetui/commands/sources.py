@@ -31,6 +31,8 @@ def traces(name: str) -> list[str]:
     """
     if is_shipped(name):
         return [_shipped(name)]
+    if not name.strip():
+        raise CommandError("The name of a trace is empty: give a path, a URL or sample:NAME.")
     if not os.path.isdir(name):
         return [name]
     found = _variants(Path(name)) or _inside(Path(name))
