@@ -157,6 +157,7 @@ def test_a_rank_that_never_waits_is_shown_where_it_is_waited_for(
 ) -> None:
     late = state.job.rows()[0]
     assert late.worst_wait is None
+    assert state.job.answer is not None
     asked = do("ranks-others")[0](state)
     assert isinstance(asked, tuple)
     assert isinstance(asked[1], Read)
