@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fusetui.trace.model.categories import Layer
+from fusetui.tui.layout.lanes import is_of_device
 from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
 
 SMALL = 14  # with fewer lines the bar below the minimap is left out
@@ -31,7 +31,7 @@ class Division(msgspec.Struct, frozen=True):
 
 def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""
-    gutter = 14 if width < 100 else 18 if width < 160 else 24
+    gutter = 15 if width < 100 else 18 if width < 160 else 24
     axis, legend = axis_height(height), legend_height(height)
     lanes = max(0, height - axis - legend)
     return Division(width, axis, gutter, max(1, width - gutter), lanes, legend)
@@ -68,7 +68,8 @@ def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: in
     """The first line on the screen such that a GPU stream is on it while nothing is selected."""
     if view.selected >= 0 or view.gap:
         return top_for(side, view, shown, top, room)
-    stream = (p.line is not None and side.lanes[p.lane].layer is Layer.STREAM for p in shown)
+    lanes = side.lanes
+    stream = (p.line is not None and is_of_device(lanes[p.lane], lanes) for p in shown)
     first = next((n for n, found in enumerate(stream) if found), 0)
     return within(shown, max(top, first - room + 1), room)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.lanes import FOLDED
+from fusetui.tui.layout.lanes import FOLDED, is_of_device
 from fusetui.tui.layout.view import Side, View, places
 
 WORTH = (
@@ -31,9 +31,9 @@ def fitted(side: Side, view: View, lines: int) -> View:
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
     """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
-    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
+    and why it was idle to be seen, else for the stream; where that is not enough, all of them."""
     shown = places(side, view)
-    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
+    streams = [p.lane for p in shown if p.line and is_of_device(side.lanes[p.lane], side.lanes)]
     if not streams:
         return view
     last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
@@ -48,8 +48,8 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
                 folds[lane] = FOLDED
                 excess -= height - 1
         if excess <= 0:
-            return replace(view, folds=tuple(folds))
-    return view
+            break
+    return replace(view, folds=tuple(folds))
 
 
 def _unfolded(side: Side, view: View, lines: int) -> View:

@@ -128,6 +128,13 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
     return (max(ops, key=_slices),) if ops else tuple(lanes[:1])
 
 
+def is_of_device(lane: Lane, lanes: Sequence[Lane]) -> bool:
+    """Is it the stream of a GPU, or where there is none, a lane of another device."""
+    if lane.layer is Layer.STREAM or lane.layer is not Layer.DEVICE:
+        return lane.layer is Layer.STREAM
+    return all(other.layer is not Layer.STREAM for other in lanes)
+
+
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
     """Neighboring lanes of one thread or device, as (group, indices into lanes)."""
     for index, lane in enumerate(lanes):
