@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.launch_index import LaunchIndex, launch_index
 from fusetui.trace.model.report import Report
 
 
@@ -83,6 +84,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
             self.launch[rows] >= 0, self.launch[rows], self.op[rows]
         )
         return hosts
+
+    @cached_property
+    def launch_index(self) -> LaunchIndex:
+        """The GPU events in order of `launch_rows`."""
+        rows = self.gpu_rows
+        is_kernel = self.role[rows] == Role.KERNEL
+        return launch_index(self.launch_rows, rows, self.dur[rows], is_kernel)
 
     @cached_property
     def begin_ns(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -75,16 +76,45 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
     thread, while it lasted.
     """
-    gpu, host = trace.gpu_rows, trace.launch_rows
-    if trace.track_of(row).layer is Layer.OPS:
-        under = (host >= row) & (host < trace.end_row[row])
-    else:
-        called = trace.start[host]
-        under = (called >= trace.start[row]) & (called < trace.end[row])
-        under &= (host >= 0) & _on_thread_of(trace, row)[trace.track[host]]
-    found = gpu[under]
+    index = trace.launch_index
+    found = np.sort(np.concatenate([index.rows[part] for part in _parts_under(trace, row)]))
     by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
     return by_time
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """What `launched_under` finds, added up."""
+
+    events: int
+    kernels: int
+    ns: int
+
+
+def launched_sums(trace: Trace, row: int) -> Launched:
+    """In log n, however many there are."""
+    index, parts = trace.launch_index, _parts_under(trace, row)
+    return Launched(
+        sum(part.stop - part.start for part in parts),
+        sum(int(index.kernels[part.stop] - index.kernels[part.start]) for part in parts),
+        sum(int(index.ns[part.stop] - index.ns[part.start]) for part in parts),
+    )
+
+
+def _parts_under(trace: Trace, row: int) -> list[slice]:
+    """Of the launch index; at least one, and they share no entry."""
+    index = trace.launch_index
+    if trace.track_of(row).layer is Layer.OPS:
+        return [index.within(row, int(trace.end_row[row]))]
+    number, times = trace.thread_of_track, [trace.start[row], trace.end[row]]
+    own = np.flatnonzero(number == number[trace.track[row]]).tolist()
+    tracks = [trace.tracks[track] for track in own]
+    return [index.within(*_rows_between(trace, track, times)) for track in tracks]
+
+
+def _rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
+    """The rows of a track that start in [begin, end)."""
+    first, end = trace.start[track.rows].searchsorted(times).tolist()
+    return track.first_row + first, track.first_row + end
 
 
 def replayed(trace: Trace, row: int) -> NDArray[np.intp]:

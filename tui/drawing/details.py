@@ -19,7 +19,7 @@ from fusetui.trace.questions.chain import (
     is_gpu,
     launch_chain,
     launch_latency_ns,
-    launched_under,
+    launched_sums,
     queue_delay_ns,
 )
 from fusetui.trace.questions.launches import is_replay
@@ -179,13 +179,11 @@ def _waited(trace: Trace, row: int) -> str:
 
 
 def _launched(trace: Trace, row: int) -> str:
-    rows = launched_under(trace, row)
-    if not len(rows):
+    found = launched_sums(trace, row)
+    if not found.events:
         return ""
-    kernels = int((trace.role[rows] == Role.KERNEL).sum())
-    of_them = f" ({plural(kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
-    time = duration(int(trace.dur[rows].sum()))
-    return f"launched {plural(len(rows), 'GPU event')}{of_them}, {time}"
+    of_them = f" ({plural(found.kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
+    return f"launched {plural(found.events, 'GPU event')}{of_them}, {duration(found.ns)}"
 
 
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:

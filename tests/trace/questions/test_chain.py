@@ -7,8 +7,10 @@ from typing import Any
 
 from fusetui.trace import Trace
 from fusetui.trace.questions.chain import (
+    Launched,
     launch_chain,
     launch_latency_ns,
+    launched_sums,
     launched_under,
     queue_delay_ns,
 )
@@ -41,3 +43,28 @@ def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
     assert launch_latency_ns(trace, row(trace, "b")) == 30_000
     assert queue_delay_ns(trace, row(trace, "b")) == 28_000  # behind a, from the call's end on
     assert queue_delay_ns(trace, row(trace, "a")) == 0
+
+
+def test_what_a_thread_launched_during_an_annotation(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """A call of another thread, one before it and one at its end do not count."""
+    inside = [*launched(1, 10, 40, dur=5), *launched(2, 20, 60, dur=7, name="b")]
+    early, late = launched(3, 0, 80), launched(4, 30, 90)
+    other = [
+        {**one, "tid": 2} if one["cat"] == "cuda_runtime" else one for one in launched(5, 12, 70)
+    ]
+    note = event("note", 10, 20, cat="user_annotation")
+    trace = trace_of([note, *inside, *early, *late, *other])
+    under = launched_under(trace, row(trace, "note"))
+    assert [trace.name_of(int(n)) for n in under] == ["k", "b"]
+    assert launched_sums(trace, row(trace, "note")) == Launched(events=2, kernels=2, ns=12_000)
+
+
+def test_sums_are_those_of_the_events(trace_of: Make, event: Make, launched: Make) -> None:
+    ops = [event(f"op{n}", 10 * n, 9) for n in range(5)]
+    trace = trace_of([*ops, *(e for n in range(5) for e in launched(n + 1, 10 * n + 1, 100 + n))])
+    for op in range(5):
+        under = launched_under(trace, row(trace, f"op{op}"))
+        ns = int(trace.dur[under].sum())
+        assert launched_sums(trace, row(trace, f"op{op}")) == Launched(len(under), len(under), ns)
