@@ -32,6 +32,7 @@ from fusetui.tui.layout.wrapping import sentence_lines
 
 ROOMY = 9  # lines; with fewer there is no account
 FIGURE, ASIDE, BAR = 8, 7, 6  # cells
+MORE = 3  # cells of the number of lists that are not shown
 WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
@@ -86,7 +87,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return shown[-1]
 
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        return widths_of([self.found.lists[column] for column in shown], width)
+        more = MORE if len(shown) < len(self.found.lists) else 0
+        return widths_of([self.found.lists[column] for column in shown], width, more)
 
     def _shown(self, width: int) -> Sequence[int]:
         return fitting(self.found.lists, width, self.at)
@@ -173,14 +175,14 @@ def _verdict(why: Why, width: int) -> list[str]:
     return [first, clip(" ".join(more), width)] if more else [first]
 
 
-def widths_of(lists: Sequence[AnswerList], width: int) -> list[int]:
-    """The cells of lists side by side: what one does not need goes to those that need more. The
-    last cell of the screen stays blank."""
+def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
+    """The cells of lists side by side: what one does not need goes to those that need more. `more`
+    cells follow the last title; the last cell of the screen stays blank."""
     if not lists:
         return []
     whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
     equal, bar = whole // len(lists), bar_cells(width, len(lists))
-    needs = [_needed(one, bar) for one in lists]
+    needs = [_needed(one, bar, more if one is lists[-1] else 0) for one in lists]
     found = [min(need, equal) for need in needs]
     spare = whole - sum(found)
     for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
@@ -198,9 +200,9 @@ def bar_cells(width: int, count: int) -> int:
     return BAR + 1 if each >= WITH_BAR else 0
 
 
-def _needed(one: AnswerList, bar: int) -> int:
+def _needed(one: AnswerList, bar: int, more: int) -> int:
     longest = max((len(entry.text) for entry in one.entries), default=0)
-    return FIGURE + ASIDE + 2 + bar + max(longest, len(one.title))
+    return FIGURE + ASIDE + 2 + bar + max(longest, len(one.title) + more)
 
 
 def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:

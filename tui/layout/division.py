@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fusetui.tui.layout.lanes import is_of_device
+from fusetui.tui.layout.lanes import main_lane
 from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
 
 SMALL = 14  # with fewer lines the bar below the minimap is left out
@@ -65,12 +65,12 @@ def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int)
 
 
 def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen such that a GPU stream is on it while nothing is selected."""
+    """The first line on the screen such that the main stream is on it while nothing is selected."""
     if view.selected >= 0 or view.gap:
         return top_for(side, view, shown, top, room)
-    lanes = side.lanes
-    stream = (p.line is not None and is_of_device(lanes[p.lane], lanes) for p in shown)
-    first = next((n for n, found in enumerate(stream) if found), 0)
+    main = main_lane(side.lanes)
+    lines = (n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0)
+    first = next(lines, 0)
     return within(shown, max(top, first - room + 1), room)
 
 

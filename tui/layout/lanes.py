@@ -91,6 +91,11 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return max(1, min(most, self.height))
 
     @cached_property
+    def sum_ns(self) -> int:
+        """All durations added up."""
+        return sum(int(self.trace.dur[track.rows].sum()) for track in self.tracks)
+
+    @cached_property
     def busy_ns(self) -> int:
         """The union of its slices."""
         rows = [np.arange(track.first_row, track.end_row) for track in self.tracks]
@@ -128,11 +133,14 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
     return (max(ops, key=_slices),) if ops else tuple(lanes[:1])
 
 
-def is_of_device(lane: Lane, lanes: Sequence[Lane]) -> bool:
-    """Is it the stream of a GPU, or where there is none, a lane of another device."""
-    if lane.layer is Layer.STREAM or lane.layer is not Layer.DEVICE:
-        return lane.layer is Layer.STREAM
-    return all(other.layer is not Layer.STREAM for other in lanes)
+def main_lane(lanes: Sequence[Lane]) -> int:
+    """The index of the GPU stream with the most time; where there is none, of such a lane of
+    another device; else -1."""
+    for layer in (Layer.STREAM, Layer.DEVICE):
+        found = [n for n, lane in enumerate(lanes) if lane.layer is layer]
+        if found:
+            return max(found, key=lambda n: (lanes[n].sum_ns, -n))
+    return -1
 
 
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:

@@ -124,8 +124,15 @@ def test_lanes_above_the_stream_are_folded_even_where_that_is_not_enough(trace_o
     )
 
 
+def streams(numbers: range) -> list[dict[str, object]]:
+    return [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": tid, "ts": 400, "dur": 5}
+        for tid in numbers
+    ]
+
+
 def test_a_larger_screen_begins_at_the_first_line(trace_of: Make) -> None:
-    trace = trace_of([*deep(5), *mixed()])
+    trace = trace_of([*deep(5), *mixed(), *streams(range(20, 60))])
     small = opened(trace, size=Size(60, 18))
     assert small.tops[0] > 0
     assert after(small, resized(100, 45)).tops == opened(trace, size=Size(100, 45)).tops == (0,)
@@ -145,3 +152,11 @@ def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(trace_of: Mak
     assert Layer.DEVICE in {state.side.lanes[p.lane].layer for p in in_sight if p.line}
     assert state.side.once(busy_of).label == "device busy"
     assert {share.of for share in state.side.once(shares)} == {"device"}
+
+
+def test_the_stream_with_the_most_time_is_seen(trace_of: Make) -> None:
+    """Others come before it."""
+    state = opened(trace_of([*mixed(), *streams(range(1, 7))]), size=Size(60, 18))
+    room = lanes_height(body(state), 1)
+    in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
+    assert " stream 9" in [place.label for place in in_sight]
