@@ -15,6 +15,7 @@ import fcntl
 import math
 import os
 import pty
+import re
 import select
 import statistics
 import struct
@@ -40,8 +41,10 @@ KEYS = {
 TERMINAL = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark"}
 """Nobody answers when the program asks for the color of the background."""
 SYNC_ASKED, SYNC_KNOWN = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-FRAME = b"\x1b[?2026h"
+FRAME, FRAME_END = b"\x1b[?2026h", b"\x1b[?2026l"
 """Asked whether it can show a frame at once, the terminal says yes; this is how a frame begins."""
+RULER_LINE = re.compile(rb"\x1b\[5;1H")
+"""The line that changes with the window of time, and with nothing else."""
 RULER = "├"
 """Is on the screen once there are lanes."""
 START = "from fusetui.cli import script; script()"
@@ -54,6 +57,7 @@ class Press(NamedTuple):
 
     ms: float
     bytes: int
+    moved: bool = False  # the window of time
 
 
 class Program:
@@ -84,15 +88,34 @@ class Program:
         return self._process.pid
 
     def press(self, key: str) -> Press:
+        """Until nothing more is written."""
         start = last = time.perf_counter()
         os.write(self.master, key.encode())
-        written = 0
+        written = b""
         while found := self._read(QUIET):
-            written += len(found)
+            written += found
             last = time.perf_counter()
             if last - start > PATIENCE:
                 break
-        return Press((last - start) * 1000, written)
+        moved = RULER_LINE.search(written) is not None
+        return Press((last - start) * 1000, len(written), moved)
+
+    def move(self, key: str) -> Press:
+        """A key that moves the window of time, until the end of the frame that shows it: other
+        frames may come before and after. Without such a frame nothing was moved."""
+        start = time.perf_counter()
+        os.write(self.master, key.encode())
+        written = b""
+        while found := self._read(QUIET):
+            written += found
+            now = time.perf_counter()
+            begin = 0
+            while (end := written.find(FRAME_END, begin)) >= 0:
+                if RULER_LINE.search(written, begin, end):
+                    self.take(QUIET)
+                    return Press((now - start) * 1000, end - begin, moved=True)
+                begin = end + len(FRAME_END)
+        return Press(0.0, 0)
 
     def take(self, quiet: float) -> bytes:
         """What is written until nothing more comes for so many seconds."""

@@ -1,13 +1,18 @@
 """What a key costs in the real program, and what it sends, in a pseudo-terminal of 200x50.
 
-    python -P benchmarks/screen.py trace.json.gz larger.json ...
+    python -P benchmarks/screen.py trace.json.gz larger.json
 
 For each trace: the time from a key to the last byte of the new frame, and the bytes of it in 256
 colors; then what a key sends that changes nothing; 100 keys typed at once, whose last frame is
 compared with that after the same keys one by one; how many frames of the past a terminal still gets
 after the last key, when it takes 500 kB/s; and what the program does while nobody presses a key.
-The table is printed, and with --put stands in docs/benchmarks.md. The program is measured once the
-answer stands below the lanes, and once more from the first frame on.
+The program is measured once the answer stands below the lanes, and from its first frame on, where
+only the frame counts that shows the new window of time: answers arrive at the same time.
+
+Where the larger trace repeats the smaller one (benchmarks/generate.py), its first step is the same
+picture, so that the ratio of both says what the size of a trace costs; the whole traces are
+different pictures. For the ratio, both programs get the keys in turn. The tables are printed, and
+with --put stand in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -15,7 +20,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import select
 import statistics
 import sys
@@ -28,39 +32,38 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.emulated import Screen  # noqa: E402
 from benchmarks.pages import put  # noqa: E402
-from benchmarks.presses import FRAME, OURS, SIZE, Press, Program  # noqa: E402
+from benchmarks.presses import FRAME, OURS, SIZE, Press, Program, median_ms  # noqa: E402
 
 PAGE = ROOT / "docs" / "benchmarks.md"
+STEP = ":step 1\r"
 KEYS = {
-    "zoom": ("jj0", "wwwwwwssssss" * 4),
-    "pan": ("0wwww", "ddddddaaaaaa" * 4),
-    "select, a slice": ("0wwwwjj", "....,,,," * 5),
-    "select, a line": ("0", "jjjjkkkk" * 5),
+    "zoom, a step": (STEP, "wwwwwwssssss" * 4),
+    "pan, a step": (f"{STEP}www", "ddddddaaaaaa" * 4),
+    "select, a slice": (f"{STEP}jJJ", "........,,,,,,,," * 3),
+    "select, a line": (STEP, "jjjjkkkk" * 5),
     "gap": ("0", "eeeeEEEE" * 5),
     "tree": ("2", "jj jjj kk kkkk  " * 3),
     "tree of each op": ("2tt", "jj  jj kk kkkk  " * 3),
+    "zoom, whole trace": ("0", "wwwwwwssssss" * 4),
+    "pan, whole trace": ("0wwww", "ddddddaaaaaa" * 4),
 }
 """What is pressed first, and what is measured."""
+DIVIDED = "select, a slice"
+"""Where the window follows the selection, all lanes change, as if a person had moved it."""
+ALIKE = ("zoom, a step", "pan, a step", "select, a slice", "select, a line", "tree")
+"""The same picture in both traces; the larger one has more gaps, and other ones."""
 SETTLED = "idle because:"
 ANSWER = 120.0  # seconds that the answer may take
 BURST = "d" * 60 + "w" * 20 + "a" * 20
 RATE = 500_000  # bytes a second
 HELD = 60  # keys a second
 IDLE = 5.0  # seconds
-TICKS = os.sysconf("SC_CLK_TCK")
-MOVE = re.compile(r"\x1b\[(\d+);(\d+)H")
-CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
 FIRST_KEYS = "wwwwddddaaaassss"
+STARTS = 5
 REST = 0.02  # seconds without a byte: the first frame is there to its end
 PIECE = 2048  # bytes that the slow terminal takes at a time
-
-
-class Walk(NamedTuple):
-    """The presses of one kind."""
-
-    kind: str
-    presses: Sequence[Press]
 
 
 class Typed(NamedTuple):
@@ -77,36 +80,43 @@ def settled(trace: str) -> Program:
     return program
 
 
-def walks(program: Program) -> Iterator[Walk]:
-    """All kinds of keys."""
+def walks(program: Program) -> Iterator[tuple[str, Sequence[Press]]]:
+    """The presses of each kind."""
     for kind, (first, keys) in KEYS.items():
         for key in first:
             program.press(key)
-        yield Walk(kind, [program.press(key) for key in keys])
+        presses = [program.press(key) for key in keys]
+        if kind == DIVIDED:
+            yield kind, [press for press in presses if not press.moved]
+            yield f"{kind} out of sight", [press for press in presses if press.moved]
+        else:
+            yield kind, presses
         program.press("1")
         program.press("\x1b")
 
 
-def at_once(trace: str) -> Walk:
+def at_once(trace: str) -> Iterator[Press]:
     """From the first lanes on, while other things are still worked out."""
-    program = Program(OURS, trace)
-    program.first += program.take(REST)
-    try:
-        return Walk("zoom and pan, at first", [program.press(key) for key in FIRST_KEYS])
-    finally:
-        program.close()
+    for _ in range(STARTS):
+        program = Program(OURS, trace)
+        program.first += program.take(REST)
+        try:
+            yield from [program.move(key) for key in FIRST_KEYS]
+        finally:
+            program.close()
 
 
 def idle(program: Program) -> tuple[float, int]:
     """CPU time in ms a second, and bytes, while nobody presses a key."""
-    before = cpu_seconds(program.pid)
+    before = cpu_ns(program.pid)
     written = len(program.take(IDLE))
-    return 1000 * (cpu_seconds(program.pid) - before) / IDLE, written
+    return (cpu_ns(program.pid) - before) / IDLE / 1e6, written
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def cpu_ns(pid: int) -> int:
+    """Of all threads that live."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
 
 
 def typed(trace: str) -> Typed:
@@ -116,12 +126,13 @@ def typed(trace: str) -> Typed:
         program = settled(trace)
         try:
             program.press("0")
-            screen, frames = Screen(program.first), 0
+            screen, frames = Screen(SIZE, program.first), 0
             for key in keys:
                 os.write(program.master, key.encode())
                 written = program.take(0.5 if len(key) > 1 else 0.06)
                 frames += written.count(FRAME)
                 screen.feed(written)
+            screen.feed(program.take(0.5))
             screens.append((frames, screen.text))
         finally:
             program.close()
@@ -156,68 +167,35 @@ def late(trace: str) -> int:
         program.close()
 
 
-class Screen:
-    """What stands on a terminal: only the sequences that Textual sends for a frame."""
-
-    def __init__(self, written: bytes = b"") -> None:
-        self._lines = [[" "] * SIZE[0] for _ in range(SIZE[1])]
-        self._x = self._y = 0
-        self._rest = b""
-        self.feed(written)
-
-    def feed(self, written: bytes) -> None:
-        text = (self._rest + written).decode("utf-8", "ignore")
-        self._rest = b""
-        at = 0
-        for found in CONTROL.finditer(text):
-            self._put(text[at : found.start()])
-            at = found.end()
-            if moved := MOVE.fullmatch(found[0]):
-                self._y, self._x = int(moved[1]) - 1, int(moved[2]) - 1
-        self._put(text[at:])
-
-    @property
-    def text(self) -> str:
-        return "\n".join("".join(line) for line in self._lines)
-
-    def _put(self, text: str) -> None:
-        for character in text:
-            if character == "\r":
-                self._x = 0
-            elif character == "\n":
-                self._y += 1
-            elif self._y < SIZE[1] and self._x < SIZE[0]:
-                self._lines[self._y][self._x] = character
-                self._x += 1
+HEAD = ("key", "presses", "median ms", "95 %", "worst", "bytes, median", "95 %", "worst")
 
 
-HEAD = ("key", "median ms", "95 %", "worst", "bytes, median", "95 %", "worst")
-
-
-def row(walk: Walk) -> list[str]:
+def row(kind: str, presses: Sequence[Press]) -> list[str]:
     """The figures of the presses that changed anything."""
-    changed = [press for press in walk.presses if press.bytes]
+    changed = [press for press in presses if press.bytes]
     if not changed:
-        return [walk.kind, "changes nothing", *[""] * 5]
+        return [kind, "0", *[""] * 6]
     times, sizes = sorted(p.ms for p in changed), sorted(p.bytes for p in changed)
     late = min(len(changed) - 1, int(0.95 * len(changed)))
     found = statistics.median(times), times[late], times[-1]
     figures = statistics.median(sizes), sizes[late], sizes[-1]
-    return [walk.kind, *(f"{ms:.1f}" for ms in found), *(f"{size:,.0f}" for size in figures)]
+    texts = [*(f"{ms:.1f}" for ms in found), *(f"{size:,.0f}" for size in figures)]
+    return [kind, str(len(changed)), *texts]
 
 
 def measured(trace: str) -> str:
     """The part of the page about one trace."""
     program = settled(trace)
     try:
-        rows = [row(walk) for walk in walks(program)]
+        found = dict(walks(program))
         for _ in range(2):
             program.press("0")
         nothing = sum(program.press("0").bytes for _ in range(5))
         cpu, written = idle(program)
     finally:
         program.close()
-    rows.append(row(at_once(trace)))
+    first = list(at_once(trace))
+    rows = [row(*walk) for walk in (*found.items(), ("zoom and pan, at first", first))]
     burst = typed(trace)
     right = "is" if burst.is_right else "is NOT"
     said = (
@@ -226,24 +204,50 @@ def measured(trace: str) -> str:
         f"terminal that takes {RATE // 1000} kB/s gets {late(trace)} stale frames after the last "
         f"of {HELD} keys a second. Idle: {cpu:.1f} ms of CPU time a second, {written} bytes."
     )
-    return f"`{Path(trace).name}`:\n\n{markdown(rows)}\n\n{fill(said, 100)}"
+    return f"`{Path(trace).name}`:\n\n{markdown([HEAD, *rows])}\n\n{fill(said, 100)}"
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    lines = [HEAD, ["---"] + ["---:"] * (len(HEAD) - 1), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def ratios(smaller: str, larger: str) -> str:
+    """What the size of a trace costs: both programs get the keys in turn, so that a change of the
+    machine meets both."""
+    programs = [settled(trace) for trace in (smaller, larger)]
+    rows: list[list[str]] = []
+    try:
+        for kind in ALIKE:
+            times = [median_ms(presses) for presses in in_turn(programs, *KEYS[kind])]
+            rows.append([kind, *(f"{ms:.1f}" for ms in times), f"{times[1] / times[0]:.2f}"])
+    finally:
+        for program in programs:
+            program.close()
+    return markdown([("the same picture", "median ms, smaller", "larger", "ratio"), *rows])
+
+
+def in_turn(programs: Sequence[Program], first: str, keys: str) -> Sequence[Sequence[Press]]:
+    """The presses of each program; those that changed something in all of them."""
+    for program in programs:
+        for key in f"1\x1b{first}":
+            program.press(key)
+    presses = [[program.press(key) for program in programs] for key in keys]
+    return list(zip(*(both for both in presses if all(one.bytes for one in both)), strict=True))
+
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    head, *rows = lines
+    texts = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join(f"| {' | '.join(text)} |" for text in texts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("traces", nargs="+")
+    parser.add_argument("traces", nargs="+", help="the second: a larger one, with the same steps")
     parser.add_argument("--put", action="store_true", help="write the tables into the page")
     args = parser.parse_args()
     os.environ["FUSETUI_KEPT"] = "off"
     parts = [measured(trace) for trace in args.traces]
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
-    text = "\n\n".join((place, *parts))
+    compared = [ratios(*args.traces[:2])] if len(parts) > 1 else []
+    text = "\n\n".join((place, *parts, *compared))
     print(text)
     if args.put:
         put(PAGE, "screen", text)

@@ -145,7 +145,7 @@ def next_slice(side: Side, view: View, step: int) -> View:
     line = line_of(side, view.selected) if view.selected >= 0 else None
     if line is None:
         return select_first(side, view)
-    index = int(np.searchsorted(line.rows, view.selected)) + step
+    index = int(line.rows.searchsorted(line.rows.dtype.type(view.selected))) + step
     if not 0 <= index < len(line):
         return view
     return select(side, view, int(line.rows[index]))
