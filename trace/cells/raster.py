@@ -49,7 +49,7 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
 
     row: Rows  # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
     kind: NDArray[np.int16]  # the kind of slices with the most time in the cell, or NONE
-    count: Rows  # slices that touch the cell
+    count: Places  # slices that touch the cell
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
@@ -132,9 +132,10 @@ def cells(line: Line, borders: Int64s) -> Cells:
         most = _most(line.kinds, after, over, last_kind)[several]
         row[several] = np.where(most == kind[several], row[several], MANY)
         kind[several] = most
-    row[count == 0] = kind[count == 0] = NONE
+    empty = count == 0
+    row[empty] = kind[empty] = NONE
     before = line.before[after] - over
-    return Cells(row, kind, count.astype(np.int32), before[1:] - before[:-1])
+    return Cells(row, kind, count, before[1:] - before[:-1])
 
 
 def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
@@ -191,7 +192,9 @@ def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
     after = line.start.searchsorted(borders)
     last = after - 1  # -1, the last of all, where there is none
     over = line.end[last] - borders
-    over[(over < 0) | (after == 0)] = 0
+    np.maximum(over, 0, out=over)
+    if not after[0]:
+        over[after == 0] = 0
     return after, over, line.kind[last]
 
 

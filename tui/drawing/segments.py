@@ -6,7 +6,7 @@ line, pass the filter `DOOR` on their way to the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ from fusetui.tui.drawing.schemes import DARK, Scheme, styles, translation
 
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept
+_new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__
+"""Makes a segment without the function of Python behind Segment(...): a frame has a thousand."""
 SIMILAR = {
     **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
     **dict.fromkeys("─━▔", "-"),
@@ -44,7 +46,7 @@ def segments_of(texts: Iterable[tuple[str, Style]]) -> list[Segment]:
     """Styled texts, looked at as one."""
     parts = list(texts)
     if is_printable("".join([text for text, _ in parts])):
-        return [Segment(text, style) for text, style in parts]
+        return [_new(Segment, (text, style, None)) for text, style in parts]
     return [segment(text, style) for text, style in parts]
 
 
@@ -78,13 +80,13 @@ def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
         if now is None:
             now = known.get(style, style)
         if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
-            found.append(Segment("".join(texts), before))
+            found.append(_new(Segment, ("".join(texts), before, None)))
             texts = []
         if not texts:
             before = now
         texts.append(text)
     if texts:
-        found.append(Segment("".join(texts), before))
+        found.append(_new(Segment, ("".join(texts), before, None)))
     return Strip(found, strip.cell_length)
 
 
