@@ -41,8 +41,8 @@ def answer(found: Why) -> str:
     return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
 
 
-def brief_answer(found: Why) -> str:
-    """The same in fewer words, for a small screen."""
+def brief_answer(found: Why, with_reason: bool = True) -> str:
+    """The same in fewer words, for a small screen, also without the reason for being idle."""
     if not found.devices:
         return answer(found)
     what, sums = headline(found)
@@ -54,7 +54,8 @@ def brief_answer(found: Why) -> str:
     why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
     ns, where = max(why, default=(0, ""))
     most = "all" if ns == idle else duration(ns)
-    rest = f", {duration(idle)} is idle, {most} of it {where}" if why else ""
+    rest = f", {duration(idle)} is idle" if why else ""
+    rest += f", {most} of it {where}" if why and with_reason else ""
     return f"{what.removesuffix('.')}: {works}{rest}."
 
 

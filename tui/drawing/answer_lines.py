@@ -167,11 +167,12 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer; in fewer words where these take fewer lines."""
-    whole, brief = (
-        sentence_lines(printable(text), width) for text in (answer(why), brief_answer(why))
-    )
-    first, *more = brief if len(brief) < len(whole) else whole
+    """The first sentence of the answer, in fewer words where these take fewer lines; at most two
+    lines."""
+    texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
+    whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
+    shown = brief if len(brief) < len(whole) else whole
+    first, *more = least if len(shown) > 2 else shown
     return [first, clip(" ".join(more), width)] if more else [first]
 
 

@@ -125,6 +125,8 @@ def test_a_verdict_that_does_not_fit_is_said_in_fewer_words(trace_of: Make) -> N
     trace = trace_of(training())
     state = after(opened(trace, size=Size(60, 18)), explained)
     assert brief_answer(why(trace)) in " ".join(drawn(state).split())
+    least = after(opened(trace, size=Size(40, 12)), explained)
+    assert brief_answer(why(trace), with_reason=False) in " ".join(drawn(least).split())
 
 
 def test_shares_of_modules_and_kernels_add_up(trace_of: Make) -> None:
