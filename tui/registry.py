@@ -187,13 +187,13 @@ def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str
 
 
 def _keys_text(action: Action, state: State) -> str:
-    return "  ".join(map(key_text, keys_of(action, state)))
+    return "  ".join(key_text(key, state.ascii_only) for key in keys_of(action, state))
 
 
 def _as_asked(outcome: Outcome) -> Outcome:
     """Another trace is open: the ranks of its job, or the wait that it was opened for."""
     if isinstance(outcome, tuple):
-        beside = outcome[0].job.beside is not None
+        beside = outcome[0].job.beside
         return ranks.arrived(replace(outcome[0], comparison=None)) if beside else outcome
     if outcome.job.comes_first:
         now = replace(outcome, job=replace(outcome.job, comes_first=False))

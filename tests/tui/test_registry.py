@@ -185,6 +185,7 @@ CASES = {
     "ranks-sort-right": Case(of_a_job, *do("ranks"), ranked),
     "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
     "ranks-beside": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
+    "ranks-others": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),

@@ -40,11 +40,16 @@ def titles(columns: Sequence[Column], width: int) -> str:
     return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
 
 
+def room(columns: Sequence[Column], width: int) -> int:
+    """The width of the column that takes what remains."""
+    fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
+    return max(8, width - sum(fixed))
+
+
 def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
     """The texts of the columns shown, padded or clipped, with a space between."""
     indices = shown(columns, width)
-    fixed = sum(columns[n].width + 1 for n in indices if columns[n].width)
-    rest = max(8, width - fixed)
+    rest = room(columns, width)
     return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
 
 

@@ -83,10 +83,6 @@ class Page(ABC):
         row = self.subject(state)
         return SliceDetails(state.side, row) if row >= 0 else NO_MORE
 
-    def is_offered(self, state: State) -> bool:
-        """Whether the bar of pages lists it."""
-        return True
-
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""
         return ""
