@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 from tests.hostile import WORST, obeyed
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, selected, settled
-from tests.tui.prepared import after, do, drawn, laid_over, opened
+from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
+from fusetui.tui import registry
 from fusetui.tui.beside import Beside
 from fusetui.tui.drawing.found_lines import said
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
-from fusetui.tui.state.state import State
+from fusetui.tui.state.state import Reading, State
 
 
 def found(state: State, text: str) -> list[Searched]:
@@ -278,3 +280,48 @@ def test_the_list_tells_hits_apart_by_their_starts(
     starts = [line.split("█")[0].split()[-2] for line in laid_over(state).split("\n")[2:5]]
     assert starts[0] == first
     assert len(set(starts)) == 3
+
+
+def test_once_the_trace_is_whole_its_args_are_searched_too(shaped: Trace) -> None:
+    """What was searched for while a part of it was shown."""
+    state = after(opened(shaped), partial(search.searched, text="gelu"))
+    reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
+    outcome = registry.arrived(reading, state.sides)
+    assert isinstance(outcome, tuple)
+    now, asked = outcome
+    assert isinstance(asked, Search)
+    assert (asked.side, asked.text) == (now.sides[0], "gelu")
+    assert now.session.hits is not None
+
+
+def test_other_hits_are_not_searched_for_again(shaped: Trace) -> None:
+    state = after(opened(shaped), *do("kernels", "show"))
+    reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
+    assert not isinstance(registry.arrived(reading, state.sides), tuple)
+
+
+def test_an_answer_holds_when_more_is_known_of_the_trace(shaped: Trace) -> None:
+    """The reasons of idle time, say, came while the search went on."""
+    state = opened(shaped)
+    *_, message = found(state, "blue")
+    waiting = explained(replace(state, wanted_hit="blue"))
+    assert waiting.side is not message.side
+    there = after(waiting, partial(search.arrived, side=message.side, found=message.found))
+    assert there.session.hits is not None
+    assert there.wanted_hit == ""
+
+
+def test_what_is_typed_is_searched_for_in_what_was_read_since(shaped: Trace) -> None:
+    """Rows of a part of the trace are no rows of the whole."""
+    state = typed(opened(shaped), "gelu")
+    reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
+    outcome = registry.arrived(reading, state.sides)
+    assert isinstance(outcome, tuple)
+    assert outcome[0].found is None
+    assert isinstance(outcome[1], Search)
+
+
+def test_an_answer_about_another_trace_is_dropped(shaped: Trace, mlp: Trace) -> None:
+    state = after(opened(shaped), *do("search"))
+    *_, message = found(opened(mlp), "gelu")
+    assert search.arrived(state, message.side, message.found) is state

@@ -18,7 +18,7 @@ from fusetui.trace.questions.search import search, texts_of
 from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.sides import Views
 from fusetui.tui.layout.view import Side, View, first_view
-from fusetui.tui.state.session import Hits, Session
+from fusetui.tui.state.session import NOTHING, Hits, Session
 
 Rows = Mapping[int, int]
 """The new row of a row of the earlier trace. -1 stays -1."""
@@ -106,7 +106,7 @@ def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hit
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
     at = np.flatnonzero(found == now)
-    return replace(hits, rows=found, at=int(at[0]) if len(at) else -1)
+    return replace(hits, rows=found, at=int(at[0]) if len(at) else -1, by_args=NOTHING)
 
 
 def _again(side: Side, text: str) -> NDArray[np.intp] | None:

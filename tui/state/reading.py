@@ -81,6 +81,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         tops=(0,) * len(sides),
         answer_at=None,
         kernels=KernelView(),
+        modules_sort="",
         tree=TreeView(),
         flame=FlameView(),
         lists={},

@@ -39,17 +39,32 @@ def typed(state: State, text: str) -> Outcome:
 
 def arrived(state: State, side: Side, found: Found) -> State:
     """More was found; a person who pressed Enter before that is led to the first hit, or has more
-    of them."""
+    of them. What is known of the trace may have grown since, but it is the same trace."""
+    shown_traces = [one.trace for one in state.sides]
+    if not any(side.trace is trace for trace in shown_traces):
+        return state
     if state.prompt is Prompt.SEARCH:
         return replace(state, found=found)
-    if side not in state.sides:
+    if found.text == state.wanted_hit:
+        return _to_first(replace(state, wanted_hit=""), found) if found.leads else state
+    hits = state.session.hits
+    if hits is None or not hits.searched or hits.what != found.text:
         return state
-    if found.text != state.wanted_hit:
-        hits = state.session.hits
-        is_more = hits and hits.searched and hits.what == found.text
-        is_same = is_more and hits and state.sides[hits.side] is side
-        return _with_args(state, hits, found) if hits and is_same else state
-    return _to_first(replace(state, wanted_hit=""), found) if found.leads else state
+    return _with_args(state, hits, found) if shown_traces[hits.side] is side.trace else state
+
+
+def again(state: State) -> Outcome:
+    """More of a trace is read: what is typed is searched for in it, and in the whole of it also
+    the args, for what a person goes through."""
+    if state.prompt is Prompt.SEARCH:
+        text = state.found.text if state.found else ""
+        return (replace(state, found=None), _searching(state, text)) if text else state
+    if state.wanted_hit:
+        return state, _searching(state, state.wanted_hit)
+    hits = state.session.hits
+    if hits is None or not hits.searched or state.sides[hits.side].trace.report.prefix:
+        return state
+    return state, _searching(state, hits.what, hits.side)
 
 
 def searched(state: State, text: str) -> Outcome:
@@ -71,9 +86,11 @@ def searched(state: State, text: str) -> Outcome:
     return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
 
 
-def _searching(state: State, text: str) -> Search:
-    path = state.paths[state.active] if state.active < len(state.paths) else ""
-    return Search(state.side, text, path)
+def _searching(state: State, text: str, index: int | None = None) -> Search:
+    """In a thread; on the active side if no other one is named."""
+    index = state.active if index is None else index
+    path = state.paths[index] if index < len(state.paths) else ""
+    return Search(state.sides[index], text, path)
 
 
 def _to_first(state: State, found: Found) -> State:
