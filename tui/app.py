@@ -214,7 +214,8 @@ class FusetuiApp(Ending):
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
-            keys = " ".join(map(key_text, keys_of(action, self.state)))
+            texts = (key_text(key, self.state.ascii_only) for key in keys_of(action, self.state))
+            keys = " ".join(texts)
             about = f"{keys}   {action.help}" if keys else action.help
             yield SystemCommand(action.title, about, partial(self.act, action))
 
@@ -238,6 +239,7 @@ class FusetuiApp(Ending):
                 keep(state)  # of the trace that makes room for this one
             self.do(partial(registry.arrived, sides=message.sides))
             self.do(partial(restored, kept=message.kept))
+            self.do(partial(replace, kept_as=message.kept_as))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
         if message.notices:

@@ -171,7 +171,7 @@ def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
         (["--device", "3"], "has no device 3 with GPU events: it has 0"),
         (["--step-by", "nothing"], "has no annotation like nothing"),
         (["--from", "soon"], "--from takes a time with a unit, such as 12.5ms, not soon"),
-        (["--from", "2ms", "--to", "1ms"], "is empty"),
+        (["--from", "2ms", "--to", "1ms"], "There is nothing between these times"),
         (["--json", "--markdown"], "not both"),
     ],
 )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
-from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
+from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.cutting import clip, joined
+from fusetui.trace.text.cutting import width as cells
 from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -22,6 +23,7 @@ REASON_ROWS = 4
 TOLD_COMM = 0.05
 """From this share of the span on, the answer tells the exposed communication, which is not idle
 but computes nothing."""
+BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
@@ -40,6 +42,24 @@ def answer(found: Why) -> str:
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
+
+
+def brief_answer(found: Why, with_reason: bool = True) -> str:
+    """The same in fewer words, for a small screen, also without the reason for being idle."""
+    if not found.devices:
+        return answer(found)
+    what, sums = headline(found)
+    busy, idle = sums["span"] - sums["idle"], sums["idle"]
+    several = len(found.devices) != 1
+    works = f"{'GPUs work' if several else 'the GPU works'} {percent(busy, sums['span'])}"
+    if cut_off(found):
+        works = f"{'GPUs work' if several else 'the GPU works'} at least {duration(busy)}"
+    why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
+    ns, where = max(why, default=(0, ""))
+    most = "all" if ns == idle else duration(ns)
+    rest = f", {duration(idle)} is idle" if why else ""
+    rest += f", {most} of it {where}" if why and with_reason else ""
+    return f"{what.removesuffix('.')}: {works}{rest}."
 
 
 def headline(found: Why) -> tuple[str, Sums]:
@@ -113,13 +133,32 @@ def account_lines(found: Why, width: int) -> list[str]:
     return table(headed, lines, width).split("\n")
 
 
+def account_line(found: Why, most: int) -> str:
+    """The same in one line of so many cells: no class is left out to make room for a reason."""
+    classes = _classes(found, CLASSES)
+    for names in (CLASSES, SHORT_CLASSES):
+        classes = _classes(found, names)
+        for parts in (_with_reasons(found, classes), classes):
+            if cells(BETWEEN.join(parts[: len(classes)])) <= most:
+                return joined(parts, most, BETWEEN)
+    return joined([classes[0], classes[-1], *classes[1:-1]], most, BETWEEN)
+
+
 def account_parts(found: Why) -> list[str]:
-    """The same in one line: each class with its share, then the main reasons of the idle time."""
+    """Each class with its share, then the main reasons of the idle time."""
+    return _with_reasons(found, _classes(found, CLASSES))
+
+
+def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
     _, sums = headline(found)
-    parts = [f"{CLASSES[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    return [f"{names[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+
+
+def _with_reasons(found: Why, classes: list[str]) -> list[str]:
+    _, sums = headline(found)
     reasons = sorted((name for name in REASONS if sums[name]), key=lambda name: -sums[name])
     shown = [f"{SHORT[name]} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
-    return [*parts[:-1], f"{parts[-1]}: {shown[0]}", *shown[1:]] if shown else parts
+    return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
 def _share(sums: Sums, name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cells.raster import slice_near

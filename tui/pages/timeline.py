@@ -31,6 +31,7 @@ from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import SECTION, looked_at
+from fusetui.tui.state.overlays import GapDetails, Overlay, RangeFigures, SliceDetails
 from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State, told
@@ -111,7 +112,10 @@ class TimelinePage(Page):
         for n, side in enumerate(state.sides):
             view, room = state.session.views[n], _room(state, size, n)
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
-            if not known:
+            same_lines = same_screen and _lines(before, n) == _lines(state, n)
+            if not same_lines and _is_at_first(before, n):
+                tops[n] = first_top(side, view, places(side, view), 0, room)
+            elif not known:
                 tops[n] = first_top(side, view, places(side, view), tops[n], room)
             elif before.session.views[n] != view:
                 tops[n] = top_for(side, view, places(side, view), tops[n], room)
@@ -127,6 +131,17 @@ class TimelinePage(Page):
                 now = places(new, state.session.views[n])
                 tops[n] = same_line(old, shown[tops[n]], new, now)
         return replace(state, tops=tuple(tops))
+
+    def described(self, state: State) -> Overlay | str:
+        """The range of the active side, else the selected slice or gap."""
+        found, view = state.session.time_range, state.view
+        if found and found.ended and found.side == state.active:
+            return RangeFigures(state.side, found)
+        if view.gap:
+            return GapDetails(state.side, view.gap)
+        if view.selected >= 0:
+            return SliceDetails(state.side, view.selected)
+        return f"nothing is selected: {hints_text(NOTHING[:1], state)}"
 
     def copied(self, state: State) -> str:
         """The selected slice of the active side: name, start, duration."""
@@ -146,6 +161,17 @@ def _shares(lines: int, sides: int) -> list[int]:
 def _room(state: State, size: Size, index: int) -> int:
     height = _shares(size.height - details_height(size.height), len(state.sides))[index]
     return lanes_in(height)
+
+
+def _is_at_first(state: State, index: int) -> bool:
+    """Did nobody scroll the lanes of one side, nor select anything."""
+    if state.page != TIMELINE or index >= len(state.sides):
+        return False
+    side, view = state.sides[index], state.session.views[index]
+    if view.selected >= 0 or view.gap:
+        return False
+    first = first_top(side, view, places(side, view), 0, _room(state, body(state), index))
+    return state.tops[index] == first
 
 
 def _refitted(before: State, state: State, size: Size) -> State:
