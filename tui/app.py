@@ -214,7 +214,8 @@ class FusetuiApp(Ending):
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
-            keys = " ".join(map(key_text, keys_of(action, self.state)))
+            texts = (key_text(key, self.state.ascii_only) for key in keys_of(action, self.state))
+            keys = " ".join(texts)
             about = f"{keys}   {action.help}" if keys else action.help
             yield SystemCommand(action.title, about, partial(self.act, action))
 

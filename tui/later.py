@@ -13,7 +13,6 @@ from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.counters import counters
 from fusetui.trace.questions.queue import queues
-from fusetui.trace.questions.totals import kernel_totals
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.insight import Answer, Insight
 from fusetui.tui.layout.tree import op_tree
@@ -55,6 +54,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.trace.insights.why import asked, explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.cpu_answer import cpu_lists
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 
@@ -68,7 +68,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     warm(origins)
     if why.modules and not cancelled():
         tree = module_tree(why.modules, origins)
-        lists = answer_lists(why, tree, kernel_totals(trace))
+        lists = answer_lists(why, tree, trace) if why.devices else cpu_lists(why, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, Answer(why, tree, lists, keys, origins))
     if not cancelled():

@@ -186,7 +186,7 @@ def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str
 
 
 def _keys_text(action: Action, state: State) -> str:
-    return "  ".join(map(key_text, keys_of(action, state)))
+    return "  ".join(key_text(key, state.ascii_only) for key in keys_of(action, state))
 
 
 def _as_asked(outcome: Outcome) -> Outcome:

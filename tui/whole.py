@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from msgspec.structs import replace
 
-from fusetui.trace.text.cutting import joined
+from fusetui.trace.text.cutting import clip, joined
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -142,7 +142,6 @@ def _tabs(state: State) -> Pane:
                 not state.sides or bool(page.missing(state)),
             )
             for page in PAGES
-            if page.is_offered(state)
         )
     )
 
@@ -210,4 +209,8 @@ def _hints(state: State) -> TextPicture:
 def _whole_ones(parts: Sequence[str], between: str) -> TextPicture:
     """As many as fit on the line; none is cut but the first."""
     shown = tuple(parts)
-    return TextPicture(shown, lambda width, height: [Said(" " + joined(shown, width - 2, between))])
+
+    def lines(width: int, height: int) -> list[Said]:
+        return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
+
+    return TextPicture(shown, lines)

@@ -16,21 +16,21 @@ def training(steps: int = 3) -> list[dict[str, Any]]:
 
 def _step(step: int) -> Iterator[dict[str, Any]]:
     begin = 1000 * step
-    yield _slice(f"ProfilerStep#{step}", "user_annotation", begin, 990)
-    yield _slice("train.py(9): main", "python_function", begin + 1, 985)
-    yield _slice(LOADER, "user_annotation", begin + 5, 600)
-    yield _slice("scipy/zoom.py(7): zoom_shift", "python_function", begin + 10, 590)
-    yield _slice("nn.Module: Net_0", "python_function", begin + 610, 300)
+    yield slice_(f"ProfilerStep#{step}", "user_annotation", begin, 990)
+    yield slice_("train.py(9): main", "python_function", begin + 1, 985)
+    yield slice_(LOADER, "user_annotation", begin + 5, 600)
+    yield slice_("scipy/zoom.py(7): zoom_shift", "python_function", begin + 10, 590)
+    yield slice_("nn.Module: Net_0", "python_function", begin + 610, 300)
     for number, module in enumerate(("Attention_0", "MLP_0")):
         at, link = begin + 620 + 130 * number, {"correlation": 2 * step + number + 1}
-        yield _slice(f"nn.Module: {module}", "python_function", at, 120)
-        yield _slice(f"my_model.py({40 + number}): forward", "python_function", at + 2, 110)
-        yield _slice("aten::mm", "cpu_op", at + 10, 90)
-        yield _slice("cudaLaunchKernel", "cuda_runtime", at + 20, 10, args=link)
-        yield _slice(GEMM, "kernel", at + 40, 80 + 20 * number, 0, 7, link)
+        yield slice_(f"nn.Module: {module}", "python_function", at, 120)
+        yield slice_(f"my_model.py({40 + number}): forward", "python_function", at + 2, 110)
+        yield slice_("aten::mm", "cpu_op", at + 10, 90)
+        yield slice_("cudaLaunchKernel", "cuda_runtime", at + 20, 10, args=link)
+        yield slice_(GEMM, "kernel", at + 40, 80 + 20 * number, 0, 7, link)
 
 
-def _slice(
+def slice_(
     name: str,
     cat: str,
     ts: int,

@@ -21,7 +21,7 @@ from fusetui.tui import whole
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.keymap import KeymapError, parsed, user_keymap
 from fusetui.tui.pages.page import Page
-from fusetui.tui.registry import ACTIONS, PAGES, action_for
+from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
 from fusetui.tui.state.action import hint_text, with_keys
 from fusetui.tui.state.keys import key_name, key_text
@@ -182,3 +182,12 @@ def test_nothing_over_a_page_names_a_key_that_does_nothing(mlp: Trace, over: str
 def test_an_action_without_a_key_is_in_the_palette() -> None:
     state = State(keymap={"zoom-in": ()})
     assert with_keys("Press `{zoom-in}` or `{zoom-out}`", state) == "Press `Ctrl+p Zoom in` or `s`"
+
+
+def test_arrows_are_words_where_there_is_only_ascii(mlp: Trace) -> None:
+    """`v` for an arrow would read as the key v."""
+    keys = [
+        key for _, rows in help_sections(replace(opened(mlp), ascii_only=True)) for key, *_ in rows
+    ]
+    assert "j  Down" in keys
+    assert all(key.isascii() for key in keys)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
-from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, WHILE
+from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.cutting import clip, joined
+from fusetui.trace.text.cutting import width as cells
 from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
@@ -19,6 +20,10 @@ from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+TOLD_COMM = 0.05
+"""From this share of the span on, the answer tells the exposed communication, which is not idle
+but computes nothing."""
+BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
@@ -39,17 +44,42 @@ def answer(found: Why) -> str:
     return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
 
 
+def brief_answer(found: Why, with_reason: bool = True) -> str:
+    """The same in fewer words, for a small screen, also without the reason for being idle."""
+    if not found.devices:
+        return answer(found)
+    what, sums = headline(found)
+    busy, idle = sums["span"] - sums["idle"], sums["idle"]
+    several = len(found.devices) != 1
+    works = f"{'GPUs work' if several else 'the GPU works'} {percent(busy, sums['span'])}"
+    if cut_off(found):
+        works = f"{'GPUs work' if several else 'the GPU works'} at least {duration(busy)}"
+    why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
+    ns, where = max(why, default=(0, ""))
+    most = "all" if ns == idle else duration(ns)
+    rest = f", {duration(idle)} is idle" if why else ""
+    rest += f", {most} of it {where}" if why and with_reason else ""
+    return f"{what.removesuffix('.')}: {works}{rest}."
+
+
 def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
-        return f"{duration(step.dur_ns)} a step{of}.", totals(step.devices)
+        return f"{duration(step.dur_ns)} a step{_of(len(found.steps))}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
     spans = "GPU's span is" if len(found.devices) == 1 else "GPUs' spans add up to"
     return f"The {spans} {duration(sums['span'])}.", sums
+
+
+def _of(steps: int) -> str:
+    """Which of the steps the median step is; of an even number, no mean of two is a step."""
+    if steps == 1:
+        return ""
+    which = "median" if steps % 2 else "lower median" if steps > 2 else "shorter"
+    return f" (the {which} of {count(steps)})"
 
 
 def cut_off(found: Why) -> list[str]:
@@ -62,7 +92,11 @@ def _busy(found: Why, sums: Sums) -> str:
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
     if cut_off(found):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
-    return f"{who} {percent(busy, sums['span'])} of it."
+    works = f"{who} {percent(busy, sums['span'])} of it"
+    if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
+        return f"{works}."
+    what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
+    return f"{works}; for {duration(sums['exposed_comm'])} of that {what} nothing."
 
 
 def _idle(sums: Sums, gpus: int) -> str:
@@ -99,13 +133,32 @@ def account_lines(found: Why, width: int) -> list[str]:
     return table(headed, lines, width).split("\n")
 
 
+def account_line(found: Why, most: int) -> str:
+    """The same in one line of so many cells: no class is left out to make room for a reason."""
+    classes = _classes(found, CLASSES)
+    for names in (CLASSES, SHORT_CLASSES):
+        classes = _classes(found, names)
+        for parts in (_with_reasons(found, classes), classes):
+            if cells(BETWEEN.join(parts[: len(classes)])) <= most:
+                return joined(parts, most, BETWEEN)
+    return joined([classes[0], classes[-1], *classes[1:-1]], most, BETWEEN)
+
+
 def account_parts(found: Why) -> list[str]:
-    """The same in one line: each class with its share, then the main reasons of the idle time."""
+    """Each class with its share, then the main reasons of the idle time."""
+    return _with_reasons(found, _classes(found, CLASSES))
+
+
+def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
     _, sums = headline(found)
-    parts = [f"{CLASSES[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    return [f"{names[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+
+
+def _with_reasons(found: Why, classes: list[str]) -> list[str]:
+    _, sums = headline(found)
     reasons = sorted((name for name in REASONS if sums[name]), key=lambda name: -sums[name])
     shown = [f"{SHORT[name]} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
-    return [*parts[:-1], f"{parts[-1]}: {shown[0]}", *shown[1:]] if shown else parts
+    return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
 def _share(sums: Sums, name: str) -> str:
@@ -156,8 +209,8 @@ def ceiling_text(found: Why) -> str:
     if not known or not known.known_ns:
         return ""
     return (
-        f"Better kernels could save {duration(known.at_stake_ns)} at most of the "
-        f"{duration(known.known_ns)} whose work is known "
+        f"Better kernels of the same precision could save {duration(known.at_stake_ns)} at most "
+        f"of the {duration(known.known_ns)} whose work is known "
         f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
     )
 

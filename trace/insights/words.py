@@ -38,6 +38,23 @@ WHILE: Final = {
 }
 """The same as the end of a sentence."""
 
+WHERE: Final = {
+    "unlinked": "for an unknown reason",
+    "graph": "between graph nodes",
+    "host_sync": "in synchronization",
+    "host_alloc": "in allocations",
+    "host_call": "in runtime calls",
+    "host_op": "in CPU ops",
+    "host_python": "in Python",
+    "host_annotation": "in annotations",
+    "host_nothing": "with nothing recorded",
+    "launch_call": "in launch calls",
+    "launch_latency": "in launch latency",
+    "queued": "although work was queued",
+    "after": "after the last event",
+}
+"""The same in a few words."""
+
 SHORT: Final = {
     "unlinked": "launch not recorded",
     "graph": "in a CUDA graph",
@@ -62,3 +79,10 @@ CLASSES: Final = {
     "exposed_copy": "copies, exposed",
     "idle": "idle",
 }
+
+SHORT_CLASSES: Final = {
+    **CLASSES,
+    "exposed_comm": "exposed comm",
+    "exposed_copy": "exposed copies",
+}
+"""The same where there is less room."""

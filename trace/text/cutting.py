@@ -6,8 +6,10 @@ The text is printable: see `printable`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 ELLIPSIS = "…"
+DIGITS = "0123456789"
 FIRST_ODD = "\u0300"
 """Every printable character below this takes one cell."""
 
@@ -34,15 +36,58 @@ def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
 
 def middle_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
     """The text in at most `most` cells; if it was cut, without its middle, as names often differ
-    only at their ends. Text that is not of one cell per character is cut at its end.
+    only at their ends; a number at its end is kept whole. Text that is not of one cell per
+    character is cut at its end.
 
-    >>> middle_clip("Qwen2DecoderLayer_3", 9, "~")
-    'Qwen~er_3'
+    >>> middle_clip("Qwen2DecoderLayer_3", 9, "~"), middle_clip("Qwen2DecoderLayer_10", 4, "~")
+    ('Qwen~er_3', 'Q~10')
     """
     room = most - width(ellipsis)
     if room < 2 or len(text) != width(text) or len(text) <= most:
         return clip(text, most, ellipsis)
-    return text[: room - room // 2] + ellipsis + text[len(text) - room // 2 :]
+    number = len(text) - len(text.rstrip(DIGITS))
+    end = max(room // 2, number) if number < room else room // 2
+    return text[: room - end] + ellipsis + text[len(text) - end :]
+
+
+@lru_cache(maxsize=4096)
+def word_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
+    """The text in at most `most` cells; if it was cut, words without a digit were shortened, the
+    longest first, so that every number is kept.
+
+    >>> word_clip("Stream 102 Submission Queue", 19, "~")
+    'Stre~ 102 Sub~ Que~'
+    """
+    if len(text) != width(text) or len(text) <= most:
+        return clip(text, most, ellipsis)
+    words = text.split(" ")
+    left = {n: len(word) for n, word in enumerate(words) if not set(word) & set(DIGITS)}
+    excess = len(text) - most
+    while excess > 0:
+        longest = max(left, key=lambda n: (left[n], n), default=-1)
+        if longest < 0 or left[longest] <= len(ellipsis) + 1:
+            return middle_clip(text, most, ellipsis)
+        left[longest] -= 1
+        excess -= 1
+    shown = (clip(word, left[n], ellipsis) if n in left else word for n, word in enumerate(words))
+    return " ".join(shown)
+
+
+def clip_apart(texts: Sequence[str], most: int, ellipsis: str = ELLIPSIS) -> list[str]:
+    """Each of the texts in at most `most` cells; those that would be cut to the same are cut in
+    their middle instead.
+
+    >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
+    ['gem~e a', 'gem~e b', 'softma~']
+    """
+    found = [clip(text, most, ellipsis) for text in texts]
+    of: dict[str, set[str]] = {}
+    for text, cut in zip(texts, found, strict=True):
+        of.setdefault(cut, set()).add(text)
+    return [
+        cut if len(of[cut]) == 1 else middle_clip(text, most, ellipsis)
+        for text, cut in zip(texts, found, strict=True)
+    ]
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:

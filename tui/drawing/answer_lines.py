@@ -8,9 +8,9 @@ from functools import cached_property
 import msgspec
 from textual.strip import Strip
 
-from fusetui.trace.insights.telling import account_parts, answer
-from fusetui.trace.text.cutting import clip, joined
-from fusetui.trace.text.figures import percent
+from fusetui.trace.insights.model import Why
+from fusetui.trace.insights.telling import account_line, answer, brief_answer
+from fusetui.trace.text.cutting import clip, clip_apart, joined
 from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
@@ -19,11 +19,11 @@ from fusetui.tui.drawing.rows import Styled, scrolled
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.answer import (
     BETWEEN,
+    SHARE,
     AnswerAt,
     AnswerList,
     Entry,
     fitting,
-    list_width,
 )
 from fusetui.tui.layout.idle import legend
 from fusetui.tui.layout.insight import Answer
@@ -31,8 +31,9 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.layout.wrapping import sentence_lines
 
 ROOMY = 9  # lines; with fewer there is no account
-FIGURE, SHARE, BAR = 8, 7, 6  # cells
-WITH_BAR = 44  # cells of a list; a narrower one has no bars
+FIGURE, ASIDE, BAR = 8, 7, 6  # cells
+MORE = 3  # cells of the number of lists that are not shown
+WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -49,9 +50,16 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Strip:
-        found = self._parts(width, height)
+        if (width, height) not in self._made:
+            self._made[width, height] = self._parts(width, height)
+        found = self._made[width, height]
         parts = found[y] if y < len(found) else ()
         return line([segment(*part) for part in parts], width) if parts else blank(width)
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, int], list[Sequence[Styled]]]:
+        """All lines of a size, of which each is asked for by itself."""
+        return {}
 
     def head(self, width: int, height: int) -> int:
         """How many lines stand above the rows of the lists, the rule included."""
@@ -64,11 +72,23 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return None
         if row < 0:
             return AnswerAt()
-        column = shown[min(x // (list_width(width, len(shown)) + BETWEEN), len(shown) - 1)]
+        column = self._column(shown, x, width)
         row += self._top(column, self._room(width, height))
         end = height - bool(self._legend(width, height))
         is_there = y < end and row < len(self.found.lists[column].entries)
         return AnswerAt(column, row) if is_there else None
+
+    def _column(self, shown: Sequence[int], x: int, width: int) -> int:
+        """The list at a cell."""
+        for column, cells in zip(shown, self._widths(shown, width), strict=True):
+            if x < cells + BETWEEN:
+                return column
+            x -= cells + BETWEEN
+        return shown[-1]
+
+    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
+        more = MORE if len(shown) < len(self.found.lists) else 0
+        return widths_of([self.found.lists[column] for column in shown], width, more)
 
     def _shown(self, width: int) -> Sequence[int]:
         return fitting(self.found.lists, width, self.at)
@@ -99,75 +119,112 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _said(self, width: int, height: int) -> list[Styled]:
         """The verdict on at most two lines, and the account."""
         why, roomy = self.found.why, height > ROOMY
-        first, *more = sentence_lines(printable(answer(why)), width - 2)
-        whole = [first, clip(" ".join(more), width - 2)] if more else [first]
         look = palette.TITLE + palette.CURSOR if self.at and self.at.row < 0 else palette.TITLE
-        lines: list[Styled] = [(f" {text}", look) for text in whole]
-        account = joined(account_parts(why), width - 2)
-        return [*lines, (f" {account}", palette.PLAIN)] if roomy and account else lines
+        lines: list[Styled] = [(f" {text}", look) for text in _verdict(why, width - 2)]
+        account = account_line(why, width - 2) if roomy else ""
+        return [*lines, (f" {account}", palette.PLAIN)] if account else lines
 
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
         shown, room = self._shown(width), self._room(width, height)
-        cells, rule = list_width(width, len(shown)), self.glyphs.rule
+        widths, rule = self._widths(shown, width), self.glyphs.rule
         title = clip(self.title, width - 5, self.glyphs.ellipsis)
         lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), palette.DIM)]]
         lines += [[text] for text in self._said(width, height)]
-        lines.append(self._titles(shown, cells))
-        lines += [self._row(shown, row, cells, room) for row in range(room)]
+        bar = bar_cells(width, len(shown))
+        lines.append(self._titles(shown, widths, bar))
+        blocks = [self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)]
+        lines += [[part for parts in row for part in parts] for row in zip(*blocks, strict=True)]
         if letters := self._legend(width, height):
             text = joined(["idle because:", *letters], width - 1)
             lines.append([(f" {text}", palette.DIM)])
         return lines
 
-    def _titles(self, shown: Sequence[int], cells: int) -> list[Styled]:
+    def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
         """Those of the lists; the last one counts the lists that do not fit."""
-        lists = self.found.lists
-        hidden = len(lists) - len(shown)
+        hidden = len(self.found.lists) - len(shown)
         more = f" {self.glyphs.folded}{hidden}" if hidden else ""
-        last = len(shown) - 1
-        return [
-            part
-            for n, column in enumerate(shown)
-            for part in _title(lists[column], cells, more if n == last else "")
-        ]
-
-    def _row(self, shown: Sequence[int], row: int, cells: int, room: int) -> list[Styled]:
         parts: list[Styled] = []
-        for column in shown:
-            one, index = self.found.lists[column], row + self._top(column, room)
-            if index >= len(one.entries):
-                parts.append((" " * (cells + BETWEEN), palette.PLAIN))
-                continue
-            here = self.at == AnswerAt(column, index)
-            parts += _entry(one, one.entries[index], cells, self.glyphs, here)
+        for column, cells in zip(shown, widths, strict=True):
+            said = more if column == shown[-1] else ""
+            parts += _title(self.found.lists[column], cells, bar, said)
         return parts
 
+    def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
+        """The rows of one list that are seen, blank below its end."""
+        found, top = self.found.lists[column], self._top(column, room)
+        left = max(1, cells - FIGURE - ASIDE - 2 - bar)
+        names, ellipsis = [one.text for one in found.entries], self.glyphs.ellipsis
+        if found.aside == SHARE:
+            texts = clip_apart(names, left, ellipsis)
+        else:  # what stands aside tells them apart
+            texts = [clip(name, left, ellipsis) for name in names]
+        rows = [
+            _entry(entry, text.ljust(left), bar, self.glyphs, self.at == AnswerAt(column, n))
+            for n, (entry, text) in enumerate(zip(found.entries, texts, strict=True))
+        ]
+        empty: list[Styled] = [(" " * (cells + BETWEEN), palette.PLAIN)]
+        return [*rows[top : top + room], *[empty] * (room - len(rows[top : top + room]))]
 
-def _title(one: AnswerList, cells: int, more: str) -> list[Styled]:
-    share = f"{'share':>{SHARE}} " if one.has_shares else ""
-    text = f"{one.unit:>{FIGURE}} {share}{' ' * _bar(cells)}{one.title}"
-    left = cells - len(more)
+
+def _verdict(why: Why, width: int) -> list[str]:
+    """The first sentence of the answer, in fewer words where these take fewer lines; at most two
+    lines."""
+    texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
+    whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
+    shown = brief if len(brief) < len(whole) else whole
+    first, *more = least if len(shown) > 2 else shown
+    return [first, clip(" ".join(more), width)] if more else [first]
+
+
+def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
+    """The cells of lists side by side: what one does not need goes to those that need more. `more`
+    cells follow the last title; the last cell of the screen stays blank."""
+    if not lists:
+        return []
+    whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
+    equal, bar = whole // len(lists), bar_cells(width, len(lists))
+    needs = [_needed(one, bar, more if one is lists[-1] else 0) for one in lists]
+    found = [min(need, equal) for need in needs]
+    spare = whole - sum(found)
+    for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
+        wanting = sum(needs[m] > found[m] for m in range(len(lists)))
+        more = min(needs[n] - found[n], spare // max(1, wanting))
+        found[n] += more
+        spare -= more
+    found[-1] += spare
+    return found
+
+
+def bar_cells(width: int, count: int) -> int:
+    """The cells that a bar takes in each of so many lists, the blank after it included."""
+    each = (width - BETWEEN * (count - 1)) // max(1, count)
+    return BAR + 1 if each >= WITH_BAR else 0
+
+
+def _needed(one: AnswerList, bar: int, more: int) -> int:
+    longest = max((len(entry.text) for entry in one.entries), default=0)
+    return FIGURE + ASIDE + 2 + bar + max(longest, len(one.title) + more)
+
+
+def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
+    """The units faint, so that they do not read as a part of the title."""
+    units = f"{one.unit:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
+    left = cells - len(units) - len(more)
     return [
-        (clip(text, left).ljust(left), palette.TITLE),
+        (units, palette.DIM),
+        (clip(one.title, left).ljust(left), palette.TITLE),
         (more.ljust(len(more) + BETWEEN), palette.DIM),
     ]
 
 
-def _entry(one: AnswerList, entry: Entry, cells: int, glyphs: Glyphs, here: bool) -> list[Styled]:
-    bar, name = _bar(cells), palette.swatch(entry.kind) if entry.kind else palette.PLAIN
-    share = f"{percent(entry.ns, entry.whole_ns):>{SHARE}} " if one.has_shares else ""
+def _entry(entry: Entry, text: str, bar: int, glyphs: Glyphs, here: bool) -> list[Styled]:
+    name = palette.swatch(entry.kind) if entry.kind else palette.PLAIN
     texts: list[Styled] = [
         (">" if here else " ", palette.BOLD),
         (f"{entry.figure:>{FIGURE - 1}} ", palette.PLAIN),
-        (share, palette.DIM),
+        (f"{entry.aside:>{ASIDE}} ", palette.DIM),
         (share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else "", palette.BUSY),
+        (text, name),
     ]
-    left = max(1, cells - FIGURE - 1 - len(share) - bar)
-    texts.append((clip(entry.text, left, glyphs.ellipsis).ljust(left), name))
     shown = [(text, style + palette.CURSOR) for text, style in texts] if here else texts
     return [*shown, (" " * BETWEEN, palette.PLAIN)]
-
-
-def _bar(cells: int) -> int:
-    """The cells that a bar takes, the blank after it included."""
-    return BAR + 1 if cells >= WITH_BAR else 0

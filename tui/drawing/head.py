@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import gpu_times
 from fusetui.trace.questions.note import note_of
@@ -39,7 +40,6 @@ def facts(trace: Trace) -> list[str]:
     whole = trace.report.prefix is None
     times = gpu_times(trace)
     found = steps(trace)
-    share = percent(times.busy_ns, times.device_spans_ns)
     parts = [
         clip(
             ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
@@ -48,11 +48,17 @@ def facts(trace: Trace) -> list[str]:
         ),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
-        f"GPU busy {share} of its span" if share and whole else "",
+        _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
         f"{count(trace.recorded())} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
     ]
     return [part for part in parts if part]
+
+
+def _busy(trace: Trace, ns: int) -> str:
+    """Without a share: the verdict and the diff tell that of a step, this is about all events."""
+    devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
+    return f"GPU busy {duration(ns)}" if len(devices) < 2 else f"GPUs busy {duration(ns)} in all"
 
 
 def _no_gpu(whole: bool) -> str:

@@ -3,6 +3,7 @@ terminal."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Literal
@@ -18,6 +19,8 @@ from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 Look = Literal["empty", "block", "bar", "selected", "marked"]
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
 """What is dropped first from a label."""
+VENDOR = re.compile(r"\A(?:cuda|cu|hip)(?=[A-Z])")
+"""The prefix of all runtime and driver calls, which is dropped next."""
 LEAST_LABEL = 4
 """A label cut to fewer characters than this would say nothing and is left out."""
 
@@ -135,6 +138,7 @@ def _fitted(label: str, width: int, ellipsis: str) -> str:
     bare = label
     for prefix in PREFIXES:
         bare = bare.removeprefix(prefix)
+    bare = VENDOR.sub("", bare)
     words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
     if words:
         return words

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fusetui.trace.text.cutting import clip, middle_clip
+from fusetui.trace.text.cutting import clip, word_clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.runs import Look, Run
@@ -80,9 +80,9 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
     """The label of a line; the last line of a lane that hides some says how many."""
     more = f"{glyphs.folded}{place.more}" if place.more else ""
     if not more:
-        return middle_clip(place.label, gutter - 1, glyphs.ellipsis)
+        return word_clip(place.label, gutter - 1, glyphs.ellipsis)
     room = gutter - 2 - len(more)
-    return f"{middle_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
+    return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
 
 
 def _style(look: Look, kind: Kind) -> Style:

@@ -3,25 +3,32 @@ them leads."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.telling import covered_by
 from fusetui.trace.model.categories import Role
-from fusetui.trace.questions.totals import KernelTotal
-from fusetui.trace.text.figures import duration
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Nowhere
+from fusetui.trace.questions.totals import KernelTotal, kernel_totals
+from fusetui.trace.text.figures import percent
 from fusetui.trace.text.units import unit_of
 from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
 LEAST = 36  # cells of a list
 BETWEEN = 2  # cells
-BUILT_IN = re.compile(r"<built-in (?:function|method) (\w+)[^>]*>")
-WORD = r"\1"
+SHARE = "share"
+NOWHERE = {
+    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
+    Nowhere.NO_FORWARD: "(no forward op)",
+    Nowhere.OUTSIDE: "(in no module)",
+}
+"""What stands in the list of modules for work that belongs to none."""
 
 
 class ToModule(msgspec.Struct, frozen=True):
@@ -36,6 +43,12 @@ class ToKernel(msgspec.Struct, frozen=True):
     rank: int
 
 
+class ToSlice(msgspec.Struct, frozen=True):
+    """The longest slice of what a row is about."""
+
+    row: int
+
+
 class ToGap(msgspec.Struct, frozen=True):
     """One of the gaps of the answer."""
 
@@ -46,13 +59,26 @@ class ToWhy(msgspec.Struct, frozen=True):
     """All of the answer."""
 
 
-Way = ToModule | ToKernel | ToGap | ToWhy
+Way = ToModule | ToKernel | ToSlice | ToGap | ToWhy
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row of a list: a time, the whole that its bar is a share of, and what it is of."""
+    """One row of a list: a time, the whole that its bar is a share of, a second figure, and what it
+    is of."""
 
     figure: str
+    ns: int
+    whole_ns: int
+    aside: str
+    text: str
+    way: Way
+    kind: Kind | None = None
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """What becomes a row: a time (ns), the whole that it is a share of, what it is of, and where it
+    leads."""
+
     ns: int
     whole_ns: int
     text: str
@@ -61,12 +87,13 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class AnswerList(msgspec.Struct, frozen=True):
-    """The times of a list have one unit, which the title names."""
+    """The times of a list have one unit, which the title names; `aside` is that of the second
+    figures."""
 
     title: str
     unit: str
     entries: tuple[Entry, ...]
-    has_shares: bool = True
+    aside: str = SHARE
 
 
 class AnswerAt(msgspec.Struct, frozen=True):
@@ -76,11 +103,9 @@ class AnswerAt(msgspec.Struct, frozen=True):
     row: int = -1
 
 
-def answer_lists(
-    why: Why, tree: ModuleTree, kernels: Sequence[KernelTotal]
-) -> tuple[AnswerList, ...]:
+def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
     """GPU time by module and by kernel, and the longest gaps; none of them is empty."""
-    found = _modules(tree), _kernels(tree, kernels[:MOST]), _gaps(why)
+    found = _modules(tree), _kernels(tree, trace), _gaps(why)
     return tuple(one for one in found if one.entries)
 
 
@@ -91,11 +116,6 @@ def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Seq
         return range(len(lists))
     last = at.column if at and at.row >= 0 else 0 if most == 1 else len(lists) - 1
     return [*range(most - 1), max(most - 1, last)]
-
-
-def list_width(width: int, count: int) -> int:
-    """The cells of each of so many lists."""
-    return max(1, (width - BETWEEN * (count - 1)) // max(1, count))
 
 
 def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) -> AnswerAt:
@@ -115,49 +135,94 @@ def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
     return ToWhy() if at.row < 0 else lists[at.column].entries[at.row].way
 
 
-def _modules(tree: ModuleTree) -> AnswerList:
-    times = self_times(tree)
-    unit = unit_of(time.ns for time in times)
-    entries = tuple(
-        Entry(unit.text(time.ns), time.ns, tree.gpu_ns, narrow(time.name), ToModule(time.node))
-        for time in times
-    )
-    return AnswerList("GPU time by module", unit.name, entries)
-
-
-def _kernels(tree: ModuleTree, kernels: Sequence[KernelTotal]) -> AnswerList:
-    unit, role = unit_of(kernel.total_ns for kernel in kernels), int(Role.KERNEL)
+def timed(title: str, found: Iterable[Timed]) -> AnswerList:
+    """A list of times with their shares, the largest first."""
+    ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
+    unit = unit_of(one.ns for one in ordered)
     entries = tuple(
         Entry(
-            unit.text(kernel.total_ns),
-            kernel.total_ns,
-            tree.gpu_ns,
-            label_of(role, kernel.name),
-            ToKernel(rank),
-            kind_of(role, kernel.name),
+            unit.text(one.ns),
+            one.ns,
+            one.whole_ns,
+            percent(one.ns, one.whole_ns),
+            one.text,
+            one.way,
+            one.kind,
         )
-        for rank, kernel in enumerate(kernels)
+        for one in ordered
     )
-    return AnswerList("by kernel", unit.name, entries)
+    return AnswerList(title, unit.name, entries)
+
+
+def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> Timed:
+    """All slices of one name and role."""
+    label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
+    return Timed(total.total_ns, whole_ns, label, way, kind)
+
+
+def _modules(tree: ModuleTree) -> AnswerList:
+    """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
+    rows = [
+        Timed(one.ns, tree.gpu_ns, narrow(one.name), ToModule(one.node)) for one in self_times(tree)
+    ]
+    if rows:
+        first = len(tree.times)
+        rows += [
+            Timed(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], ToModule(first + n))
+            for n, one in enumerate(tree.none)
+        ]
+    return timed("GPU time by module", rows)
+
+
+def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
+    """Copies too: they are part of the GPU time."""
+    rows = [
+        of_name(kernel, Role.KERNEL, tree.gpu_ns, ToKernel(rank))
+        for rank, kernel in enumerate(kernel_totals(trace)[:MOST])
+    ]
+    for role in (Role.MEMCPY, Role.MEMSET):
+        rows += [
+            of_name(copy, role, tree.gpu_ns, ToSlice(longest(trace, copy)))
+            for copy in kernel_totals(trace, trace.rows_of(role))
+        ]
+    return timed("GPU time by kernel", rows)
+
+
+def longest(trace: Trace, total: KernelTotal) -> int:
+    """The longest of some slices of one name."""
+    return int(total.rows[np.argmax(trace.dur[total.rows])])
 
 
 def _gaps(why: Why) -> AnswerList:
+    """When they begin stands beside how long they are."""
     unit = unit_of(gap.dur_ns for gap in why.gaps)
-    longest = max((gap.dur_ns for gap in why.gaps), default=0)
+    begins = unit_of(gap.start_ns - why.base_ns for gap in why.gaps)
+    largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
         Entry(
             unit.text(gap.dur_ns),
             gap.dur_ns,
-            longest,
-            narrow(f"at {duration(gap.start_ns - why.base_ns)} {inside(gap)}"),
+            largest,
+            begins.text(gap.start_ns - why.base_ns),
+            narrow(inside(gap)),
             ToGap(gap),
         )
         for gap in why.gaps
     )
-    return AnswerList("longest gaps", unit.name, entries, has_shares=False)
+    return AnswerList("longest gaps", unit.name, entries, f"at {begins.name}")
 
 
 def inside(gap: Gap) -> str:
-    """What the CPU was in, a built-in function by its bare name; else the kernel that follows."""
-    short = replace(gap, next=label_of(int(Role.KERNEL), gap.next))
-    return BUILT_IN.sub(WORD, covered_by(short))
+    """What the CPU was in, by the names that the lanes show; else the kernel that follows."""
+    short = replace(
+        gap,
+        next=label_of(int(Role.KERNEL), gap.next),
+        frame=_label(Role.PYTHON, gap.frame),
+        op=_label(Role.OP, gap.op),
+        annotation=_label(Role.ANNOTATION, gap.annotation),
+    )
+    return covered_by(short)
+
+
+def _label(role: Role, name: str | None) -> str | None:
+    return label_of(int(role), name) if name else None

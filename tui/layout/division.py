@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fusetui.trace.model.categories import Layer
+from fusetui.tui.layout.lanes import main_lane
 from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
 
 SMALL = 14  # with fewer lines the bar below the minimap is left out
@@ -31,7 +31,7 @@ class Division(msgspec.Struct, frozen=True):
 
 def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""
-    gutter = 14 if width < 100 else 18 if width < 160 else 24
+    gutter = 15 if width < 100 else 18 if width < 160 else 24
     axis, legend = axis_height(height), legend_height(height)
     lanes = max(0, height - axis - legend)
     return Division(width, axis, gutter, max(1, width - gutter), lanes, legend)
@@ -65,11 +65,12 @@ def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int)
 
 
 def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen such that a GPU stream is on it while nothing is selected."""
+    """The first line on the screen such that the main stream is on it while nothing is selected."""
     if view.selected >= 0 or view.gap:
         return top_for(side, view, shown, top, room)
-    stream = (p.line is not None and side.lanes[p.lane].layer is Layer.STREAM for p in shown)
-    first = next((n for n, found in enumerate(stream) if found), 0)
+    main = main_lane(side.lanes)
+    lines = (n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0)
+    first = next(lines, 0)
     return within(shown, max(top, first - room + 1), room)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.lanes import FOLDED
+from fusetui.tui.layout.lanes import FOLDED, main_lane
 from fusetui.tui.layout.view import Side, View, places
 
 WORTH = (
@@ -24,32 +24,32 @@ WORTH = (
 
 
 def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with so many lines for lanes: folded until the first GPU stream is
+    """The view for a screen with so many lines for lanes: folded until the main GPU stream is
     seen, then unfolded as far as there is room."""
     return _unfolded(side, _with_stream(side, view, lines), lines)
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
-    """As many lanes of CPU threads folded, the tallest first, as it takes for the first GPU stream
-    and why it was idle to be seen, else for the stream; as it was, when that is not enough."""
-    shown = places(side, view)
-    streams = [p.lane for p in shown if p.line and side.lanes[p.lane].layer is Layer.STREAM]
-    if not streams:
+    """As many lanes above the main stream folded, the tallest first, as it takes for it and why the
+    GPU was idle to be seen, else for the stream; where that is not enough, all of them."""
+    shown, main = places(side, view), main_lane(side.lanes)
+    own = [n for n, p in enumerate(shown) if p.line and p.lane == main]
+    if not own:
         return view
-    last = max(n for n, p in enumerate(shown) if p.lane == streams[0])
-    idle = max(
-        (n for n, p in enumerate(shown) if p.idle_of is side.lanes[streams[0]]), default=last
-    )
-    tall = Counter(p.lane for p in shown if p.line and p.lane < streams[0])
-    for wanted in (idle, last):
+    device = side.lanes[main].key[1]
+    idle = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == device)
+    last = own[-1]
+    tall = Counter(p.lane for p in shown[: own[0]] if p.line)
+    folds = list(view.folds)
+    for wanted in (next(idle, last), last):
         folds, excess = list(view.folds), wanted + 1 - lines
         for lane, height in tall.most_common():
             if excess > 0:
                 folds[lane] = FOLDED
                 excess -= height - 1
         if excess <= 0:
-            return replace(view, folds=tuple(folds))
-    return view
+            break
+    return replace(view, folds=tuple(folds))
 
 
 def _unfolded(side: Side, view: View, lines: int) -> View:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.cells.raster import edges, row_in
-from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
 from fusetui.tui.layout.view import Place, Side, View, times
@@ -18,7 +18,8 @@ WIDTHS = 8  # of which the minimap is kept
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The union of what the minimap shows: GPU events, else the ops of the CPU."""
+    """The union of what the minimap shows: GPU events, else those of other devices, else the ops of
+    the CPU."""
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
     ends: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -49,8 +50,9 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def busy_of(trace: Trace) -> Busy:
     """Computed once per trace: `side.once(busy_of)`."""
-    rows = np.flatnonzero(np.isin(trace.role, (*GPU_ROLES, Role.DEVICE)))
-    label = "GPU busy"
+    rows, label = trace.gpu_rows, "GPU busy"
+    if not len(rows):
+        rows, label = trace.rows_of(Role.DEVICE), "device busy"
     if not len(rows):
         rows = np.flatnonzero((trace.op >= 0) & (trace.depth == 0))
         label = "CPU ops"

@@ -71,8 +71,10 @@ BY_ROLE = {
     Role.GPU_ANNOTATION: Kind.ANNOTATION,
     Role.PYTHON: Kind.PYTHON,
     Role.CALL: Kind.CALL,
-    Role.DEVICE: Kind.GPU_OTHER,
 }
+
+DECODED = (Role.KERNEL, Role.DEVICE)
+"""Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
 
 BY_OP = {
     "gemm": Kind.GEMM,
@@ -97,7 +99,7 @@ COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo"
 @lru_cache(maxsize=65536)
 def kind_of(role: int, name: str) -> Kind:
     """The kind of a slice by its role and name."""
-    if role == Role.KERNEL:
+    if role in DECODED:
         return _kernel_kind(name)
     if role == Role.OP:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
@@ -109,7 +111,7 @@ def numbers_of(trace: Trace) -> NDArray[np.uint8]:
     """The number of the kind of each row, shape [slices]; names are looked at once each."""
     by_role = [KINDS.index(BY_ROLE.get(role, Kind.OTHER)) for role in Role]
     found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
-    for role in (Role.KERNEL, Role.OP):  # whose kind depends on the name
+    for role in (*DECODED, Role.OP):  # whose kind depends on the name
         rows = trace.rows_of(role)
         of_name = np.zeros(len(trace.names) + 1, dtype=np.uint8)
         for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
@@ -125,7 +127,7 @@ def label_of(role: int, name: str) -> str:
 
 
 def _label(role: int, name: str) -> str:
-    if role in (Role.KERNEL, Role.MEMCPY, Role.MEMSET):
+    if role in (*DECODED, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
         frame = PYTHON_FRAME.match(name)

@@ -91,6 +91,11 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return max(1, min(most, self.height))
 
     @cached_property
+    def sum_ns(self) -> int:
+        """All durations added up."""
+        return sum(int(self.trace.dur[track.rows].sum()) for track in self.tracks)
+
+    @cached_property
     def busy_ns(self) -> int:
         """The union of its slices."""
         rows = [np.arange(track.first_row, track.end_row) for track in self.tracks]
@@ -126,6 +131,16 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
     return (max(ops, key=_slices),) if ops else tuple(lanes[:1])
+
+
+def main_lane(lanes: Sequence[Lane]) -> int:
+    """The index of the GPU stream with the most time; where there is none, of such a lane of
+    another device; else -1."""
+    for layer in (Layer.STREAM, Layer.DEVICE):
+        found = [n for n, lane in enumerate(lanes) if lane.layer is layer]
+        if found:
+            return max(found, key=lambda n: (lanes[n].sum_ns, -n))
+    return -1
 
 
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
+from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
@@ -13,11 +15,13 @@ from fusetui.tui.layout.answer import (
     ToGap,
     ToKernel,
     ToModule,
+    ToSlice,
     ToWhy,
     moved,
     way_of,
 )
 from fusetui.tui.layout.insight import Answer
+from fusetui.tui.layout.kinds import label_of
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
@@ -25,6 +29,8 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.gaps import at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
+from fusetui.tui.state.search import shown
+from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import TIMELINE, State, told
 
 SECTION = "In the answer"
@@ -96,12 +102,23 @@ def went(state: State, found: Answer, at: AnswerAt) -> State:
             return MODULES.shown_at(replace(state, page=MODULES.name, hint=""), node)
         case ToKernel(rank):
             return KERNELS.shown_at(replace(state, page=KERNELS.name, hint=""), rank)
+        case ToSlice(row):
+            return _to_slice(state, row)
         case ToGap(gap):
             place = place_of_gap(state.side, gap)
             keys = ("deselect back to the answer", "next-gap the next longest")
             return told(at_gap(state, place), "a gap of the answer", *keys) if place else state
         case ToWhy():
             return replace(state, page=WhyPage.name, hint="")
+
+
+def _to_slice(state: State, row: int) -> State:
+    """The slice; next and previous lead to the others of its name."""
+    trace = state.side.trace
+    rows = np.flatnonzero((trace.name == trace.name[row]) & (trace.role == trace.role[row]))
+    what = printable(label_of(int(trace.role[row]), trace.name_of(row)))
+    hits = Hits(what, state.active, rows, int(rows.searchsorted(row)), is_of_name=True)
+    return shown(state, hits)
 
 
 def answer_pane(state: State, height: int) -> Pane | None:

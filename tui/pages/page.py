@@ -75,10 +75,6 @@ class Page(ABC):
         """The row of the active side that the page describes, -1 for none; `i` shows all of it."""
         return -1
 
-    def is_offered(self, state: State) -> bool:
-        """Whether the bar of pages lists it."""
-        return True
-
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""
         return ""

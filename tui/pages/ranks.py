@@ -118,9 +118,6 @@ class RanksPage(ListPage):
     def open(self, state: State) -> Outcome:
         return ranks.asked(state)
 
-    def is_offered(self, state: State) -> bool:
-        return bool(state.job.paths)
-
     def missing(self, state: State) -> str:
         return "" if state.job.paths else NO_JOB
 

@@ -111,7 +111,10 @@ class TimelinePage(Page):
         for n, side in enumerate(state.sides):
             view, room = state.session.views[n], _room(state, size, n)
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
-            if not known:
+            same_lines = same_screen and _lines(before, n) == _lines(state, n)
+            if not same_lines and _is_at_first(before, n):
+                tops[n] = first_top(side, view, places(side, view), 0, room)
+            elif not known:
                 tops[n] = first_top(side, view, places(side, view), tops[n], room)
             elif before.session.views[n] != view:
                 tops[n] = top_for(side, view, places(side, view), tops[n], room)
@@ -146,6 +149,17 @@ def _shares(lines: int, sides: int) -> list[int]:
 def _room(state: State, size: Size, index: int) -> int:
     height = _shares(size.height - details_height(size.height), len(state.sides))[index]
     return lanes_in(height)
+
+
+def _is_at_first(state: State, index: int) -> bool:
+    """Did nobody scroll the lanes of one side, nor select anything."""
+    if state.page != TIMELINE or index >= len(state.sides):
+        return False
+    side, view = state.sides[index], state.session.views[index]
+    if view.selected >= 0 or view.gap:
+        return False
+    first = first_top(side, view, places(side, view), 0, _room(state, body(state), index))
+    return state.tops[index] == first
 
 
 def _refitted(before: State, state: State, size: Size) -> State:

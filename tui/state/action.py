@@ -110,7 +110,7 @@ def keys_of(action: Action, state: State) -> tuple[str, ...]:
 def keys_text(names: str, state: State) -> str:
     """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none has any."""
     keys = [keys_of(MADE[name], state)[:1] for name in names.split("/")]
-    return "/".join(key_text(key) for some in keys for key in some)
+    return "/".join(key_text(key, state.ascii_only) for some in keys for key in some)
 
 
 def hint_text(hint: str, state: State) -> str:

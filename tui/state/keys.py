@@ -37,15 +37,19 @@ SYMBOLS = {
     "end": "End",
 }
 
+WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
+"""Instead of arrows, where there is only ASCII."""
+
 
 FUNCTION = re.compile(r"f([1-9]|1[0-9]|2[0-4])")
 
 
-def key_text(key: str) -> str:
-    """A key as it is written for people: `]`, `Shift+←`, `Ctrl+r`."""
+def key_text(key: str, ascii_only: bool = False) -> str:
+    """A key as it is written for people: `]`, `Shift+←` or `Shift+Left`, `Ctrl+r`."""
     *modifiers, last = key.split("+")
     last = last.upper() if FUNCTION.fullmatch(last) else last
-    return "+".join([*(m.capitalize() for m in modifiers), SYMBOLS.get(last, last)])
+    text = (WORDS if ascii_only else {}).get(last) or SYMBOLS.get(last, last)
+    return "+".join([*(m.capitalize() for m in modifiers), text])
 
 
 NAMED = {text.lower(): name for name, text in SYMBOLS.items()} | {name: name for name in SYMBOLS}

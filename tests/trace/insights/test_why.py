@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.trace.insights.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.trace import Trace
-from fusetui.trace.insights.telling import answer
+from fusetui.trace.insights.telling import account_line, answer
 from fusetui.trace.insights.why import Selection, why
 
 US = 1_000
@@ -66,3 +67,20 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
     )
     (finding,) = (one for one in found.findings if one.rule == "host-bound")
     assert "160 us (80.0 % of the spans of 2 GPUs)" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("most", "seen"),
+    [(200, "compute comm copies idle"), (105, "compute comm copies idle"), (60, "compute idle")],
+)
+def test_no_class_of_the_account_is_left_out_for_a_reason(
+    trace_of: Callable[..., Trace], most: int, seen: str
+) -> None:
+    """Where not even the classes fit, the idle time comes before what is exposed."""
+    reduce: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20}
+    copy: dict[str, Any] = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "pid": 0, "tid": 7}
+    others = [reduce | {"ts": 9000, "dur": 100}, copy | {"ts": 9500, "dur": 50}]
+    found = why(trace_of([*work(("aten::add", ADD, 200)), *others]))
+    line = account_line(found, most)
+    assert len(line) <= most
+    assert [name for name in ("compute", "comm", "copies", "idle") if name in line] == seen.split()

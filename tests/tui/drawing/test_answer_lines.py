@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import pytest
 from tests.hostile import WORST, obeyed
-from tests.tui.explainable import GEMM, training
+from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.trace.insights.telling import answer
+from fusetui.trace.insights.telling import answer, brief_answer
 from fusetui.trace.insights.why import why
 from fusetui.tui import whole
-from fusetui.tui.layout.answer import AnswerAt
+from fusetui.tui.drawing.answer_lines import widths_of
+from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.state import Size, State
 
@@ -49,7 +50,7 @@ def test_a_click_on_a_row_leads_to_its_page(trace_of: Make, text: str, page: str
 
 def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained)
-    assert clicked(state, "770.0 at").view.gap is not None
+    assert clicked(state, "770.0   0.890").view.gap is not None
     assert clicked(state, "990 us a step").page == "why"
 
 
@@ -93,8 +94,8 @@ def test_a_list_is_scrolled_to_its_cursor(trace_of: Make) -> None:
     right = do("into-answer", "answer-right", "answer-right")
     last = after(state, *right, *do(*("answer-down",) * 9))
     assert last.answer_at == AnswerAt(2, 4)
-    assert "at 2.74 ms" in drawn(last)
-    assert "at 2.74 ms" not in drawn(state)
+    assert "2.740 forward my" in drawn(last)
+    assert "2.740 forward my" not in drawn(state)
 
 
 def test_of_two_traces_tab_goes_through_lanes_and_answers(trace_of: Make) -> None:
@@ -107,7 +108,7 @@ def test_of_two_traces_tab_goes_through_lanes_and_answers(trace_of: Make) -> Non
 
 def test_a_list_that_does_not_fit_is_counted_and_can_be_reached(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(60, 18)), explained)
-    assert "GPU time by module                ▸2" in drawn(state)
+    assert "GPU time by module               ▸2" in drawn(state)
     kernels = after(state, *do("into-answer", "answer-right"))
     assert "by kernel" in drawn(kernels)
     assert after(kernels, *do("answer-show")).page == "kernels"
@@ -118,3 +119,70 @@ def test_the_verdict_is_not_cut(trace_of: Make, size: Size) -> None:
     trace = trace_of(training())
     state = after(opened(trace, size=size), explained)
     assert answer(why(trace)) in " ".join(drawn(state).split())
+
+
+def test_a_verdict_that_does_not_fit_is_said_in_fewer_words(trace_of: Make) -> None:
+    trace = trace_of(training())
+    state = after(opened(trace, size=Size(60, 18)), explained)
+    assert brief_answer(why(trace)) in " ".join(drawn(state).split())
+    least = after(opened(trace, size=Size(40, 12)), explained)
+    assert brief_answer(why(trace), with_reason=False) in " ".join(drawn(least).split())
+
+
+def test_shares_of_modules_and_kernels_add_up(trace_of: Make) -> None:
+    """Also of copies, and of what was launched outside all modules."""
+    copied = {"correlation": 99}
+    events = [
+        *training(),
+        slice_("cudaMemcpyAsync", "cuda_runtime", 2994, 2, 1, 1, copied),
+        slice_("Memcpy DtoH", "gpu_memcpy", 2995, 20, 0, 7, copied),
+    ]
+    modules, kernels, _ = lists(trace_of(events))
+    for one in (modules, kernels):
+        assert sum(entry.ns for entry in one.entries) == one.entries[0].whole_ns == 560_000
+    assert [entry.text for entry in modules.entries] == ["MLP", "Attention", "(in no module)"]
+    assert "memcpy DtoH" in [entry.text for entry in kernels.entries]
+
+
+def test_a_copy_leads_to_the_longest_of_its_name(trace_of: Make) -> None:
+    copies = [slice_("Memcpy DtoH", "gpu_memcpy", 2995 + 9 * n, n + 1, 0, 7) for n in range(3)]
+    state = after(opened(trace_of([*training(), *copies]), size=Size(120, 35)), explained)
+    row = clicked(state, "memcpy DtoH").view.selected
+    assert int(state.side.trace.dur[row]) == 3000
+
+
+def test_names_cut_to_the_same_are_told_apart(trace_of: Make) -> None:
+    events = [
+        {**event, "name": f"{'my_very_long_kernel_' * 9}{event['name'] == GEMM}_{n % 2}"}
+        if event["cat"] == "kernel"
+        else event
+        for n, event in enumerate(training())
+    ]
+    state = after(opened(trace_of(events), size=Size(120, 35)), explained)
+    found = [line for line in drawn(state).split("\n") if "my_very" in line]
+    assert len(found) == len({line.split("%")[-1] for line in found}) == 2
+
+
+def test_a_trace_without_gpu_events_has_lists_too(trace_of: Make) -> None:
+    """Enter leads to the longest slice of a row."""
+    on_cpu = [event for event in training() if event["cat"] != "kernel"]
+    long = slice_("aten::mm", "cpu_op", 5000, 500, 1, 1)
+    trace = trace_of([*on_cpu, long])
+    titles = ["self time by CPU op", "time in annotations", "time by CPU thread"]
+    assert [one.title for one in lists(trace)] == titles
+    state = after(opened(trace, size=Size(120, 35)), explained, *do("into-answer", "answer-show"))
+    assert int(state.side.trace.dur[state.view.selected]) == 500_000
+
+
+@pytest.mark.parametrize("width", [60, 80, 118, 200])
+def test_lists_fill_the_width(trace_of: Make, width: int) -> None:
+    found = lists(trace_of(training()))
+    for count in (1, 2, 3):
+        cells = widths_of(found[:count], width)
+        assert sum(cells) == width - 1 - BETWEEN * (count - 1)
+
+
+def lists(trace: Trace) -> tuple[AnswerList, ...]:
+    found = after(opened(trace), explained).side.insight.answer
+    assert found is not None
+    return found.lists

@@ -42,3 +42,13 @@ def test_a_trace_that_nobody_recorded_says_so(
 ) -> None:
     trace = trace_of([event()], reconstructed="from published times")
     assert "reconstructed, not recorded" in head(Side(trace, (), 0, "a"), 120)
+
+
+def test_busy_is_a_time_and_no_share(
+    trace_of: Open, event: Callable[..., dict[str, object]]
+) -> None:
+    """Shares are those of the verdict, which is about a step: two shares would contradict."""
+    kernels = [event(f"k{n}", 100, 50, cat="kernel", pid=n, tid=7) for n in range(2)]
+    one, both = (Side(trace_of(kernels[:n]), (), 0, "a") for n in (1, 2))
+    assert "GPU busy 50 us   " in head(one, 120)
+    assert "GPUs busy 100 us in all   " in head(both, 120)

@@ -31,11 +31,22 @@ def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
 @pytest.mark.parametrize(
     ("glyphs", "width", "text"),
     [
-        (UNICODE, 80, "GPU time  ■ comm 52 %  ■ pointwise 29 %  ■ gemm 12 %  ■ attention 7.0 %"),
-        (ASCII, 80, "GPU time  m comm 52 %  p pointwise 29 %  g gemm 12 %  a attention 7.0 %"),
-        (UNICODE, 45, "GPU time  ■ comm 52 %  ■ pointwise 29 %"),
+        (
+            UNICODE,
+            80,
+            "GPU time  ■ comm 52.3 %  ■ pointwise 29.1 %  ■ gemm 11.6 %  ■ attention 7.0 %",
+        ),
+        (
+            ASCII,
+            80,
+            "GPU time  m comm 52.3 %  p pointwise 29.1 %  g gemm 11.6 %  a attention 7.0 %",
+        ),
+        (UNICODE, 60, "GPU time  ■ comm 52.3 %  ■ pointwise 29.1 %  2 more 18.6 %"),
+        (UNICODE, 30, "GPU time  4 more 100 %"),
     ],
 )
-def test_the_largest_that_fit(trace_of: Make, glyphs: Glyphs, width: int, text: str) -> None:
+def test_the_largest_that_fit_and_what_is_left(
+    trace_of: Make, glyphs: Glyphs, width: int, text: str
+) -> None:
     line = legend_line(shares(trace_of(mixed())), glyphs, 10, width)
     assert line.text.rstrip() == text

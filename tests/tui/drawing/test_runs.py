@@ -125,3 +125,15 @@ def test_the_next_batch_is_called_data_loader() -> None:
 def test_built_in_functions_are_called_by_their_names() -> None:
     name = "<built-in method view of Tensor object at 0x7fdc681d0910>"
     assert label_of(2, name) == "view"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("cudaLaunchKernel", " LaunchKernel"), ("hipDeviceSynchronize", " Device…ronize")],
+)
+def test_a_call_loses_what_all_of_them_have(name: str, text: str) -> None:
+    """But not a frame such as cuda_graph_runner."""
+    runs = runs_of(cells(*[0] * len(text)), 100, lambda row: name, UNICODE)
+    assert runs[0].text == text
+    runs = runs_of(cells(*[0] * 12), 100, lambda row: "cuda_graph_runner", UNICODE)
+    assert runs[0].text == " cuda_…unner"

@@ -15,6 +15,8 @@ from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.questions.counters import Counter
 from fusetui.tui.layout.division import in_view, thumb
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.view import places
 from fusetui.tui.pages.timeline import lanes_height
 from fusetui.tui.state import reading
@@ -103,3 +105,58 @@ def test_the_bar_touches_the_ends_only_there(trace_of: Make) -> None:
     every = places(opened(trace_of(mixed())).side, opened(trace_of(mixed())).view)[:9]
     assert thumb(every, 0, 9) == range(0)
     assert [thumb(every, top, 5) for top in (0, 1, 4)] == [range(2), range(1, 3), range(3, 5)]
+
+
+def deep(threads: int) -> list[dict[str, object]]:
+    """Threads before those of the GPU, each with eight ops in each other."""
+    return [
+        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": tid, "ts": n, "dur": 90 - n}
+        for tid in range(threads)
+        for n in range(8)
+    ]
+
+
+def test_lanes_above_the_stream_are_folded_even_where_that_is_not_enough(trace_of: Make) -> None:
+    """Else the first lines would be the depths of a lane whose name is out of sight."""
+    state = opened(trace_of([*deep(9), *mixed()]), size=Size(60, 18))
+    assert shown(state)[Layer.OPS] == len(
+        [lane for lane in state.side.lanes if lane.layer is Layer.OPS]
+    )
+
+
+def streams(numbers: range) -> list[dict[str, object]]:
+    return [
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": tid, "ts": 400, "dur": 5}
+        for tid in numbers
+    ]
+
+
+def test_a_larger_screen_begins_at_the_first_line(trace_of: Make) -> None:
+    trace = trace_of([*deep(5), *mixed(), *streams(range(20, 60))])
+    small = opened(trace, size=Size(60, 18))
+    assert small.tops[0] > 0
+    assert after(small, resized(100, 45)).tops == opened(trace, size=Size(100, 45)).tops == (0,)
+
+
+def test_what_a_person_scrolled_to_stays_so(trace_of: Make) -> None:
+    small = opened(trace_of([*mixed(), *deep(30)]), size=Size(60, 18))
+    scrolled = after(small, *do("page-down"))
+    assert after(scrolled, resized(60, 17)).tops == scrolled.tops > small.tops
+
+
+def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(trace_of: Make) -> None:
+    device = {"ph": "X", "cat": "mtia_ccp_events", "name": "pe_exe", "pid": 9, "tid": 1}
+    state = opened(trace_of([*deep(9), {**device, "ts": 5, "dur": 9}]), size=Size(80, 24))
+    room = lanes_height(body(state), 1)
+    in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
+    assert Layer.DEVICE in {state.side.lanes[p.lane].layer for p in in_sight if p.line}
+    assert state.side.once(busy_of).label == "device busy"
+    assert {share.of for share in state.side.once(shares)} == {"device"}
+
+
+def test_the_stream_with_the_most_time_is_seen(trace_of: Make) -> None:
+    """Others come before it."""
+    state = opened(trace_of([*mixed(), *streams(range(1, 7))]), size=Size(60, 18))
+    room = lanes_height(body(state), 1)
+    in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
+    assert " stream 9" in [place.label for place in in_sight]

@@ -207,7 +207,7 @@ def test_lanes_fold_until_the_first_stream_is_seen(side: Side) -> None:
     small = fitted(side, view, 6)
     streams = [n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label]
     assert streams[0] < 6
-    assert fitted(side, view, 1) == view  # in vain
+    assert fitted(side, view, 1) == fitted(side, view, 3)  # as little as there can be
 
 
 def test_lanes_of_other_programs_open_where_there_is_room(trace_of: Callable[..., Trace]) -> None:

@@ -48,7 +48,7 @@ def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
 
 
 def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> None:
-    low = after(opened(mlp, size=Size(100, 14)), *do("down"))
+    low = after(opened(mlp, size=Size(100, 14)), *do("unfold-all", "down"))
     state = after(low, partial(wheeled, y=4, turn=Turn(3, 3)))
     assert state.tops[0] > low.tops[0]
     assert state.view.selected == low.view.selected
