@@ -8,6 +8,8 @@ import msgspec
 
 from fusetui.trace.text.cutting import clip
 
+NEVER = 1_000_000  # cells that no screen has
+
 
 class Column(msgspec.Struct, frozen=True):
     """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""

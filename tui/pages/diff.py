@@ -27,12 +27,13 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import View, places
 from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import NO_MORE, Pane
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
+from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Size, State
 
@@ -91,6 +92,17 @@ class DiffPage(ListPage):
             return state
         pair = pair_of(state.comparison.lines[index])
         return brought(state, state.session.paired(pair), 0)
+
+    def described(self, state: State) -> Overlay | str:
+        """The first slice of the line on the active side, else on the other one."""
+        if state.comparison is None or not state.comparison.lines:
+            return NO_MORE
+        cursor = min(state.list_of(NAME).cursor, len(state.comparison.lines) - 1)
+        pair = pair_of(state.comparison.lines[cursor])
+        for index in (state.active, 1 - state.active):
+            if pair[index]:
+                return SliceDetails(state.sides[index], pair[index][0])
+        return NO_MORE
 
     def moved(self, state: State) -> State:
         if state.comparison is None:
