@@ -195,7 +195,8 @@ def of_fusetui(said: dict[str, Any]) -> Figures:
     return {
         EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
         TIME: f"{microseconds(a['work_ns'])} -> {microseconds(b['work_ns'])}",
-        STEPS: f"{a['steps']} -> {b['steps']}, medians",
+        STEPS: f"the median of {a['steps']} -> {b['steps']}; rows: means of "
+        f"{len(a['usual'])} -> {len(b['usual'])} around it",
         RENAMED: f"{kinds[False, 'replaced']:,}, with what differs in the names",
         FUSED: f"{kinds[False, 'fused']:,} fused, {kinds[False, 'split']:,} split",
         DISPATCH: f"less of {kinds[True, 'removed']} kinds, more of {kinds[True, 'added']}",

@@ -43,9 +43,11 @@ def parse(guess: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for term in guess.replace(",", " ").split():
         match = _TERM.match(term)
-        if not match or match[1] not in KINDS:
+        if term.partition("=")[0] not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise CaptureError(f"'{term}' is not a guess such as gemm=3: use one of {known}.")
+        if not match:
+            raise CaptureError(f"'{term}' is not a guess: give a whole number, as in gemm=3.")
         found[match[1]] = int(match[2])
     if not found:
         raise CaptureError('the guess is empty: try --expect "kernels=5 gemm=3".')

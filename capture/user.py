@@ -84,6 +84,8 @@ def load(target: str) -> Build:
     try:
         with parent_only():
             module = _from_file(Path(source)) if source.endswith(".py") else _from_module(source)
+    except CaptureError:
+        raise
     except (Exception, SystemExit) as error:
         raise CaptureError(f"{source} cannot be imported: {failure.sentence(error)}") from error
     build = getattr(module, name, None)
@@ -141,7 +143,7 @@ def _context(build: Build, device: Device, dtype: str, options: Options) -> dict
 def _from_file(path: Path) -> ModuleType:
     """Runs a file as a module; it can import what is next to it, like a script."""
     if not path.is_file():
-        raise CaptureError(f"there is no file {path}.")
+        raise CaptureError(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CaptureError(f"{path} is not a Python file.")

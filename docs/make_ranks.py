@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.pages import put
 from tests.ports import free_port, wait_for_port
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +33,7 @@ S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGIO
 def main() -> None:
     if sys.argv[1:]:
         told = printed(Path(sys.argv[1]), "ranks", ".")
-        put("dlrm", f"$ fusetui ranks dlrm_ranks/\n{told}")
+        put_console("dlrm", f"$ fusetui ranks dlrm_ranks/\n{told}")
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -40,15 +41,17 @@ def main() -> None:
         command = [*PYTHON, str(ROOT / "benchmarks" / "gloo_job.py"), str(job)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         here = printed(folder, "ranks", "traces/")
-        put("one machine", f"$ fusetui ranks traces/\n{here}")
+        put_console("one machine", f"$ fusetui ranks traces/\n{here}")
         with cluster() as port:
             where = f"dask://127.0.0.1:{port}"
             there = printed(folder, "ranks", "traces/", "--on", where)
-            put("dask", f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}")
+            put_console(
+                "dask", f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}"
+            )
         with bucket(job) as endpoint:
             pattern = "s3://job/*.json"
             remote = printed(folder, "ranks", pattern, AWS_ENDPOINT_URL=endpoint, **S3)
-            put("s3", f"$ fusetui ranks '{pattern}'\n{same(remote, here)}")
+            put_console("s3", f"$ fusetui ranks '{pattern}'\n{same(remote, here)}")
 
 
 def printed(folder: Path, *arguments: str, **more: str) -> str:
@@ -107,12 +110,9 @@ def running(*module: str) -> Iterator[None]:
             process.terminate()
 
 
-def put(name: str, text: str) -> None:
-    """Into the page, between the markers of this example."""
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, rest = PAGE.read_text("utf-8").split(begin)
-    after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{begin}\n```console\n{text}\n```\n{end}{after}", "utf-8")
+def put_console(name: str, text: str) -> None:
+    """Into the page, as the example of this name."""
+    put(PAGE, name, f"```console\n{text}\n```")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ FOR_OTHERS = {
     "source_of",  # likewise
     "_fill_text",  # argparse calls it
     "_print_message",  # likewise
+    "_check_value",  # likewise
 }
 
 

@@ -239,6 +239,7 @@ class FusetuiApp(Ending):
                 keep(state)  # of the trace that makes room for this one
             self.do(partial(registry.arrived, sides=message.sides))
             self.do(partial(restored, kept=message.kept))
+            self.do(partial(replace, kept_as=message.kept_as))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
         if message.notices:

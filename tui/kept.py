@@ -16,6 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
 from fusetui.tui.layout.view import Side, first_view
@@ -31,11 +32,13 @@ AGAIN = "marks and window of the last time", "whole show the whole trace"
 
 
 class KeptMark(msgspec.Struct, frozen=True):
-    """Times in ns of the file; `order`: of the selected slice in traceEvents, -1 for none."""
+    """Times in ns of the file; `order`: of the selected slice in traceEvents, -1 for none; `note`:
+    what a person wrote about it."""
 
     begin: int
     end: int
     order: int = -1
+    note: str = ""
 
 
 class KeptLanes(msgspec.Struct, frozen=True):
@@ -65,14 +68,22 @@ def read_kept(path: str) -> Kept:
     return Kept()
 
 
+def name_of(path: str) -> str:
+    """What tells the content of a file from others; "" where nothing is kept of it."""
+    with suppress(OSError, RuntimeError):
+        place = _place(path)
+        return place.stem if place else ""
+    return ""
+
+
 def keep(state: State) -> None:
     """Writes what is kept of the only trace that is open; nothing where that is not possible."""
     if len(state.sides) != 1 or state.side.trace.report.prefix:
         return
     with suppress(OSError, RuntimeError):
         place = _place(state.paths[0])
-        if place is None:
-            return
+        if place is None or state.kept_as not in ("", place.stem):
+            return  # the file is not the one that was opened
         kept = kept_of(state)
         if kept == Kept():
             place.unlink(missing_ok=True)
@@ -89,7 +100,7 @@ def kept_of(state: State) -> Kept:
     is_whole = (view.begin, view.end) == (first.begin, first.end)
     return Kept(
         marks={
-            letter: KeptMark(mark.begin, mark.end, _order(side.trace, mark.row))
+            letter: KeptMark(mark.begin, mark.end, _order(side.trace, mark.row), mark.note)
             for letter, mark in state.session.bookmarks.items()
         },
         folds={
@@ -108,9 +119,12 @@ def restored(state: State, kept: Kept) -> State:
         return state
     side, session = state.side, state.session
     marks = {
-        letter: Bookmark(0, mark.begin, mark.end, _row(side.trace, mark.order))
+        letter: Bookmark(
+            0, mark.begin, mark.end, _row(side.trace, mark.order), printable(mark.note)
+        )
         for letter, mark in kept.marks.items()
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
+        if _is_inside(side, mark.begin, mark.end)
     }
     view = replace(state.view, folds=_folds(side, state.view.folds, kept.folds))
     if kept.lanes:
@@ -147,7 +161,10 @@ def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
 
 
 def _is_inside(side: Side, begin: int, end: int) -> bool:
-    return begin < end and begin < side.trace.end_ns and end > side.trace.begin_ns
+    """Whether this is a window that the trace can have; a file of ours may be damaged."""
+    first, last = side.trace.begin_ns, side.trace.end_ns
+    span = max(1, last - first)
+    return first - span <= begin < end <= last + span and begin <= last and end >= first
 
 
 def _key(lane: Lane) -> str:
@@ -193,9 +210,13 @@ def _write(place: Path, content: bytes) -> None:
     """Others see the old file or the complete new one; of too many files the oldest go."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(".part", place.stem, place.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, place)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, place)
+    except OSError:
+        os.unlink(name)
+        raise
     ours = sorted(place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns)
     for old in ours[:-MOST]:
         old.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """The keys that a person chose instead of ours: keys.toml in the user's config folder.
 
-    zoom-in = "i"
+    zoom-in = "Z"
     pan-left = ["h", "Left"]
     copy = []
 
@@ -23,6 +23,14 @@ from fusetui.tui.state.keys import key_name, key_text
 PLACE = "FUSETUI_KEYS"
 """Names another file, or is `off`."""
 FILE = "keys.toml"
+MODAL = {"Over the page", "In the answer", "In the tour"}
+LISTS = {
+    *("In the trees", "In the op tree", "In the modules"),
+    *("In the kernels", "In the ranks", "In the diff"),
+}
+"""Sections of the help whose keys act where those of lists do."""
+OF_MANY = {"In the lists", "In the trees"}
+"""Those whose keys act on several pages."""
 Keymap = Mapping[str, tuple[str, ...]]
 """By the name of an action: its keys, as Textual names them."""
 
@@ -38,7 +46,7 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
         return {}
     path = Path(place) if place else _usual_path()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         if place:
             raise KeymapError(f"{path} does not exist: {PLACE} names it.") from None
@@ -61,7 +69,9 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
             action = _known(name, named)
             found[action] = tuple(_key(key) for key in _texts(value))
         except ValueError as wrong:
-            raise KeymapError(f"{path}, line {_line(text, name)}: {wrong}.") from None
+            sentence, *said = wrong.args
+            line = _line(text, name, *said)
+            raise KeymapError(f"{path}, line {line}: {sentence}.") from None
     for name in found:
         if clash := _clash(named[name], found, actions):
             raise KeymapError(f"{path}, line {_line(text, name)}: {clash}.")
@@ -92,14 +102,16 @@ def _texts(value: object) -> Iterable[str]:
 def _key(text: str) -> str:
     name = key_name(text)
     if name is None:
-        raise ValueError(f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are')
+        sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
+        raise ValueError(sentence, f'"{text}"')
     return name
 
 
 def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
-    """A sentence about a key that another action of the same section has; "" for none."""
+    """A sentence about a key that another action has which is there at the same time; "" for
+    none."""
     for other in actions:
-        if other is action or other.section != action.section:
+        if other is action or not _meet(other.section, action.section):
             continue
         both = set(found[action.name]) & set(found.get(other.name, other.keys))
         if both and not both <= set(action.keys):
@@ -107,8 +119,20 @@ def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
     return ""
 
 
-def _line(text: str, name: str) -> int:
-    """The line that names an action, from 1."""
+def _meet(one: str, other: str) -> bool:
+    """Whether keys of two sections of the help act on the same page; in an overlay and in the
+    answer, keys have another meaning by design."""
+    if one == other:
+        return True
+    pair = {one, other}
+    if "Everywhere" in pair:
+        return not pair & MODAL
+    return pair <= {"In the lists", *LISTS} and not pair.isdisjoint(OF_MANY)
+
+
+def _line(text: str, name: str, value: str = "") -> int:
+    """The line that names an action, or below it the first with a value of it, from 1."""
     wanted = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
     lines = text.splitlines()
-    return next((n for n, line in enumerate(lines, 1) if wanted.match(line.lstrip("["))), 1)
+    first = next((n for n, line in enumerate(lines, 1) if wanted.match(line.lstrip("["))), 1)
+    return next((n for n, line in enumerate(lines[first - 1 :], first) if value in line), first)

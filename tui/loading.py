@@ -16,7 +16,7 @@ from fusetui.trace.serving.opening import Open, said, with_captures
 from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import facts, warnings
-from fusetui.tui.kept import Kept, read_kept
+from fusetui.tui.kept import Kept, name_of, read_kept
 from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.insight import Insight
@@ -53,9 +53,10 @@ class Loaded(Message):
         sides: tuple[Side, ...],
         kept: Kept | None = None,
         notices: Sequence[str] = (),
+        kept_as: str = "",
     ) -> None:
         super().__init__()
-        self.paths, self.sides, self.notices = paths, sides, notices
+        self.paths, self.sides, self.notices, self.kept_as = paths, sides, notices, kept_as
         self.kept = kept or Kept()  # of the only trace
 
     @property
@@ -143,8 +144,9 @@ def load(
         return
     except Cancelled:
         return
-    kept = read_kept(paths[0]) if len(traces) == len(paths) == 1 else None
-    post(Loaded(paths, _sides(traces, paths), kept, notices))
+    is_only = len(traces) == len(paths) == 1
+    kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (None, "")
+    post(Loaded(paths, _sides(traces, paths), kept, notices, kept_as))
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()

@@ -19,7 +19,7 @@ from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
-from fusetui.tui.pages.overlays import OVERLAYS, laid_over, show_details
+from fusetui.tui.pages.overlays import OVERLAYS, laid_over
 from fusetui.tui.pages.page import Page
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
@@ -41,7 +41,7 @@ from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
 from fusetui.tui.state.keys import key_text
-from fusetui.tui.state.overlays import Help, SliceDetails
+from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import Outcome, Size, State, told
 
@@ -102,9 +102,10 @@ def copy(state: State) -> Outcome:
 
 
 def details(state: State) -> State:
-    """Everything about what the page describes, else about what is selected."""
-    row = page_of(state).subject(state)
-    return laid_over(state, SliceDetails(state.side, row)) if row >= 0 else show_details(state)
+    """Everything about what the page describes; in the answer, about what its row leads to."""
+    there = answer.follow(state) if answer.is_inside(state) else state
+    found = page_of(there).described(there)
+    return told(state, found) if isinstance(found, str) else laid_over(state, found)
 
 
 def show_help(state: State) -> State:
@@ -192,7 +193,7 @@ def _keys_text(action: Action, state: State) -> str:
 def _as_asked(outcome: Outcome) -> Outcome:
     """Another trace is open: the ranks of its job, or the wait that it was opened for."""
     if isinstance(outcome, tuple):
-        beside = outcome[0].job.beside is not None
+        beside = outcome[0].job.beside
         return ranks.arrived(replace(outcome[0], comparison=None)) if beside else outcome
     if outcome.job.comes_first:
         now = replace(outcome, job=replace(outcome.job, comes_first=False))

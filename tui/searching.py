@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from textual.message import Message
 
@@ -15,7 +16,14 @@ from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.matching import matching
 from fusetui.trace.questions.query import Pattern, Query, WrongQuery, parse
-from fusetui.trace.questions.search import Texts, by_args, by_words, search, texts_of
+from fusetui.trace.questions.search import (
+    Texts,
+    by_args,
+    by_words,
+    search,
+    texts_of,
+    why_nothing,
+)
 from fusetui.tui.beside import ArgsRead, Beside, NotBeside
 from fusetui.tui.layout.arrangement import names_of
 from fusetui.tui.layout.found import Found, found_of
@@ -64,8 +72,9 @@ def look(
     except WrongQuery as wrong:
         post(Searched(side, Found(text, wrong=str(wrong))))
         return
+    missing = "" if len(rows) else why_nothing(trace, query)
     if not query.reads_args and (not query.words or trace.report.prefix):
-        post(Searched(side, found_of(trace, text, rows)))
+        post(Searched(side, replace(found_of(trace, text, rows), missing=missing)))
         return
     if not query.reads_args:
         post(Searched(side, found_of(trace, text, rows, 0.0)))
@@ -73,7 +82,7 @@ def look(
         if cancelled():
             return
         found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
-        post(Searched(side, found))
+        post(Searched(side, replace(found, missing=missing)))
 
 
 def match_lanes(side: Side, pattern: Pattern, post: Callable[[Message], object]) -> None:

@@ -21,6 +21,7 @@ from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
+from fusetui.tui.state.marks import marks_text
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     BESIDE,
@@ -65,9 +66,12 @@ def _sentence(said: str, size: Size) -> list[Pane]:
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
     """A click on a hint does what its first key does; where two are named, the nearer one."""
     end = 1
+    between = BETWEEN_KEYS if state.hint else BETWEEN
     for hint, said in _shown_hints(state):
-        begin, end = end, end + len(said) + len(BETWEEN)
-        if begin <= x < end:
+        begin, end = end, end + len(said) + len(between)
+        if begin > 1 and begin + len(said) > state.size.width - 1:
+            break  # this one did not fit any more
+        if hint and begin <= x < begin + len(said):
             names = hint.partition(" ")[0].split("/")
             second = len(names) > 1 and x - begin > said.partition(" ")[0].find("/") > 0
             found = BY_ACTION[names[second]]
@@ -76,9 +80,12 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
-    """The hints of the page that stand on the last line now, and their texts."""
-    if state.hint or state.prompt is not None or state.reading is not None:
+    """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
+    if state.prompt is not None or state.reading is not None:
         return []
+    if state.hint:
+        keys = ((hint, hint_text(hint, state)) for hint in state.hint_keys)
+        return [("", state.hint), *((hint, said) for hint, said in keys if said)]
     hints = page_of(state).hints if state.sides else ("quit quit",)
     return [(hint, said) for hint in hints if (said := hint_text(hint, state))]
 
@@ -202,7 +209,7 @@ def _tour(state: State, lines: int) -> list[Pane]:
 def _hints(state: State) -> TextPicture:
     """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
-        letters = " ".join(sorted(state.session.bookmarks))
+        letters = marks_text(state.session.bookmarks)
         asked = state.prompt.value
         return text(
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]

@@ -5,8 +5,9 @@ Every command imports this, so it must import in a few milliseconds.
 
 from __future__ import annotations
 
+import math
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -36,17 +37,31 @@ def by(*groupings: str) -> Argument:
     return argument("--by", choices=groupings, metavar="WHAT", default=groupings[0], help=text)
 
 
-def at_least_zero(number: Callable[[str], float]) -> Callable[[str], float]:
-    """The type of an argument: `number`, rejecting what is negative."""
+def whole(text: str) -> int:
+    """The type of an argument: a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"takes a whole number, not {text!r}") from None
 
-    def parsed(text: str) -> float:
-        value = number(text)
-        if not value >= 0:
-            raise ArgumentTypeError(f"{text} is less than 0")
-        return value
 
-    parsed.__name__ = number.__name__  # in "invalid int value"
-    return parsed
+def amount(text: str) -> int:
+    """The type of an argument: a whole number of at least 0."""
+    value = whole(text)
+    if value < 0:
+        raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
+    return value
+
+
+def share(text: str) -> float:
+    """The type of an argument: percent, at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
+    return value
 
 
 def option(one: Declared) -> Argument:
@@ -101,7 +116,7 @@ STEP_BY = argument(
     "--step-by", metavar="PATTERN", help="Take annotations that match this as steps."
 )
 PART = (
-    argument("--step", metavar="N", type=int, help="Only ProfilerStep#N, or else the Nth step."),
+    argument("--step", metavar="N", type=whole, help="Only ProfilerStep#N, or else the Nth step."),
     argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
     argument("--to", metavar="T", dest="end", help="Only up to this time."),
     argument("--device", metavar="D", help="Only the GPU with this number."),
@@ -121,7 +136,7 @@ PEAK = argument(
 TOP = argument(
     "--top",
     metavar="N",
-    type=at_least_zero(int),
+    type=amount,
     default=20,
     help="Number of rows to show, 20 by default; 0 shows all.",
 )

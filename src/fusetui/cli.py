@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from fusetui.commands.errors import guarded
+from fusetui.commands.errors import guarded, say
+from fusetui.commands.variables import ignored
 from fusetui.parser import parse
 from fusetui.registry import command
 
@@ -17,6 +18,8 @@ def run(arguments: list[str]) -> int:
         from fusetui.commands.start import start  # only when nothing is named
 
         return start()
+    for sentence in ignored(os.environ):
+        say(sentence)
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)

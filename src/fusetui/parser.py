@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, HelpFormatter, Namespace
+import re
+from argparse import Action, ArgumentError, ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -23,6 +24,18 @@ EXIT_CODES = {
 }
 
 
+WORDS = (
+    (re.compile("^the following arguments are required: "), " needs "),
+    (re.compile("^argument ([^:]*): (?=takes )"), r": \1 "),
+    (re.compile("^argument ([^:]*): expected .*"), r": \1 needs a value, as in \1=VALUE"),
+    (re.compile("^argument ([^:]*): invalid int value: "), r": \1 takes a whole number, not "),
+    (re.compile("^argument ([^:]*): invalid float value: "), r": \1 takes a number, not "),
+    (re.compile("^argument ([^:]*): ignored explicit argument .*"), r": \1 takes no value"),
+    (re.compile("^(?![ :])"), ": "),
+)
+"""How messages of argparse begin, and what is said instead."""
+
+
 class WrongUse(Exception):  # noqa: N818
     """One plain sentence: what is wrong with the arguments."""
 
@@ -34,7 +47,16 @@ class Parser(ArgumentParser):
         super().__init__(**settings, allow_abbrev=False, formatter_class=_Help)
 
     def error(self, message: str) -> NoReturn:
-        raise WrongUse(f"{self.prog}: {message}; see {self.prog} --help.")
+        """Says what argparse says, in the words of fusetui."""
+        for pattern, words in WORDS:
+            message = pattern.sub(words, message)
+        raise WrongUse(f"{self.prog}{message}; see {self.prog} --help.")
+
+    def _check_value(self, action: Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            *others, last = map(str, action.choices)
+            known = " or ".join(filter(None, (", ".join(others), last)))
+            raise ArgumentError(action, f"takes {known}, not {str(value)!r}")
 
     def _print_message(self, message: str, file: object = None) -> None:
         """Writes help and version; argparse itself ignores that they cannot be written."""

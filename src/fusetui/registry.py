@@ -27,10 +27,10 @@ from fusetui.arguments import (
     TRACE,
     Argument,
     argument,
-    at_least_zero,
     by,
     flag,
     option,
+    share,
 )
 
 
@@ -101,8 +101,8 @@ COMMANDS = (
                 "traces",
                 metavar="TRACE",
                 nargs="*",
-                help="A trace, a run folder, sample:NAME or lesson:NAME; two are shown side by "
-                "side, of more you choose.",
+                help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
+                "shown side by side, of more you choose.",
             ),
             ASCII,
             THEME,
@@ -211,7 +211,7 @@ COMMANDS = (
             argument(
                 "--fail-over",
                 metavar="PERCENT",
-                type=at_least_zero(float),
+                type=share,
                 help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 "
                 "if the traces do not settle that.",
             ),

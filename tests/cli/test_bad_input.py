@@ -105,12 +105,20 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["sumary"], "no such command"),
         (["sumary"], "did you mean summary?"),
         (["pyproject.toml"], "fusetui open pyproject.toml"),
-        (["summary"], "required: TRACE"),
+        (["summary"], "fusetui summary needs TRACE; see"),
         (["summary", "x", "y"], "no such argument: y"),
-        (["capture"], "required: WORKLOAD"),
+        (["capture"], "needs WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),
-        (["kernels", "x", "--top", "-1"], "--top"),
-        (["kernels", "x", "--by", "color"], "--by"),
+        (["kernels", "x", "--top", "-1"], "--top takes a number of at least 0, not '-1'"),
+        (["kernels", "x", "--top", "many"], "--top takes a whole number, not 'many'"),
+        (["kernels", "x", "--by", "color"], "family, stream or step, not 'color'"),
+        (["why", "x", "--step", "one"], "--step takes a whole number, not 'one'"),
+        (["why", "x", "--from", "-5ms"], "--from needs a value, as in --from=VALUE"),
+        (["why", "x", "--json=yes"], "--json takes no value"),
+        (["diff", "x", "y", "--fail-over", "nan"], "takes a number of at least 0, not 'nan'"),
+        (["capture", "mlp", "--steps", "few"], "--steps takes a whole number, not 'few'"),
+        (["completion", "tcsh"], "SHELL takes bash, zsh or fish, not 'tcsh'"),
+        (["summary", ""], "The name of a trace is empty"),
         (["kernels", "x", "--peak", "bf17=1e15"], "bf17=1e15: the kind must be one of fp64, "),
         (["kernels", "x", "--peak", "bf16"], "--peak bf16: the figure must be"),
         (["kernels", "x", "--peak", "bf16=989"], "FLOP per second, as in bf16=989e12"),
@@ -118,10 +126,11 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["check", "x"], "--expect"),
         (["check", "x", "--expect", "gem=3"], "gemm=3"),
         (["check", "x", "--expect", ""], "empty"),
+        (["check", "x", "--expect", "gemm=-1"], "give a whole number, as in gemm=3"),
         (["diff", "x"], "second trace"),
         (["diff", "x", "y", "--json", "--markdown"], "not both"),
         (["open", "x"], "needs a terminal"),
-        (["decode"], "required: NAME"),
+        (["decode"], "needs NAME"),
         (["decode", "-"], "standard input"),
     ],
 )
@@ -129,6 +138,40 @@ def test_wrong_use(fusetui: Run, arguments: list[str], says: str) -> None:
     found = fusetui(*arguments)
     assert (found.code, found.out) == (2, "")
     assert says in found.sentence
+
+
+def test_a_folder_that_is_no_run_is_not_compared_with_itself(fusetui: Run, tmp_path: Path) -> None:
+    found = fusetui("diff", tmp_path)
+    assert (found.code, found.out) == (2, "")
+    assert found.sentence.startswith(f"{tmp_path} is no run folder: give a second trace")
+
+
+def test_files_of_which_none_is_a_rank(fusetui: Run, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    found = fusetui("ranks", missing)
+    assert (found.code, found.out) == (2, "")
+    assert found.sentence == f"{missing} cannot be opened: no such file or directory."
+    found = fusetui("ranks", missing, tmp_path / "gone", tmp_path / "lost")
+    assert found.sentence.endswith("; nor is any of 2 other files a rank.")
+
+
+def test_a_window_beside_the_trace(fusetui: Run) -> None:
+    found = fusetui("why", "lesson:mlp-eager", "--from", "1000s")
+    assert (found.code, found.out) == (2, "")
+    assert "There is nothing between these times: lesson:mlp-eager goes from 0 to" in found.sentence
+
+
+def test_a_window_is_a_part_of_the_trace(fusetui: Run) -> None:
+    """Outside of it nothing is known."""
+    whole = fusetui("why", "lesson:mlp-eager", "--from", "0ns", "--json").json
+    wider = fusetui("why", "lesson:mlp-eager", "--from=-5ms", "--to", "1000s", "--json").json
+    assert wider == whole
+
+
+def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(fusetui: Run) -> None:
+    found = fusetui("kernels", "lesson:mlp-eager", "--captured-by", "lesson:mlp-compiled")
+    assert found.code == 0
+    assert found.sentence == ("lesson:mlp-eager replays no graph: --captured-by changes nothing.")
 
 
 def test_unknown_workload(fusetui: Run) -> None:

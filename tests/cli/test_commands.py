@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,12 @@ def test_summary_text(fusetui: Run, trace_file: File) -> None:
     text = fusetui("summary", trace_file()).out
     for said in ("NVIDIA A100-SXM4-80GB", "1.203 ms", "12 kernels", "ProfilerStep#2", "stream 7"):
         assert said in text
+
+
+@pytest.mark.parametrize("command", [("summary",), ("why",), ("why", "--markdown")])
+@pytest.mark.parametrize("name", ["sample:mlp-eager", "lesson:mlp-eager"])
+def test_what_ships_is_headed_by_its_name(fusetui: Run, command: Sequence[str], name: str) -> None:
+    assert fusetui(*command, name).out.strip("*").startswith(name)
 
 
 def test_top(fusetui: Run, trace_file: File) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fusetui.commands import showing
 from fusetui.commands.errors import CommandError
 from fusetui.commands.settings import Settings, user_settings
+from fusetui.commands.variables import AMOUNTS, ignored_colors
+from fusetui.trace.cache.folder import BOUND
+from fusetui.trace.read.unpack import LIMIT
 from fusetui.tui import app
 
 
@@ -72,3 +77,39 @@ def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatc
     showing.show([])
     showing.show([], theme="dark", mouse=True)
     assert given == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])
+@pytest.mark.parametrize("name", sorted(AMOUNTS))
+def test_a_variable_that_is_no_amount_is_said_to_be_ignored(
+    fusetui: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    found = fusetui("summary", "sample:mlp-eager")
+    assert (found.code, found.out != "") == (0, True)
+    assert found.sentence.startswith(f"{name} is '{value}' and is ignored: set it to a number")
+
+
+def test_the_variables_that_are_amounts() -> None:
+    assert AMOUNTS.keys() == {BOUND, LIMIT}
+
+
+def test_colors_of_the_terminal_that_name_none() -> None:
+    (sentence,) = ignored_colors({"COLORFGBG": "nonsense"})
+    assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: it should name")
+    for fine in ("15;0", "15;default;0", "default;default", ""):
+        assert not list(ignored_colors({"COLORFGBG": fine}))
+
+
+def test_colors_are_told_of_only_where_they_would_decide(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FUSETUI_CONFIG", "off")
+    monkeypatch.setenv("COLORFGBG", "nonsense")
+    monkeypatch.delenv("FUSETUI_THEME", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(app, "run", lambda *_, **__: 0)
+    showing.show([], theme="dark")
+    assert capsys.readouterr().err == ""
+    showing.show([])
+    assert "COLORFGBG" in capsys.readouterr().err

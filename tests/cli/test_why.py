@@ -13,6 +13,7 @@ from tests.places import TRACES
 
 from fusetui.render.why import why_text
 from fusetui.trace.insights.model import Ceiling, Finding
+from fusetui.trace.insights.telling import answer
 from fusetui.trace.insights.why import why
 
 Run = Callable[..., Any]
@@ -61,6 +62,48 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
     assert "with_stack=True" in found.out
+
+
+@pytest.mark.parametrize(
+    ("lengths", "told"),
+    [
+        ((100, 120, 180), "120 us a step (the median of 3)."),
+        ((100, 120, 140, 180), "120 us a step (the lower median of 4)."),
+        ((100, 180), "100 us a step (the shorter of 2)."),
+    ],
+)
+def test_the_median_step_is_a_step(
+    trace_of: Callable[..., Any], event: Run, lengths: tuple[int, ...], told: str
+) -> None:
+    starts = [sum(lengths[:n]) for n in range(len(lengths))]
+    events = [
+        one
+        for n, (ts, dur) in enumerate(zip(starts, lengths, strict=True))
+        for one in (
+            event(f"ProfilerStep#{n}", ts, dur, cat="user_annotation"),
+            event("gemm", ts + 10, 50, cat="kernel", pid=0, tid=7),
+        )
+    ]
+    assert answer(why(trace_of(events))).startswith(told)
+
+
+def test_the_answer_tells_the_work_that_only_communicates(
+    trace_of: Callable[..., Any], event: Run
+) -> None:
+    """Of 200 us the GPU works 190, but computes only 60 or 185."""
+    for computes, told in (
+        (60, "The GPU works 95 % of it; for 130 us of that it communicates and computes nothing."),
+        (185, "The GPU works 95 % of it."),
+    ):
+        names = (
+            ("gemm", 0, computes),
+            ("ncclDevKernel_AllReduce_Sum_f32", computes, 190 - computes),
+        )
+        work = [event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names]
+        last = event("gemm", 200, 0, cat="kernel", pid=0, tid=7)
+        assert f"The GPU's span is 200 us. {told} 10 us is idle" in answer(
+            why(trace_of([*work, last]))
+        )
 
 
 def test_the_first_finding_is_always_told(trace_of: Callable[..., Any], event: Run) -> None:
@@ -128,7 +171,7 @@ def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
         (["--device", "3"], "has no device 3 with GPU events: it has 0"),
         (["--step-by", "nothing"], "has no annotation like nothing"),
         (["--from", "soon"], "--from takes a time with a unit, such as 12.5ms, not soon"),
-        (["--from", "2ms", "--to", "1ms"], "is empty"),
+        (["--from", "2ms", "--to", "1ms"], "There is nothing between these times"),
         (["--json", "--markdown"], "not both"),
     ],
 )

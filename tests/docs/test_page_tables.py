@@ -30,6 +30,13 @@ def test_a_table_without_a_place_is_an_error(tmp_path: Path) -> None:
         put(page, "y cpu", "new")
 
 
+def test_the_examples_of_ranks_stand_between_the_same_markers() -> None:
+    script = (ROOT / "docs" / "make_ranks.py").read_text(encoding="utf-8")
+    wanted = set(re.findall(r'put_console\(\s*"(.+?)"', script))
+    assert wanted
+    assert wanted <= {name for page, name, _ in TABLES if page.name == "ranks.md"}
+
+
 @pytest.mark.parametrize(("page", "name", "text"), TABLES, ids=[name for _, name, _ in TABLES])
 def test_a_page_keeps_its_form_when_a_table_is_put_again(page: Path, name: str, text: str) -> None:
     found = page.read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from fusetui.trace.diff import diff
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.questions.search import find
 from fusetui.tui import whole
+from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.later import Made, pieces
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.sides import make_sides
@@ -19,6 +20,7 @@ from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform
 from fusetui.tui.state.offers import offers_of
 from fusetui.tui.state.reading import compared
+from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State
 
 SIZE = Size(100, 30)
@@ -72,7 +74,14 @@ def at(name: str) -> Run:
 
 def drawn(state: State) -> str:
     """The lines of the screen, without colors."""
-    picture = whole.stack(whole.panes(state))
-    size = state.size
+    return _text(whole.stack(whole.panes(state)), state.size)
+
+
+def laid_over(state: State) -> str:
+    """The lines of the overlay."""
+    return _text(whole.stack(whole.overlay_panes(state)), overlay_size(state))
+
+
+def _text(picture: Picture, size: Size) -> str:
     lines = (picture.line(y, size.width, size.height).text for y in range(size.height))
     return "\n".join(lines)

@@ -34,7 +34,7 @@ async def test_the_op_tree_has_the_captured_ops(tmp_path: Path) -> None:
         await pilot.press("2")
         assert "captured on thread 1" in screen(app)
         line = next(line for line in screen(app).splitlines() if "aten::mm" in line)
-        assert line.split()[:3] == ["60.0", "59", "%"]
+        assert line.split()[:3] == ["60.00", "59", "%"]
 
 
 async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import kept
-from fusetui.tui.kept import Kept, keep, read_kept, restored
-from fusetui.tui.state import marks
+from fusetui.tui.kept import Kept, KeptMark, keep, name_of, read_kept, restored
+from fusetui.tui.state import commands, marks
 from fusetui.tui.state.state import Size, State
 
 
@@ -113,3 +113,43 @@ def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: 
     again = restored(opened(mlp), read_kept(path))
     assert again.view.arranged == state.view.arranged
     assert len(again.view.arranged.pinned) == len(again.view.arranged.hidden) == 1
+
+
+DAMAGED: tuple[Kept, ...] = (
+    Kept(window=(-(2**63), 2**63 - 1)),
+    Kept(window=(2**62, 2**63 - 1)),
+    Kept(marks={"a": KeptMark(5, 5)}),
+    Kept(marks={"a": KeptMark(0, 10**30)}),
+    Kept(marks={"a": KeptMark(-(2**63), 2**63 - 1, order=2**63 - 1)}),
+    Kept(marks={"a": KeptMark(0, 1_000_000, order=2**80)}),
+    Kept(folds={"ops 1 1": -(2**80)}),
+)
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_what_no_trace_can_have_is_left_out(mlp: Trace, damaged: Kept) -> None:
+    """The app opens, and every key works."""
+    first = opened(mlp)
+    state = restored(first, damaged)
+    assert (state.view.begin, state.view.end) == (first.view.begin, first.view.end)
+    go = partial(marks.go_to, letter="a")
+    assert drawn(after(state, go, *do("zoom-in", "pan-right", "down", "zoom-out")))
+
+
+def test_nothing_is_kept_of_a_file_that_was_changed_meanwhile(
+    mlp: Trace, path: str, folder: Path
+) -> None:
+    """The marks of one trace are no marks of another."""
+    state = replace(left(mlp, path), kept_as=name_of(path))
+    Path(path).write_text(Path(path).read_text() + " ")
+    keep(state)
+    assert read_kept(path) == Kept()
+
+
+def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
+    state = replace(opened(mlp), paths=(path,))
+    keep(after(state, partial(commands.obeyed, line="mark a the slow step")))
+    again = restored(opened(mlp), read_kept(path))
+    assert again.session.bookmarks["a"].note == "the slow step"
+    assert "at mark a: the slow step" in drawn(after(again, partial(marks.go_to, letter="a")))
+    assert "a the slow step" in drawn(after(again, *do("to-mark")))

@@ -19,7 +19,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.tui import whole
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.keymap import KeymapError, parsed, user_keymap
+from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_keymap
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
@@ -191,3 +191,36 @@ def test_arrows_are_words_where_there_is_only_ascii(mlp: Trace) -> None:
     ]
     assert "j  Down" in keys
     assert all(key.isascii() for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('\n\nsearch = "w"', "line 3: w is already the key of zoom-in"),
+        ('zoom-in = "?"', "line 1: ? is already the key of help"),
+        ('turn = "Enter"', "line 1: Enter is already the key of show"),
+        ('zoom-in = [\n "i",\n "no key",\n]', 'line 3: "no key" is no key'),
+    ],
+)
+def test_no_key_is_dead_in_silence(text: str, sentence: str) -> None:
+    """Of two actions that are there at the same time, one would never run."""
+    with pytest.raises(KeymapError, match=re.escape(sentence)):
+        keymap(text)
+
+
+def test_a_key_may_mean_other_things_elsewhere() -> None:
+    assert keymap('next-gap = "i"\ndetails = "e"\nflame-in = "l"\nflame-right = "j"')
+
+
+def test_the_keymap_knows_the_sections() -> None:
+    assert {action.section for action in ACTIONS} >= MODAL | LISTS | OF_MANY
+
+
+def test_a_file_may_begin_with_a_mark_of_its_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Notepad writes it."""
+    file = tmp_path / "keys.toml"
+    file.write_text('zoom-in = "Z"', encoding="utf-8-sig")
+    monkeypatch.setenv("FUSETUI_KEYS", str(file))
+    assert user_keymap(ACTIONS) == {"zoom-in": ("Z",)}

@@ -74,6 +74,11 @@ def of_a_job(state: State) -> State:
     return replace(state, job=Job(("rank0.json", "rank1.json")))
 
 
+def with_modules(state: State) -> State:
+    """The modules page of a trace that has some; its steps are annotations."""
+    return after(state, explained, *do("modules"))
+
+
 def ranked(state: State) -> State:
     """Two ranks that were read."""
     read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
@@ -84,6 +89,7 @@ def ranked(state: State) -> State:
 LINEAR = at("aten::linear")
 CASES = {
     "close": Case(*do("help")),
+    "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),
     "beside": Case(chooses),
     "stop": Case(is_read),
@@ -173,10 +179,13 @@ CASES = {
     "diff": Case(*do("timeline"), sides=2),
     "why": Case(explained),
     "modules": Case(explained),
+    "modules-sort-right": Case(with_modules),
+    "modules-sort-left": Case(with_modules),
     "ranks": Case(of_a_job),
     "ranks-sort-right": Case(of_a_job, *do("ranks"), ranked),
     "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
     "ranks-beside": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
+    "ranks-others": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import cast
 
@@ -13,11 +14,12 @@ from tests.hostile import WORST, obeyed
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, selected, settled
-from tests.tui.prepared import after, do, drawn, opened
+from tests.tui.prepared import after, do, drawn, laid_over, opened
 
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
 from fusetui.tui.beside import Beside
+from fusetui.tui.drawing.found_lines import said
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
@@ -181,3 +183,83 @@ async def test_lanes_are_looked_for_by_an_expression_in_a_thread(path: str) -> N
         await pilot.press("colon", *"only /stream [0-9]$/", "enter")
         await settled(app, pilot)
         assert "1 lane shown, :only shows all" in screen(app)
+
+
+PARTS = (
+    ("family:gemm", "family:", "famly:gemm", ""),
+    ("dur>50us", "dur>", "dur<-5us", "family>3", ""),
+    ("stream:7", "stream:99", "kind:foo", "step:9", "step:x", "/(a", "/a**/", '"', "-", ""),
+)
+
+
+@pytest.mark.parametrize("text", [*map(" ".join, product(*PARTS))])
+def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
+    *_, last = found(opened(mlp), text)
+    sentence = said(last.found)
+    assert len(sentence.splitlines()) == 1
+    assert last.found.wrong or last.found.is_done
+    none = not len(last.found.together)
+    assert ("nothing found" in sentence) == (none and not last.found.wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("family:", "family: is followed by what a kernel does or its naming scheme"),
+        ("kind:foo", "kind: is followed by one of kernel, memcpy"),
+        ("step:x", "step: is followed by the number of a step"),
+        ("dur<-5us", "dur< takes a time with its unit"),
+        ("step:9", "nothing found: this trace has the steps 1 to 2"),
+        ("stream:99", "nothing found: its streams are 7"),
+        ("famly:gemm", "nothing found: famly is no field, so famly:gemm was looked for as a word"),
+        ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
+    ],
+)
+def test_a_search_that_finds_nothing_says_why(mlp: Trace, text: str, sentence: str) -> None:
+    assert sentence in drawn(typed(opened(mlp), text))
+    told = after(opened(mlp), partial(search.searched, text=text)).hint
+    late = after(typed(opened(mlp), text), partial(search.searched, text=text)).hint
+    wanted = sentence.removeprefix("nothing found: ")
+    assert wanted in late
+    assert wanted in told or told == "searching"
+
+
+def test_a_pattern_of_doubtful_form_warns_nobody(mlp: Trace) -> None:
+    """Python warns of `[[` on the screen."""
+    *_, last = found(opened(mlp), "/[[:a]/")
+    assert last.found.is_done
+
+
+def met_by_keys(state: State) -> list[int]:
+    """The rows that a person meets who presses n until the first hit is there again."""
+    hits = state.session.hits
+    assert hits is not None
+    met = []
+    for _ in hits.rows:
+        met.append(state.session.views[0].selected)
+        state = after(state, *do("next-hit"))
+    assert state.session.views[0].selected == met[0]
+    return met
+
+
+def test_hits_by_args_are_gone_through_and_listed(trace_of: Callable[..., Trace]) -> None:
+    """Each that is counted, also those that are found after Enter."""
+    events = mlp_events()
+    for event in events:
+        if event["name"] == "aten::gelu":
+            event["args"] = {"Concrete Inputs": ["linear"]}
+    state = opened(trace_of(events))
+    first, *_, last = found(state, "linear")
+    state = after(state, partial(search.searched, text="linear"))
+    before = state.session.views[0].selected
+    listed = after(state, *do("hits"))
+    for message in (first, last):
+        arrived = partial(search.arrived, side=message.side, found=message.found)
+        state, listed = after(state, arrived), after(listed, arrived)
+    assert state.session.views[0].selected == before
+    counted = {*last.found.rows.tolist(), *last.found.extra.tolist()}
+    assert len(counted) > len(last.found.rows)
+    assert set(met_by_keys(state)) == counted
+    assert f"of {len(counted)}: linear" in drawn(state)
+    assert f" {len(counted)} hits" in laid_over(listed)
+    assert "in args of aten::gelu" in laid_over(listed)

@@ -69,7 +69,7 @@ COMPARING: list[Visit] = [
     ("y", "copied"),
     ("\r", "? keys"),
     ("4", "x swap"),
-    ("x", r"removed      \x1b]0;PWN\x07b"),
+    ("x", r"removed \x1b]0;PWN\x07b"),
     ("jj", ">"),
 ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from fusetui.trace.cache.own import SUFFIX, is_users, may_replace, opened, own_files, remove
+from fusetui.trace.model.variables import amount
 
 PLACE = "FUSETUI_CACHE"
 """The environment variable that holds the folder, or `off`."""
@@ -76,7 +77,5 @@ def _users_folder() -> Path | None:
 
 def _bound() -> int:
     """The limit in bytes."""
-    try:
-        return int(float(os.environ[BOUND]) * 1e6)
-    except (KeyError, ValueError, OverflowError):
-        return LARGEST * 1_000_000
+    megabytes = amount(os.environ.get(BOUND, ""))
+    return round(1e6 * (LARGEST if megabytes is None else megabytes))

@@ -31,6 +31,7 @@ __all__ = [
     "Verdict",
     "by_effect",
     "diff",
+    "fitted",
     "lines",
     "marks",
     "model",

@@ -12,7 +12,7 @@ from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change, count, plural
+from fusetui.trace.text.figures import change, count, microseconds, plural
 from fusetui.trace.text.printable import printable
 
 MAX_NAME = 48
@@ -20,6 +20,7 @@ MAX_PLAIN = 64
 MANY_LINES = 12
 """A compiled part of the program with so many lines is one line that can be opened."""
 ARROW = " -> "
+APART = "  "  # between the parts of a line
 
 MARKS = {
     Kind.SAME: "~",
@@ -36,8 +37,8 @@ EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
 OVERLAP = "work that ran at the same time as other work"
 ODD = "the effect on the median of steps with other work"
-OPTIONAL = ("earlier", "later", "overlap", "odd")
-PINNED = ("idle", "", "step")
+STEP = "step"
+PINNED = ("idle", "", STEP)
 """The lines that are always in sight: idle time, what is not explained, the sum."""
 TIMED = (Kind.FASTER, Kind.SLOWER)
 
@@ -54,6 +55,15 @@ class Line(msgspec.Struct, frozen=True):
     why: str = ""
     counts: bool = True
     rows: tuple[Row, ...] = ()  # what the line stands for
+    parts: tuple[str, ...] = ()  # of `what`: the place, the op, the kernel, where they are known
+    times: str = ""  # the end of `what`: how many rows it stands for
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all its figures would be zeros."""
+        figures = (self.a_ns, self.b_ns, self.change_ns)
+        both = self.a_ns is not None and self.b_ns is not None
+        return both and all(microseconds(ns) == microseconds(0) for ns in figures)
 
 
 def by_effect(found: Iterable[Line]) -> list[Line]:
@@ -120,7 +130,7 @@ def _lines(rows: Iterable[Row]) -> list[Line]:
 
 def closing(diff: Diff) -> list[Line]:
     """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
-    other work, what is not explained, and the step itself."""
+    other work, what is not explained, and the step itself; none whose figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     found = [
         Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
@@ -129,9 +139,9 @@ def closing(diff: Diff) -> list[Line]:
         Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
         Line("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
         Line("", "", None, None, sums.not_explained_ns, "not explained"),
-        Line("", "step", diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
+        Line("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
-    return [line for line in found if line.kind not in OPTIONAL or line.a_ns or line.b_ns]
+    return [line for line in found if line.kind == STEP or not line.is_nothing]
 
 
 def _effect(line: Line) -> int:
@@ -157,17 +167,20 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
 def _work(rows: Sequence[Row]) -> Line:
     row = rows[0]
     a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
-    what = _what(row, _place(rows))
+    parts = _parts(row, _place(rows))
+    times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
     return Line(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
         kind=_kind(row.kind, a_ns, b_ns),
         a_ns=a_ns if row.a else None,
         b_ns=b_ns if row.b else None,
         change_ns=b_ns - a_ns,
-        what=f"{what}  x{len(rows)}" if len(rows) > 1 else what,
+        what=APART.join(parts) + times,
         why=_why(row, len(rows), a_ns, b_ns),
         counts=row.counts,
         rows=tuple(rows),
+        parts=parts,
+        times=times,
     )
 
 
@@ -203,7 +216,7 @@ def _place(rows: Sequence[Row]) -> str:
     return f"{common}*" if len(common) > 2 else rows[0].phase
 
 
-def _what(row: Row, place: str) -> str:
+def _parts(row: Row, place: str) -> tuple[str, ...]:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op, where = printable(row.op), clip(printable(place), MAX_NAME)
     if row.kind in (Kind.FUSED, Kind.SPLIT):
@@ -213,7 +226,7 @@ def _what(row: Row, place: str) -> str:
     else:
         kernel = _short((row.b or row.a)[0])
         parts = [where, op, kernel if kernel != op else ""]
-    return "  ".join(part for part in parts if part)
+    return tuple(part for part in parts if part)
 
 
 def _several(row: Row, op: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import duration, signed_duration
 from fusetui.trace.text.printable import printable
 
 TERMS = 5
@@ -56,9 +56,9 @@ def story(diff: Diff) -> str:
     terms = sorted(_terms(diff), key=lambda term: -abs(term[0]))
     named = [term for n, term in enumerate(terms[:TERMS]) if abs(term[0]) > least or not n]
     rest = change - sum(ns for ns, _ in named)
-    said = [f"{_signed(ns)} {printable(what)}" for ns, what in named if ns]
+    said = [f"{signed_duration(ns)} {printable(what)}" for ns, what in named if ns]
     if abs(rest) > least and said:
-        said.append(f"{_signed(rest)} all else")
+        said.append(f"{signed_duration(rest)} all else")
     more = "more" if change > 0 else "less"
     time = f"{duration(abs(change))} {more}" if change else "the same time"
     head = f"a step takes {time}"
@@ -169,7 +169,3 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
         for (name, phase), rows in groups.items()
     ]
     return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
-
-
-def _signed(ns: int) -> str:
-    return f"{'-' if ns < 0 else '+'}{duration(abs(ns))}"

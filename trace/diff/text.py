@@ -17,6 +17,7 @@ from fusetui.trace.text.figures import (
     microseconds,
     percent,
     plural,
+    signed_duration,
     signed_percent,
 )
 from fusetui.trace.text.markdown import markdown
@@ -33,10 +34,11 @@ _KIND = 12
 
 
 def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
-    """A table at most `width` columns wide; of many lines only the `limit` of largest effect."""
+    """A table at most `width` columns wide; of many lines only the `limit` of largest effect, and
+    none that has no time on either side. Without a limit, every line."""
     width = max(width, 60)
     found = by_effect(lines(diff))
-    shown, rest = found[:limit], found[len(found) if limit is None else limit :]
+    shown, rest = _divided(found, limit)
     body = [
         *_wrapped(answer(diff), width, ""),
         *_wrapped(diff.story, width, "  "),
@@ -54,6 +56,14 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     if any(not line.counts for line in [*shown, *rest]):
         body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
     return "\n".join(body) + "\n"
+
+
+def _divided(found: Sequence[Line], limit: int | None) -> tuple[Sequence[Line], Sequence[Line]]:
+    """The lines to show, and those that are summed up."""
+    if limit is None:
+        return found, ()
+    some = [line for line in found if not line.is_nothing]
+    return some[:limit], [*some[limit:], *(line for line in found if line.is_nothing)]
 
 
 def to_markdown(diff: Diff) -> str:
@@ -171,8 +181,10 @@ def _parts(parts: Sequence[Subtotal]) -> str:
     changed = [part for part in parts if part.change_ns]
     named = [f"{_part_name(part)} {_times(part)}" for part in changed[:PARTS]]
     rest = changed[PARTS:]
-    more = [f"{count(len(rest))} more {_signed(sum(p.change_ns for p in rest))}"] if rest else []
-    return ", ".join([*named, *more]) or "no change"
+    if rest:
+        more = signed_duration(sum(part.change_ns for part in rest))
+        named.append(f"{count(len(rest))} more {more}")
+    return ", ".join(named) or "no change"
 
 
 def _part_name(part: Subtotal) -> str:
@@ -183,11 +195,7 @@ def _part_name(part: Subtotal) -> str:
 
 
 def _times(part: Subtotal) -> str:
-    return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({_signed(part.change_ns)})"
-
-
-def _signed(ns: int) -> str:
-    return f"{'-' if ns < 0 else '+'}{duration(abs(ns))}"
+    return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({signed_duration(part.change_ns)})"
 
 
 def _thing(a: Side, b: Side) -> str:

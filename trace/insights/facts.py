@@ -40,6 +40,9 @@ LOADER = re.compile(
 )
 """What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
 
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""
+
 COMPILER = re.compile(
     r"\(dynamo_timed\)\Z"
     r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
@@ -179,6 +182,13 @@ class Facts:
         """Whether stacks were recorded while the GPU waited for launches: then CPU times include
         those of the profiler."""
         return self.has_stacks and self.is_late
+
+    @cached_property
+    def is_replayed(self) -> bool:
+        """Whether at least half of the GPU events were launched by replays of CUDA graphs."""
+        calls = self.trace.launch[self.gpu_rows]
+        replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
+        return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
 
     def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
         """For each gap, the innermost slice of a kind in which the launching thread is when the gap

@@ -45,9 +45,9 @@ KINDS = {
     Role.ANNOTATION: Host.ANNOTATION,
 }
 
-SYNC = re.compile(r"Synchronize|\A[a-z]+Mem(?:cpy|set)(?!.*Async)")
-"""Calls that wait for the device, including blocking copies and sets: CUDA runtime API, "API
-synchronization behavior"."""
+SYNC = re.compile(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
+"""Calls that wait for the device, including blocking copies, but not sets, which are asynchronous
+except on memory of the host: CUDA runtime API, "API synchronization behavior"."""
 
 ALLOC = re.compile(
     r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"

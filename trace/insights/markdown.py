@@ -21,7 +21,7 @@ from fusetui.trace.insights.telling import (
 from fusetui.trace.insights.versus import CLASSES as PARTS
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
-from fusetui.trace.text.figures import duration, percent
+from fusetui.trace.text.figures import duration, percent, signed_duration
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
@@ -51,7 +51,7 @@ def versus_markdown(found: Versus) -> str:
             markdown(named(one.name)),
             duration(one.a_ns),
             duration(one.b_ns),
-            _delta(one.b_ns - one.a_ns),
+            signed_duration(one.b_ns - one.a_ns),
         )
         for one in found.change
     ]
@@ -70,15 +70,11 @@ def _moved(title: str, moved: Sequence[Moved]) -> list[str]:
             markdown(one.name or "unknown names"),
             duration(one.a_ns),
             duration(one.b_ns),
-            _delta(one.b_ns - one.a_ns),
+            signed_duration(one.b_ns - one.a_ns),
         )
         for one in moved
     ]
     return markdown_table([title, "A", "B", "change"], rows, [0])
-
-
-def _delta(ns: int) -> str:
-    return f"{'+' if ns > 0 else ''}{duration(ns)}"
 
 
 def _account(found: Why) -> list[str]:

@@ -20,6 +20,9 @@ from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+TOLD_COMM = 0.05
+"""From this share of the span on, the answer tells the exposed communication, which is not idle
+but computes nothing."""
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
@@ -63,13 +66,20 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        of = "" if len(found.steps) == 1 else f" (the median of {count(len(found.steps))})"
-        return f"{duration(step.dur_ns)} a step{of}.", totals(step.devices)
+        return f"{duration(step.dur_ns)} a step{_of(len(found.steps))}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
     spans = "GPU's span is" if len(found.devices) == 1 else "GPUs' spans add up to"
     return f"The {spans} {duration(sums['span'])}.", sums
+
+
+def _of(steps: int) -> str:
+    """Which of the steps the median step is; of an even number, no mean of two is a step."""
+    if steps == 1:
+        return ""
+    which = "median" if steps % 2 else "lower median" if steps > 2 else "shorter"
+    return f" (the {which} of {count(steps)})"
 
 
 def cut_off(found: Why) -> list[str]:
@@ -82,7 +92,11 @@ def _busy(found: Why, sums: Sums) -> str:
     who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
     if cut_off(found):
         return f"{who} {duration(busy)} of it, and longer on work from before the window."
-    return f"{who} {percent(busy, sums['span'])} of it."
+    works = f"{who} {percent(busy, sums['span'])} of it"
+    if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
+        return f"{works}."
+    what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
+    return f"{works}; for {duration(sums['exposed_comm'])} of that {what} nothing."
 
 
 def _idle(sums: Sums, gpus: int) -> str:
@@ -195,8 +209,8 @@ def ceiling_text(found: Why) -> str:
     if not known or not known.known_ns:
         return ""
     return (
-        f"Better kernels could save {duration(known.at_stake_ns)} at most of the "
-        f"{duration(known.known_ns)} whose work is known "
+        f"Better kernels of the same precision could save {duration(known.at_stake_ns)} at most "
+        f"of the {duration(known.known_ns)} whose work is known "
         f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
     )
 

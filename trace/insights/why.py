@@ -98,7 +98,7 @@ def _accounted(question: Asked) -> Why:
     trace, window = question.accounts.trace, question.window
     listed = longest_gaps(question.devices, question.gaps, window)
     return Why(
-        file=trace.report.path,
+        file=trace.report.file,
         base_ns=trace.begin_ns,
         about=question.about,
         devices=tuple(_over(device, window) for device in question.devices),
@@ -115,7 +115,7 @@ def _accounted(question: Asked) -> Why:
 def _spans(trace: Trace, chosen: Selection) -> Spans:
     spans = step_spans(trace, chosen.step_by)
     if chosen.step_by is not None and not len(spans):
-        raise NotThere(f"{trace.report.path} has no annotation like {chosen.step_by}.")
+        raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
     return spans
 
 
@@ -129,10 +129,12 @@ def _window(
         return spans.names[at], (int(spans.start[at]), int(spans.end[at])), spans.only(keep)
     if chosen.from_ns is None and chosen.to_ns is None:
         return "", None, spans
-    begin = trace.begin_ns + (chosen.from_ns or 0)
+    begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
+    end = min(trace.end_ns, end)
     if begin >= end:
-        raise NotThere(f"The window of time in {trace.report.path} is empty.")
+        whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
+        raise NotThere(f"There is nothing between these times: {whole}.")
     about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
     inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
     return about, (begin, end), spans.only(inside)
@@ -144,11 +146,11 @@ def _place(trace: Trace, spans: Spans, step: int) -> int:
     if step in named:
         return named.index(step)
     if not len(spans):
-        raise NotThere(f"{trace.report.path} has no steps: name them with --step-by.")
+        raise NotThere(f"{trace.report.file} has no steps: name them with --step-by.")
     if not 1 <= step <= len(spans):
         last = spans.names[-1]
         known = f"the last of its {plural(len(spans), 'step')} is {last}"
-        raise NotThere(f"{trace.report.path} has no step {step}: {known}.")
+        raise NotThere(f"{trace.report.file} has no step {step}: {known}.")
     return step - 1
 
 
@@ -160,8 +162,8 @@ def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
     )
     if chosen.device is not None and not devices:
         known = ", ".join(str(device.pid) for device in found.devices) or "none"
-        path = found.trace.report.path
-        raise NotThere(f"{path} has no device {chosen.device} with GPU events: it has {known}.")
+        file = found.trace.report.file
+        raise NotThere(f"{file} has no device {chosen.device} with GPU events: it has {known}.")
     return devices
 
 

@@ -67,7 +67,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("void at::", "at::"), aten_elementwise.decode),
     (("triton_", "cpp_", "graph_"), triton_inductor.decode),
     (("Mem",), copies.decode),
-    (("nccl", "void nccl"), nccl.decode),
+    (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), nccl.decode),
     ((), cublas.decode),
     (("sm",), xmma.decode),
     ((), cutlass2.decode),

@@ -21,17 +21,17 @@ from fusetui.trace.kernel_names.text import tile_words
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
 _BOOL = r"(?:\(bool\))?(?:true|false|0|1)"
 _FLASH2 = re.compile(
-    r"(?:void )?(?:pytorch_)?flash::(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
+    r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
     + ", ".join(_INT.format(group) for group in ("head", "m", "n"))
     + r", [\w(), ]+?, (?P<a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
-    + rf"(?:, (?P<first>{_BOOL})(?:, (?P<second>{_BOOL}))?)?"
+    + rf"(?P<flags>(?:, {_BOOL}){{0,12}})"
 )
 _FLASH3 = re.compile(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
     rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, {cute_tuple('m', 'n', 'head')}, "
     r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
-    r"(?P<causal>true|false)"
+    r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
 _MEM_EFF = re.compile(
     r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
@@ -100,34 +100,44 @@ def _decode_flash2(name: str) -> KernelName | None:
     match = _FLASH2.match(name)
     if match is None:
         return None
-    causal, kernel = _causal(match), match["kernel"]
+    flags, kernel = _flags(match), match["kernel"]
     what = kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
     return _record(
         name,
         match,
-        (what[:20] or None, "dropout" if what in ("", _BWD) and match["first"] == "true" else None),
+        (
+            what[:20] or None,
+            "local" if flags.get("local") else None,
+            "dropout" if flags.get("dropout") else None,
+        ),
         pass_=match["pass"],
         head_dim=int(match["head"]),
         tile_m=int(match["m"]),
         tile_n=int(match["n"]),
         dtype_a=cxx_type(match["a"]),
-        causal=causal,
+        causal=_causal(flags),
     )
 
 
-_BWD: Final = "dq_dk_dv_loop_seqk_parallel"
+_FLAGS: Final = {
+    "flash_fwd_kernel": (("dropout", "causal", "local"), 6),
+    "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel": (("dropout", "causal", "local"), 5),
+    "flash_fwd_splitkv_kernel": (("causal", "local"), 6),
+}
+"""The first flags after the traits, and how many there are at least where `local` is one of them:
+FlashAttention has it from 2.3 on, and every release added some after it."""
 
 
-def _causal(match: re.Match[str]) -> bool | None:
-    """After the traits: dropout, causal, ...; the split-KV kernel has no dropout flag."""
-    kernel = match["kernel"]
-    if kernel == "flash_fwd_splitkv_kernel":
-        flag = match["first"]
-    elif kernel in ("flash_fwd_kernel", f"flash_bwd_{_BWD}_kernel"):
-        flag = match["second"]
-    else:
-        return None
-    return None if flag is None else flag.removeprefix("(bool)") in ("true", "1")
+def _flags(match: re.Match[str]) -> dict[str, bool]:
+    names, with_local = _FLAGS.get(match["kernel"], ((), 0))
+    given = match["flags"].replace("(bool)", "").split(", ")[1:]
+    found = {name: flag in ("true", "1") for name, flag in zip(names, given, strict=False)}
+    return found if len(given) >= with_local else {**found, "local": False}
+
+
+def _causal(flags: dict[str, bool]) -> bool | None:
+    """A causal window counts as local and not as causal: of a local kernel neither is known."""
+    return None if flags.get("local") else flags.get("causal")
 
 
 def _decode_flash3(name: str) -> KernelName | None:
@@ -136,10 +146,11 @@ def _decode_flash3(name: str) -> KernelName | None:
     match = _FLASH3.search(name, 0, 3000)
     if match is None or match["pass"] == "Bwd":
         return _decode_flash_other(name)
+    flags = {name: match[name] == "true" for name in ("causal", "local")}
     return _record(
         name,
         match,
-        ("fa3", f"s{match['stages']}"),
+        ("fa3", f"s{match['stages']}", "local" if flags["local"] else None),
         **arch.from_capability(match["cc"]),
         pass_="fwd",
         stages=int(match["stages"]),
@@ -149,7 +160,7 @@ def _decode_flash3(name: str) -> KernelName | None:
         head_dim=int(match["head"]),
         dtype_a=cxx_type(match["a"]),
         dtype_acc=cxx_type(match["acc"]),
-        causal=match["causal"] == "true",
+        causal=_causal(flags),
     )
 
 

@@ -33,6 +33,7 @@ _MAINLOOP = re.compile(
 )
 _ATTENTION = re.compile(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
 _GEMM = re.compile(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
+LONGEST_TARGET = 40
 _MEANINGS = {
     "a": "type of A and B",
     "out": "type of the result",
@@ -65,7 +66,21 @@ def _decode_open(name: str, head: str) -> KernelName | None:
     attention = _ATTENTION.search(head) is not None
     op = "attention" if attention else "gemm" if _GEMM.search(head) else None
     target = head.partition("<")[2].partition(">")[0].partition("<")[0]
-    return build(name, "cutlass3", f"{op or 'cutlass'} {target[-40:]}", [], op=op)
+    return build(name, "cutlass3", f"{op or 'cutlass'} {_inner(target)}", [], op=op)
+
+
+def _inner(target: str) -> str:
+    """As many of the innermost names of a scope as 40 characters hold, at least one.
+
+    >>> _inner("a::some_long_namespace::another_namespace::Kernel")
+    'another_namespace::Kernel'
+    """
+    found, *outer = reversed(target.split("::"))
+    for scope in outer:
+        if len(scope) + 2 + len(found) > LONGEST_TARGET:
+            break
+        found = f"{scope}::{found}"
+    return found
 
 
 def _fields(match: re.Match[str]) -> dict[str, Any]:

@@ -58,7 +58,8 @@ def decode(name: str) -> KernelName | None:
         "op": "gemm" if "gemm" in sign.base else None,
         **arch.from_capability(capability[1] if capability else None),
     }
-    parts: list[Part] = [(sign.start, sign.end, "a matrix product of DeepGEMM")]
+    what = "a matrix product" if fields["op"] else "a kernel"
+    parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
     form = _FORMS.get(sign.base)
     if form is not None and _fits(name, spans, form):
         fields |= _tile_fields(name, spans, form)
@@ -67,7 +68,8 @@ def decode(name: str) -> KernelName | None:
             fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
             fields |= {"dtype_acc": "fp32"} if capability else {}
     tail = sign.base.removesuffix("_impl").removesuffix("_kernel")
-    return build(name, "deep-gemm", gemm_label("gemm", fields, tail), parts, **fields)
+    short = gemm_label("gemm", fields, tail) if fields["op"] else f"deep_gemm {tail}"
+    return build(name, "deep-gemm", short, parts, **fields)
 
 
 def _fits(name: str, spans: list[Span], form: _Form) -> bool:

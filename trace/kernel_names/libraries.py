@@ -175,6 +175,11 @@ _LIBRARIES: Final = (
         backward=r"Grad|_backward$",
     ),
 )
+# The traits of Apex have four types (weight, input, output, compute), those of FlashAttention a
+# fifth, for the residual.
+_LAYER_NORM_OF_APEX = re.compile(
+    r"<layer_norm::Kernel_traits(?:_finalize)?<(?:\d{1,7}u, )?(?:\w+, ){4}unsigned int,"
+)
 _APEX_FUNCTOR = re.compile(r">, (\w+Functor)\b")
 _APEX_OPTIMIZER = re.compile(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
@@ -191,10 +196,13 @@ def decode(name: str) -> KernelName | None:
     library = next((entry for entry in _LIBRARIES if entry.begins.match(qualified)), None)
     if library is None:
         return _decode_apex(name, sign)
+    family = library.family
+    if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
+        family = "apex"
     argument = name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
     fields = _fields(library, qualified + argument, sign)
-    parts = [(sign.start, sign.end, f"the kernel's own name; library: {library.family}")]
-    return build(name, library.family, _short(name, sign), parts, **fields)
+    parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
+    return build(name, family, _short(name, sign), parts, **fields)
 
 
 def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]:

@@ -23,6 +23,11 @@ _OLD_NAME = re.compile(
     r"(?:void )?nccl(?P<what>AllReduce|AllGather|ReduceScatter|Reduce|Broadcast)"
     r"(?P<algo>Ring|Tree|CollNet)(?P<proto>LL128|LL|)Kernel_(?P<redop>[a-z]+)_(?P<type>[a-z]\w*)"
 )
+# RCCL builds all its collectives into one kernel: ROCm/rccl src/device/common.h; MSCCL's programs
+# run in kernels of their own.
+_RCCL = re.compile(
+    r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
+)
 _COLLECTIVES: Final = {
     "AllReduce": "all_reduce",
     "AllGather": "all_gather",
@@ -69,8 +74,10 @@ _FIELD_MEANINGS: Final = {
 
 def decode(name: str) -> KernelName | None:
     """The record of a communication kernel of NCCL or RCCL."""
-    if "nccl" not in name[:9]:
+    if "ccl" not in name[:9]:
         return None
+    if rccl := _RCCL.match(name):
+        return _record(name, None, {}, [(*rccl.span(), "can be any collective")], None, "rccl")
     match = _NAME.match(name)
     if match is None:
         return _decode_old(name)
@@ -132,8 +139,13 @@ def _what_text(word: str, collective: str | None) -> str:
 
 
 def _record(
-    name: str, collective: str | None, fields: dict[str, Any], parts: list[Part], more: str | None
+    name: str,
+    collective: str | None,
+    fields: dict[str, Any],
+    parts: list[Part],
+    more: str | None,
+    library: str = "nccl",
 ) -> KernelName:
-    words = ("nccl", collective or "any", fields.get("dtype"), fields.get("algo"), more)
+    words = (library, collective or "any", fields.get("dtype"), fields.get("algo"), more)
     short = " ".join(word for word in words if word)
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)

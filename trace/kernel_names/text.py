@@ -51,7 +51,7 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
     stages = get("stages")
     words = [
         op,
-        dtype_words(get("dtype_a") or get("dtype_acc"), get("dtype_b"), get("dtype_out")),
+        _types(get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")),
         f"({get('math')})" if get("math") else None,
         tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
         get("layout"),
@@ -61,6 +61,17 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
         *more,
     ]
     return " ".join([word for word in words if word])
+
+
+def _types(a: str | None, b: str | None, acc: str | None, out: str | None) -> str | None:
+    """As dtype_words; of unknown operands only what is known, the sums or the result.
+
+    >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
+    ('->bf16', 'fp32')
+    """
+    if a is None and out is not None and out != acc:
+        return f"->{out}"
+    return dtype_words(a or acc, b, out)
 
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:

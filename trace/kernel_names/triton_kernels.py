@@ -4,7 +4,7 @@ Some names say more by convention: `_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x
 (triton-lang triton_kernels, make_matmul_repr) and AITER's
 `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain function name does not distinguish Triton from
 other Python compilers, so only the naming conventions of public Triton libraries count (Liger,
-flash-linear-attention, triton_kernels, AITER).
+flash-linear-attention, triton_kernels, AITER, the attention and experts of vLLM and SGLang).
 """
 
 from __future__ import annotations
@@ -46,13 +46,16 @@ _HABITS = re.compile(
             r"merge_\d{1,6}x\d{1,6}_to_\w+|_combined_routing\w*|_sum_bitmatrix\w*",
             r"_?per_token_(?:group_)?quant_\w+|(?:act|weight)_(?:de)?quant_kernel",
             r"awq_(?:gemm|dequantize)_kernel",
+            r"fused_moe_kernel(?:_gptq_awq)?|_fwd_(?:grouped_)?kernel_stage[12]|_triton_rope",
             r"_topk_(?:forward|backward)\w*|\w+_kernel_triton|\w*BLOCK_SIZE_[MN]_\d{1,6}\w*",
         )
     )
 )
 _OPERATIONS: Final = (
     (re.compile(r"matmul|gemm|_mm_"), "gemm"),
-    (re.compile(r"attn_(?:fwd|bwd)|attention"), "attention"),
+    (re.compile(r"attn_(?:fwd|bwd)|attention|^_fwd_\w*kernel_stage[12]$"), "attention"),
+    (re.compile(r"^fused_moe_kernel"), "moe"),
+    (re.compile(r"^_triton_rope$"), "rope"),
     (re.compile(r"cross_entropy|_jsd_|_kldiv_"), "loss"),
     (re.compile(r"swiglu|geglu|silu_and_mul|gelu_and_mul"), "elementwise"),
     (re.compile(r"layer_?norm|rms_?norm|group_norm"), "norm"),

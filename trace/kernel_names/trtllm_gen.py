@@ -69,7 +69,7 @@ def decode(name: str) -> KernelName | None:
     fields = _fields(match)
     parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _WORDS.get)
     words = [word for word in match["rest"].split("_") if word.startswith("sch")]
-    short = gemm_label("bmm", fields, match["unroll"], *words)
+    short = gemm_label(name.partition("_")[0], fields, match["unroll"], *words)
     return build(name, "trtllm-gen", short, parts, **fields)
 
 

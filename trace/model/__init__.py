@@ -17,4 +17,5 @@ __all__ = [
     "pool",
     "report",
     "short_lists",
+    "variables",
 ]

@@ -47,6 +47,12 @@ class Report(msgspec.Struct, frozen=True):
     prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
     too_damaged: int = -1  # the byte at which reading stopped because of too much damage
     changed: bool = False  # the file changed while it was read: figures may mix two states
+    named: str = ""  # what the user called it where that is not its path: sample:NAME
+
+    @property
+    def file(self) -> str:
+        """The file as the user named it."""
+        return self.named or self.path
 
     @property
     def missing(self) -> str:

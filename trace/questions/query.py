@@ -10,12 +10,14 @@ value in its field. Case matters only if a word has capitals.
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Final, TypeGuard
 
 import msgspec
 
 from fusetui.trace.text.times import parse_time
 
+KINDS: Final = ("kernel", "memcpy", "memset", "op", "call", "python", "annotation", "sync")
 OF_NAMES: Final = {
     "name": "the full name",
     "family": "what a kernel does or its naming scheme: gemm, attention, cutlass",
@@ -27,7 +29,7 @@ OF_ROWS: Final = {
     "op": "the CPU op around it, or around its launch",
     "stream": "its number",
     "thread": "its number or name",
-    "kind": "kernel, memcpy, memset, op, call, python, annotation",
+    "kind": ", ".join(KINDS),
     "step": "the number of the step, from 1",
 }
 OF_ARGS: Final = {
@@ -125,19 +127,45 @@ def _term(text: str) -> Term:
     bound, field = BOUND.fullmatch(text), FIELD.fullmatch(text)
     if bound and bound[1] in TIMES:
         ns = parse_time(bound[3])
-        if ns is None:
+        if ns is None or ns < 0:
             raise WrongQuery(f"{bound[1]}{bound[2]} takes a time with its unit: {bound[1]}>50us")
         return Bound(bound[1], bound[2] == ">", ns, excluded)
     if field and field[1] in FIELDS:
         if field[1] in TIMES:
             raise WrongQuery(f"{field[1]} is compared: {field[1]}>50us or {field[1]}<2ms")
-        return Word(field[1], field[2].strip('"'), excluded)
+        return Word(field[1], _value(field[1], field[2].strip('"')), excluded)
     return Word("", text.strip('"') or text, excluded)
+
+
+def _value(field: str, text: str) -> str:
+    """The text after `field:`. Raises WrongQuery when no slice can have it."""
+    if not text:
+        raise WrongQuery(f"{field}: is followed by {FIELDS[field]}")
+    if field == "kind" and text.lower() not in KINDS:
+        raise WrongQuery(f"kind: is followed by one of {OF_ROWS['kind']}")
+    if field == "step" and not text.isdecimal():
+        raise WrongQuery("step: is followed by the number of a step, from 1: step:2")
+    return text
+
+
+def misread(query: Query) -> str:
+    """A sentence about a word that looks like a field, which a person should know if nothing is
+    found; "" where there is none."""
+    for word in query.words:
+        field, bound = FIELD.fullmatch(word.text), BOUND.match(word.text)
+        if field:
+            return f"{field[1]} is no field, so {word.text} was looked for as a word"
+        if bound and bound[1] in FIELDS:
+            example = f"{bound[1]}:{bound[3] or '...'}"
+            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[1]}"
+    return ""
 
 
 def _checked(pattern: str) -> str:
     try:
-        re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what another version may read otherwise
+            re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
     return pattern

@@ -15,12 +15,22 @@ from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.matching import matching
 from fusetui.trace.questions.occurring import SHAPE, occur
-from fusetui.trace.questions.query import OF_ARGS, OF_NAMES, Bound, Pattern, Query, Term, Word
+from fusetui.trace.questions.query import (
+    OF_ARGS,
+    OF_NAMES,
+    Bound,
+    Pattern,
+    Query,
+    Term,
+    Word,
+    misread,
+)
 
 Rows = NDArray[np.intp]
 Found = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
 Flags = NDArray[np.bool_]
+MOST_STREAMS = 8  # that a sentence lists
 
 ARGS = (
     *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "Module Hierarchy"),
@@ -30,7 +40,7 @@ ARGS = (
 )
 """The args that `args:` looks into."""
 
-KINDS = {
+ROLES = {
     "kernel": (Role.KERNEL,),
     "memcpy": (Role.MEMCPY,),
     "memset": (Role.MEMSET,),
@@ -40,6 +50,7 @@ KINDS = {
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
     "sync": (Role.SYNC,),
 }
+"""Of each kind."""
 
 
 class Texts(msgspec.Struct, frozen=True, eq=False):
@@ -100,6 +111,22 @@ def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
         elif isinstance(term, Word) and term.field in OF_ROW:
             rows = rows[OF_ROW[term.field](trace, rows, term.text) ^ term.excluded]
     return _in_order(trace, rows)
+
+
+def why_nothing(trace: Trace, query: Query) -> str:
+    """A sentence about what the query asks for that this trace does not have; "" for none."""
+    for term in query.terms:
+        if not isinstance(term, Word) or term.excluded:
+            continue
+        if term.field == "step" and not 1 <= _number(term.text) <= len(steps(trace)):
+            last = len(steps(trace))
+            return f"this trace has the steps 1 to {last}" if last else "this trace has no steps"
+        streams = sorted({str(t.tid) for t in trace.tracks if t.layer in GPU_LAYERS})
+        if term.field == "stream" and term.text not in streams:
+            listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
+            more = ", ..." if len(streams) > MOST_STREAMS else ""
+            return f"its streams are {listed}{more}" if streams else "this trace has no streams"
+    return misread(query)
 
 
 def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:
@@ -217,15 +244,14 @@ def _on_thread(trace: Trace, rows: Rows, text: str) -> Flags:
 
 
 def _of_kind(trace: Trace, rows: Rows, text: str) -> Flags:
-    roles = [role for kind, some in KINDS.items() if kind == text.lower() for role in some]
-    flags: Flags = np.isin(trace.role[rows], roles)
+    flags: Flags = np.isin(trace.role[rows], ROLES[text.lower()])
     return flags
 
 
 def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
     """Those that start in the step, and the GPU events that it launched."""
     found = steps(trace)
-    number = int(text) if text.isdecimal() and len(text) < 10 else 0
+    number = _number(text)
     if not 1 <= number <= len(found):
         return np.zeros(len(rows), dtype=np.bool_)
     step, start = found[number - 1], trace.start[rows]
@@ -233,6 +259,10 @@ def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
     gpu = np.isin(rows, trace.gpu_rows)
     flags: Flags = np.where(gpu, np.isin(rows, step.gpu_rows), inside)
     return flags
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {

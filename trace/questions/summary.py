@@ -80,7 +80,7 @@ def summary(trace: Trace) -> Summary:
     times = gpu_times(trace)
     report = trace.report
     return Summary(
-        file=report.path,
+        file=report.file,
         bytes=report.bytes,
         complete=report.complete,
         events=report.events,

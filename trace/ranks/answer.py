@@ -121,7 +121,7 @@ def _rows(matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks) -> list
                 memory_peak_bytes=one.memory_peak if one.memory_peak >= 0 else None,
                 offset_ns=round(float(clocks.offset[n])) if bounded else None,
                 uncertainty_ns=round(float(clocks.half[n])) if bounded else None,
-                drift_ns_per_s=round(float(clocks.drift[n]), 3),
+                drift_ns_per_s=round(float(clocks.drift[n]), 3) + 0.0,  # no negative zero
                 outliers=tuple(
                     name for name, out in zip(FIGURES, stand_out[:, n], strict=True) if out
                 ),

@@ -42,7 +42,7 @@ class RankRow(msgspec.Struct, frozen=True):
     uncertainty_ns: int | None
     drift_ns_per_s: float
     outliers: tuple[str, ...]  # which of its figures stand out
-    worst_wait: WorstWait | None
+    worst_wait: WorstWait | None  # None if it never waits
     damage: tuple[str, ...]
     inferred: tuple[str, ...]
 

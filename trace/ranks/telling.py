@@ -134,7 +134,7 @@ def headline(answer: JobAnswer) -> Iterator[str]:
 def wait_text(row: RankRow) -> Iterator[str]:
     """The longest wait of a rank."""
     worst = row.worst_wait
-    if worst is not None and worst.wait_ns:
+    if worst is not None:
         by = (
             "a rank that clocks do not tell" if worst.for_rank is None else f"rank {worst.for_rank}"
         )

@@ -77,7 +77,7 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
     last: Int64s  # how often it starts last
     caused: Int64s  # how long the others waited in those collectives: the mean over the others
     waited: Int64s
-    worst: Rows  # the row of its longest wait, -1 without any
+    worst: Rows  # the row of its longest wait, -1 if it never waits
 
 
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
@@ -91,6 +91,7 @@ def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     np.add.at(waited, matched.rank, waits.wait)
     worst = np.full(ranks, -1, dtype=np.intp)
     by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
+    by_wait = by_wait[waits.wait[by_wait] > 0]
     worst[matched.rank[by_wait]] = by_wait
     return OfRanks(
         collectives=np.bincount(matched.rank, minlength=ranks),

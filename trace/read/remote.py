@@ -19,6 +19,8 @@ PIECE = 4 << 20  # bytes that are asked for at once
 SPARE = 64 << 20  # bytes of memory that are left alone
 TRIES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
+NUMBER = re.compile(r"^\[Errno -?[0-9]+\] ")
+GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
 """What drivers call that by which one state of a file can be told from another."""
 
@@ -83,7 +85,7 @@ def _pieces(url: str) -> Iterator[bytes]:
             raise
         except Exception as error:
             failed += 1
-            if failed >= TRIES or isinstance(error, FileNotFoundError | PermissionError):
+            if failed >= TRIES or _is_missing(error) or isinstance(error, PermissionError):
                 raise _unreadable(url, error, done) from None
             time.sleep(PAUSE_S * failed)
 
@@ -138,9 +140,20 @@ def _system(url: str) -> tuple[Any, str]:
     return system, path
 
 
+def _is_missing(error: Exception) -> bool:
+    """Whether there is no such file. The driver for https:// says so of all that goes wrong, and
+    names the cause: only an answer of the server tells that a file is not there."""
+    if not isinstance(error, FileNotFoundError):
+        return False
+    cause = error.__cause__
+    return cause is None or getattr(cause, "status", None) in GONE
+
+
 def _unreadable(url: str, error: Exception, done: int = 0) -> CannotRead:
-    text = " ".join(str(error).split())[:200] or type(error).__name__
-    if isinstance(error, FileNotFoundError):
+    if _is_missing(error):
         return CannotRead(f"{url} cannot be opened: there is no such file.")
+    hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
+    said = NUMBER.sub("", str(hidden or error))
+    text = " ".join(said.split())[:200] or type(error).__name__
     after = f" after {done} bytes" if done else ""
     return CannotRead(f"{url} cannot be read{after}: {text.rstrip('.')}.")

@@ -15,6 +15,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from isal import igzip_lib
 
+from fusetui.trace.model.variables import amount
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -114,10 +116,8 @@ def limit_for(stored: int) -> int:
     A hundred times its size, but at least 1 GiB and at most 64 GiB; or the value of
     FUSETUI_UNPACK_LIMIT, in GiB.
     """
-    try:
-        return int(float(os.environ[LIMIT]) * GIB)
-    except (KeyError, ValueError, OverflowError):
-        return min(max(RATIO * stored, GIB), LARGEST * GIB)
+    given = amount(os.environ.get(LIMIT, ""))
+    return min(max(RATIO * stored, GIB), LARGEST * GIB) if given is None else int(given * GIB)
 
 
 def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:

@@ -105,7 +105,7 @@ def serving(
     each = [between_of(trace, found, device) for device in known.devices]
     most = max((one for one in each if one), key=lambda one: one.count, default=None)
     return Serving(
-        file=trace.report.path,
+        file=trace.report.file,
         joins=trace.joins if isinstance(trace, Joined) else (),
         steps=steps,
         phases=tuple(_times(phase, [steps[n] for n in own]) for phase, own in groups.items()),

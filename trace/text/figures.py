@@ -25,13 +25,19 @@ def duration(ns: int) -> str:
     return _in_units(ns, UNITS)
 
 
+def signed_duration(ns: int) -> str:
+    """A change: `+41.2 us`, `-512 ns`, `0 ns`."""
+    return f"{'+' if ns > 0 else ''}{duration(ns)}"
+
+
 def microseconds(ns: int | None, signed: bool = False) -> str:
-    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None."""
+    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None. What rounds to nothing is
+    `0.0`, without a sign."""
     if ns is None:
         return "-"
-    whole, tenth = divmod(_rounded(abs(ns), 100), 10)
-    sign = "-" if ns < 0 and (signed or whole or tenth) else "+" if signed else ""
-    return f"{sign}{whole:,}.{tenth}"
+    tenths = _rounded(abs(ns), 100)
+    sign = "" if not tenths else "-" if ns < 0 else "+" if signed else ""
+    return f"{sign}{tenths // 10:,}.{tenths % 10}"
 
 
 def tick(ns: int, step: int) -> str:

@@ -3,7 +3,8 @@ from one to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -28,9 +29,15 @@ from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.program_lines import program_line, program_lines, tells_more
+from fusetui.tui.drawing.program_lines import (
+    frame_lines,
+    is_told,
+    module_lines,
+    program_line,
+    tells_more,
+)
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.drawing.values import value_text
+from fusetui.tui.drawing.values import json_text, value_text
 from fusetui.tui.layout.kinds import label_of, narrow
 
 SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
@@ -44,7 +51,10 @@ LAUNCH_ARGS = (
 MOST = 64  # args, tensors, slices around it that the few lines use
 MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 LONGEST_NAME = 4000  # characters of a name that are shown and marked
-LINK_ARGS = ("External id", "correlation", "Ev Idx", "Record function id", "device", "stream")
+LINK_ARGS = (
+    *("External id", "correlation", "Ev Idx", "Record function id", "device", "stream"),
+    *("Python id", "Python parent id", "Python module id"),
+)
 
 
 def details(
@@ -69,7 +79,7 @@ def details(
         name = [Said(narrow(text), "name") for text, _ in found.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
     facts = flow(_facts(trace, row, glyphs), width)
-    lines += [Said(text) for text in (_origin(trace, row, glyphs), *program, *facts)]
+    lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
 
 
@@ -87,10 +97,12 @@ def all_details(
     for text, under in found.lines:
         lines += [Said(narrow(text), "name"), Said(under, "marks")]
     lines += [Said("  " + meaning) for meaning in found.legend]
-    lines += [Said(""), Said(_origin(trace, row, glyphs))]
+    lines += [Said(""), *(Said(text) for text in module_lines(origins, row))]
+    lines += [Said(_origin(trace, row, glyphs))]
     for over in launch_chain(trace, row)[:MOST_LINES]:
-        lines.append(Said(f"  {narrow(trace.name_of(over))}   {duration(int(trace.dur[over]))}"))
-    lines += [Said(text) for text in program_lines(origins, row)]
+        if not is_told(origins, row, over):
+            lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(text) for text in frame_lines(origins, row)]
     if missing := _missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -101,6 +113,36 @@ def all_details(
     if len(args) > MOST_LINES:
         lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
     return lines
+
+
+def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
+    """The event as the file has it, as JSON, an arg on a line or more."""
+    if missing := _missing(trace):
+        return [Said(missing)]
+    event = trace.elements.element(int(trace.order[row]))
+    return [Said(line) for line in islice(_raw(event, "", width, glyphs), MOST_LINES)]
+
+
+def _raw(event: dict[str, Any], indent: str, width: int, glyphs: Glyphs) -> Iterator[str]:
+    yield "{" if not indent else ""
+    last = len(event) - 1
+    for number, (key, value) in enumerate(event.items()):
+        comma, inside = "," * (number < last), f"{indent}  "
+        text = f"{inside}{json_text(key, glyphs.ellipsis)}: "
+        if isinstance(value, dict) and not indent:
+            yield text + "{"
+            yield from list(_raw(value, inside, width, glyphs))[1:-1]
+            yield f"{inside}}}{comma}"
+            continue
+        whole = f"{text}{json_text(value, glyphs.ellipsis)}{comma}"
+        yield from textwrap.wrap(
+            whole,
+            max(20, width),
+            subsequent_indent=f"{inside}    ",
+            replace_whitespace=False,
+            drop_whitespace=False,
+        )
+    yield "}" if not indent else ""
 
 
 def _missing(trace: Trace) -> str:
@@ -146,8 +188,7 @@ def flow(pieces: Sequence[str], width: int) -> list[str]:
 def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     """Where a GPU event was launched from, or what a CPU slice launched."""
     around = launch_chain(trace, row)[:MOST]
-    names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
-    chain = f" {glyphs.chain} ".join(names)
+    chain = f" {glyphs.chain} ".join(_name(trace, over) for over in around)
     if not is_gpu(trace, row):
         parts = (_launched(trace, row), f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
@@ -163,8 +204,15 @@ def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
         return ""
     call = int(trace.asked[row])
     around = [call, *ancestors(trace, call)][:MOST]
-    names = [narrow(trace.name_of(over)[:LONGEST_NAME]) for over in around]
-    return f"captured by {f' {glyphs.chain} '.join(names)}   "
+    chain = f" {glyphs.chain} ".join(_name(trace, over) for over in around)
+    return f"captured by {chain}   "
+
+
+def _name(trace: Trace, row: int) -> str:
+    """A Python frame with its file in short, `forward my_model.py:42`; else the whole name."""
+    name = trace.name_of(row)[:LONGEST_NAME]
+    is_frame = int(trace.role[row]) == Role.PYTHON
+    return label_of(int(Role.PYTHON), name) if is_frame else narrow(name)
 
 
 def _waited(trace: Trace, row: int) -> str:

@@ -20,6 +20,7 @@ from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 
 BAR = 10  # cells
+IN_ARGS = "in args of "
 BEFORE = 27 + BAR  # cells before a name
 HELP = (
     "A word is looked for in names, families and what a kernel's name says, then in args.",
@@ -59,7 +60,7 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
             return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
         one = found.names[index - 1]
         bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
-        where = "in args of " if one.in_args else ""
+        where = IN_ARGS if one.in_args else ""
         left = width - BEFORE - len(where)
         name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
         return [
@@ -70,6 +71,11 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
             (where, palette.DIM),
             (name, palette.swatch(kind_of(one.role, one.name))),
         ]
+
+
+def nothing_found(found: Found) -> str:
+    """One sentence about a search that finds nothing."""
+    return f"nothing found{': ' * bool(found.missing)}{found.missing}"
 
 
 def said(found: Found | None) -> str:
@@ -83,5 +89,5 @@ def said(found: Found | None) -> str:
     if len(found.extra):
         by_args = count(len(found.extra)) + " more" if texts else plural(len(found.extra), "slice")
         texts.append(f"{by_args} by args")
-    texts = texts or ["nothing found"]
+    texts = texts or [narrow(nothing_found(found))]
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])

@@ -28,7 +28,7 @@ def warm(found: Origins) -> None:
 
 
 def program_line(found: Origins | None, row: int) -> str:
-    """`my_model.py:42 forward   in Decoder_3 > MLP_3`, for backward work, those of its forward
+    """`in Decoder_3 > MLP_3   my_model.py:42 forward`, for backward work, those of its forward
     op."""
     if found is None:
         return ""
@@ -36,8 +36,8 @@ def program_line(found: Origins | None, row: int) -> str:
     source = source_of(found, program)
     file = source.file.rpartition("/")[2] if source else ""
     parts = (
-        f"{file}:{source.line} {source.name}" if source else "",
         f"in {inner(path_of(found, program))}" if program.regions else "",
+        f"{file}:{source.line} {source.name}" if source else "",
         _forward(found, program),
     )
     return "   ".join(narrow(part) for part in parts if part)
@@ -56,8 +56,8 @@ def inner(path: str) -> str:
     return SEPARATOR.join(["…", *levels[first:]] if first else levels)
 
 
-def program_lines(found: Origins | None, row: int) -> Iterator[str]:
-    """Everything around it in the program, innermost first, each with its duration."""
+def module_lines(found: Origins | None, row: int) -> Iterator[str]:
+    """The modules and annotations around it, innermost first, each with its duration."""
     if found is None:
         return
     program, trace = _program(found, row), found.trace
@@ -66,9 +66,24 @@ def program_lines(found: Origins | None, row: int) -> Iterator[str]:
     for over in program.regions[:MOST]:
         label = region_label(trace.name_of(over), expanded=True)
         yield f"  module {narrow(label)}   {duration(int(trace.dur[over]))}"
-    for over in program.frames[:MOST]:
+
+
+def frame_lines(found: Origins | None, row: int) -> Iterator[str]:
+    """The Python frames around it, innermost first, each with its duration."""
+    if found is None:
+        return
+    trace = found.trace
+    for over in _program(found, row).frames[:MOST]:
         label = label_of(int(trace.role[over]), trace.name_of(over))
         yield f"  {label}   {duration(int(trace.dur[over]))}"
+
+
+def is_told(found: Origins | None, row: int, over: int) -> bool:
+    """Whether module_lines or frame_lines of a row list a slice around it."""
+    if found is None:
+        return False
+    program = _program(found, row)
+    return over in program.regions or over in program.frames
 
 
 def _forward(found: Origins, program: Program) -> str:

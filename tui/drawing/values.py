@@ -17,6 +17,15 @@ def value_text(value: object, ellipsis: str) -> str:
     """A string as it is, everything else as JSON; an ellipsis stands for what is too deep or too
     long."""
     pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
+    return _bounded(pieces, ellipsis)
+
+
+def json_text(value: object, ellipsis: str) -> str:
+    """A value as JSON, a string too, as far as a screen can show it."""
+    return _bounded(_pieces(value, DEEPEST, ellipsis), ellipsis)
+
+
+def _bounded(pieces: Iterator[str], ellipsis: str) -> str:
     text = ""
     for piece in pieces:
         text += piece[: LONGEST + 1]

@@ -47,6 +47,12 @@ def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
     return frozenset(found)
 
 
+def but_streams(lanes: Sequence[Lane]) -> frozenset[int]:
+    """All lanes but the GPU streams; none where there is no stream."""
+    others = frozenset(n for n, lane in enumerate(lanes) if lane.layer is not Layer.STREAM)
+    return others if len(others) < len(lanes) else frozenset()
+
+
 def arranged(
     lanes: Sequence[Lane], arrangement: Arrangement, shown: int = -1
 ) -> Iterator[tuple[str, list[int]]]:

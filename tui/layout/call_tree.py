@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
-from fusetui.trace.questions.totals import gpu_under, self_ns, subtree_sums
+from fusetui.trace.questions.totals import (
+    gpu_under,
+    inside_same_name,
+    self_ns,
+    subtree_sums,
+)
+from fusetui.tui.layout.figures import MEASURES, FigureTree
+from fusetui.tui.layout.preorder import by_level
 from fusetui.tui.layout.tree import layer_of
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
-SORTS: Final = ("GPU", "total", "self", "count", "name")
+SORTS: Final = (*MEASURES, "name")
 FRAMES: Final = "frames"
 """The tree of Python frames among what is made of a trace, see Side.made."""
 DEEPEST_FRAMES = 1000
@@ -28,16 +37,27 @@ class TreeView(msgspec.Struct, frozen=True):
     """What the page shows: ops by call path, from the ops up, or each of them; how it is sorted."""
 
     mode: str = "path"
-    sort: str = "GPU"
+    sort: str = ""  # of merged ops; "": by the measure that says most
+    each: str = "start"  # of those that are not merged
+
+    def sort_of(self, tree: FigureTree) -> str:
+        """What a tree is sorted by."""
+        if self.mode == "each":
+            return self.each
+        return self.sort or tree.measure()
+
+    def sorted_by(self, sort: str) -> TreeView:
+        return replace(self, **{"each" if self.mode == "each" else "sort": sort})
 
 
-class CallTree(msgspec.Struct, frozen=True, eq=False, dict=True):
+class CallTree(FigureTree, frozen=True, eq=False, dict=True):
     """Nodes in order of their levels, so that each comes after the node around it; shape [nodes].
 
     Those of the first level are threads, or in a tree from the ops up, the ops.
     """
 
-    trace: Trace
+    SORTS: ClassVar[tuple[str, ...]] = SORTS
+
     bottom_up: bool
     parent: Int64s  # -1: none
     name: Int64s  # a number of trace.names; of a thread, -1 - the number of its track
@@ -47,68 +67,52 @@ class CallTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     own_ns: Int64s
     gpu_ns: Int64s
     kernels: Int64s
-    row: Int64s  # of the longest, -1 for a thread
     of_row: NDArray[np.int32]  # the node of each row of the trace, -1 for none
 
     def __len__(self) -> int:
         return len(self.parent)
 
-    def figure(self, sort: str) -> Int64s:
-        return {
-            "GPU": self.gpu_ns,
-            "total": self.total_ns,
-            "self": self.own_ns,
-            "count": self.count,
-        }[sort]
+    @property
+    def nodes(self) -> tuple[Int64s, Int64s, Int64s]:
+        return self.parent, self.level, self._sizes
 
-    def preorder(self, sort: str) -> Preorder:
-        """The nodes as they are shown, the largest of each first."""
-        if sort not in self._preorders:
-            self._preorders[sort] = self._ordered(sort)
-        return self._preorders[sort]
+    @property
+    def figures(self) -> Mapping[str, Int64s]:
+        columns = self.gpu_ns, self.total_ns, self.own_ns, self.kernels, self.count
+        return dict(zip(MEASURES, columns, strict=True))
 
-    @cached_property
-    def _preorders(self) -> dict[str, Preorder]:
-        return {}
+    @property
+    def is_thread(self) -> NDArray[np.bool_]:
+        return self.name < 0
 
-    def _ordered(self, sort: str) -> Preorder:
-        """Each node begins after its parent and after its larger siblings with all within them."""
-        size = self._sizes
-        if sort == "name":
-            ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
-            key = ranks[np.maximum(self.name, -1)]
+    def name_of(self, node: int) -> str:
+        name = int(self.name[node])
+        return self.trace.names[name] if name >= 0 else self.trace.tracks[-1 - name].label
+
+    def _whole(self, measure: str) -> int:
+        """From the ops up each op counts once on the first level, and their self times add up to
+        all their time; by call path, what is inside has a count and a self time of its own."""
+        if self.bottom_up:
+            found = self.figures["self" if measure == "total" else measure][self.level == 0]
+        elif measure in ("self", "count"):
+            found = self.figures[measure][self.level > 0]
         else:
-            key = -self.figure(sort)
-        order = np.lexsort((np.arange(len(self)), key, self.parent))
-        before = np.concatenate(([0], np.cumsum(size[order])[:-1])) if len(self) else key
-        siblings = self.parent[order]
-        first = np.searchsorted(siblings, siblings, side="left")
-        within = np.empty(len(self), dtype=np.int64)
-        within[order] = before - before[first] if len(self) else before
-        place = np.zeros(len(self), dtype=np.int64)
-        for level in range(int(self.level.max(initial=-1)) + 1):
-            nodes = np.flatnonzero(self.level == level)
-            base = place[self.parent[nodes]] + 1 if level else 0
-            place[nodes] = base + within[nodes]
-        nodes = np.argsort(place, kind="stable")
-        return Preorder(nodes, np.arange(len(self)) + size[nodes], place)
+            found = self.figures[measure][self.level == 1]
+        return int(found.sum())
+
+    def _key(self, sort: str) -> Int64s:
+        if sort != "name":
+            return -self.figures[sort]
+        ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
+        return np.asarray(ranks[np.maximum(self.name, -1)], dtype=np.int64)
 
     @cached_property
     def _sizes(self) -> Int64s:
         """The nodes of each subtree."""
         size = np.ones(len(self), dtype=np.int64)
-        for level in range(int(self.level.max(initial=0)), 0, -1):
-            nodes = np.flatnonzero(self.level == level)
+        for nodes in by_level(self.level)[:0:-1]:
             np.add.at(size, self.parent[nodes], size[nodes])
         return size
-
-
-class Preorder(msgspec.Struct, frozen=True, eq=False):
-    """`end[n]`: one past the subtree of the node that is shown n-th; `place` of each node."""
-
-    nodes: NDArray[np.intp]
-    end: Int64s
-    place: Int64s
 
 
 def call_tree(trace: Trace) -> CallTree:
@@ -192,7 +196,10 @@ def _tree(
     own, dur = self_ns(trace), trace.dur
     recorded = trace.role != Role.CAPTURED
     if bottom_up:  # a capture has no thread of its own here: only its GPU time counts
-        own, dur = np.where(recorded, own, 0), np.where(recorded, dur, 0)
+        own = np.where(recorded, own, 0)
+        once = recorded.copy()  # an op inside another one of its name adds nothing to their total
+        once[outer[inside_same_name(trace, outer)]] = False
+        dur = np.where(once, dur, 0)
     columns: list[list[Int64s]] = [[] for _ in range(9)]
     for number, (parents, names, place, rows, threads) in enumerate(levels):
         size = len(parents)
@@ -210,7 +217,7 @@ def _tree(
             return found
 
         longest = np.full(size, -1, dtype=np.int64)
-        by_length = np.argsort(dur[rows], kind="stable")
+        by_length = np.argsort(trace.dur[rows], kind="stable")
         longest[place[by_length]] = -1 if threads else rows[by_length]
         found = (
             parents,

@@ -8,6 +8,8 @@ import msgspec
 
 from fusetui.trace.text.cutting import clip
 
+NEVER = 1_000_000  # cells that no screen has
+
 
 class Column(msgspec.Struct, frozen=True):
     """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""
@@ -28,11 +30,16 @@ def titles(columns: Sequence[Column], width: int) -> str:
     return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
 
 
+def room(columns: Sequence[Column], width: int) -> int:
+    """The width of the column that takes what remains."""
+    fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
+    return max(8, width - sum(fixed))
+
+
 def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
     """The texts of the columns shown, padded or clipped, with a space between."""
     indices = shown(columns, width)
-    fixed = sum(columns[n].width + 1 for n in indices if columns[n].width)
-    rest = max(8, width - fixed)
+    rest = room(columns, width)
     return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
 
 

@@ -18,6 +18,7 @@ Int64s = NDArray[np.int64]
 Nodes = NDArray[np.intp]
 TREES: Final = ("ops", "modules", "frames")
 TIMES: Final = ("GPU", "CPU")
+"""GPU time launched by a node, or time on the CPU."""
 WHOLE = -1  # instead of a node
 
 
@@ -25,7 +26,7 @@ class FlameView(msgspec.Struct, frozen=True):
     """Of which tree and which time; `root` is as wide as the screen, the cursor is on `at`."""
 
     tree: str = "ops"
-    time: str = "GPU"
+    time: str = ""  # one of TIMES; "": of the GPU, of the CPU in a trace without GPU events
     root: int = WHOLE
     at: int = WHOLE  # the largest of the first level
 
@@ -115,7 +116,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def flame_of_calls(tree: CallTree, time: str) -> Flame:
     """Of merged ops or frames, in GPU time or in time on the CPU."""
-    amount = tree.figure("GPU" if time == "GPU" else "total").copy()
+    amount = tree.figures["GPU" if time == "GPU" else "total"].copy()
     roots = np.flatnonzero(tree.level == 0)
     role = tree.trace.source_role
 
@@ -142,12 +143,7 @@ def flame_of_modules(tree: ModuleTree, time: str) -> Flame:
     """Of modules and annotations."""
     times = tree.times
     level = np.array([one.level for one in times], dtype=np.int64)
-    parent = np.full(len(times), WHOLE, dtype=np.int64)
-    above: list[int] = []
-    for node, depth in enumerate(level.tolist()):
-        del above[depth:]
-        parent[node] = above[-1] if above else WHOLE
-        above.append(node)
+    parent = tree.parents[: len(times)]
     amount = np.array([one.gpu_ns if time == "GPU" else one.cpu_ns for one in times], np.int64)
     return _flame(
         parent,

@@ -35,12 +35,20 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     ns: int = 0
     share: float = 1.0
     wrong: str = ""  # a sentence: the text is no query
+    missing: str = ""  # a sentence: why nothing is found, if that can be said
     extra: NDArray[np.intp] = NOTHING
     by_names: bool = True  # args were not asked for: `rows` are all that names say
+    merged: NDArray[np.intp] = NOTHING  # where there are `extra`: all hits in order of time
+    by_args: NDArray[np.intp] = NOTHING  # `extra` in order of their rows
 
     @property
     def is_done(self) -> bool:
         return self.share == 1.0
+
+    @property
+    def together(self) -> NDArray[np.intp]:
+        """All hits in order of time."""
+        return self.merged if len(self.extra) else self.rows
 
     @property
     def leads(self) -> bool:
@@ -67,7 +75,13 @@ def found_of(
         share,
         extra=extra,
         by_names=by_names,
+        merged=_in_order(trace, np.concatenate((rows, extra))) if len(extra) else NOTHING,
+        by_args=np.sort(extra),
     )
+
+
+def _in_order(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _by_name(

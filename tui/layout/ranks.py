@@ -36,7 +36,8 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     problem: str = ""  # why there is no answer
     comes_first: bool = False  # the page is shown once a trace is open
     window: tuple[int, int] | None = None  # of the trace that is being read: what it shows first
-    beside: tuple[RankRow, RankRow] | None = None  # of the two that are being read
+    beside: tuple[RankRow, ...] = ()  # of those that are being read, to be shown on one time axis
+    only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:
         return sorted(self.answer.ranks, key=SORTS[self.sort]) if self.answer else []

@@ -2,37 +2,93 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.tui.layout.figures import FigureTree, Int64s
+from fusetui.tui.layout.preorder import Preorder
+
+SORTS: Final = ("GPU", "total", "self", "kernels", "start", "name")
 
 
-class OpTree(msgspec.Struct, frozen=True, eq=False):
+class OpTree(FigureTree, frozen=True, eq=False, dict=True):
     """Nodes in preorder, shape [nodes]: one per thread (row -1), then its ops and calls.
 
     `end` is one past the last node of the subtree.
     """
 
-    trace: Trace
-    row: NDArray[np.int64]
+    SORTS: ClassVar[tuple[str, ...]] = SORTS
+
     depth: NDArray[np.int64]
     end: NDArray[np.int64]
     track: NDArray[np.int64]
+    total_ns: NDArray[np.int64]
     own_ns: NDArray[np.int64]
     gpu_ns: NDArray[np.int64]
     kernels: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def nodes(self) -> tuple[Int64s, Int64s, Int64s]:
+        first = np.flatnonzero(self.row < 0)  # of each thread
+        thread = first[np.cumsum(self.row < 0) - 1]
+        above = np.where(self.row >= 0, self.trace.parent[self.row].astype(np.int64), -1)
+        offset = np.where(self.row >= 0, np.arange(len(self)) - self.row, 0)
+        parent = np.where(above >= 0, above + offset, thread)
+        parent[first] = -1
+        return parent, self.depth, self.end - np.arange(len(self))
+
+    @property
+    def figures(self) -> Mapping[str, Int64s]:
+        return {
+            "GPU": self.gpu_ns,
+            "total": self.total_ns,
+            "self": self.own_ns,
+            "kernels": self.kernels,
+        }
+
+    @property
+    def is_thread(self) -> NDArray[np.bool_]:
+        return self.row < 0
+
+    def name_of(self, node: int) -> str:
+        row = int(self.row[node])
+        if row >= 0:
+            return self.trace.name_of(row)
+        return self.trace.tracks[int(self.track[node])].label
+
+    def _whole(self, measure: str) -> int:
+        level = self.depth > 0 if measure == "self" else self.depth == 1
+        return int(self.figures[measure][level].sum())
+
+    def _ordered(self, sort: str) -> Preorder:
+        if sort != "start":
+            return super()._ordered(sort)
+        nodes = np.arange(len(self))
+        return Preorder(nodes, self.end, nodes)
+
+    def _key(self, sort: str) -> Int64s:
+        if sort != "name":
+            return -self.figures[sort]
+        ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
+        names = np.where(self.row >= 0, self.trace.name[self.row], -1)
+        return np.asarray(ranks[names], dtype=np.int64)
+
 
 def op_tree(trace: Trace) -> OpTree:
     """All ops layers of a trace, one thread after the other."""
-    rows: list[NDArray[np.int64]] = []
-    depth: list[NDArray[np.int64]] = []
-    end: list[NDArray[np.int64]] = []
-    track: list[NDArray[np.int64]] = []
+    rows: list[Int64s] = []
+    depth: list[Int64s] = []
+    end: list[Int64s] = []
+    track: list[Int64s] = []
     before = 0
     for number, lane in enumerate(trace.tracks):
         if layer_of(trace, lane) is not Layer.OPS:
@@ -44,11 +100,21 @@ def op_tree(trace: Trace) -> OpTree:
         end.append(np.concatenate(([size], inner)) + before)
         track.append(np.full(size, number))
         before += size
+    row, level = _joined(rows), _joined(depth)
     gpu_ns, kernels = gpu_under(trace)
-    row = _joined(rows)
-    figures = (np.where(row >= 0, one[row], 0) for one in (self_ns(trace), gpu_ns, kernels))
-    own_ns, gpu_ns, kernels = figures if len(row) else (row, row, row)
-    return OpTree(trace, row, _joined(depth), _joined(end), _joined(track), own_ns, gpu_ns, kernels)
+    total, on_gpu, launched = (_of_nodes(one, row, level) for one in (trace.dur, gpu_ns, kernels))
+    own = np.where(row >= 0, self_ns(trace)[row], 0) if len(row) else row
+    return OpTree(trace, row, level, _joined(end), _joined(track), total, own, on_gpu, launched)
+
+
+def _of_nodes(amount: Int64s, row: Int64s, level: Int64s) -> Int64s:
+    """The amounts of the rows of nodes; of a thread, those of its outer ops together."""
+    if not len(row):
+        return row
+    found = np.where(row >= 0, amount[row], 0)
+    threads, outer = np.flatnonzero(row < 0), np.flatnonzero(level == 1)
+    np.add.at(found, threads[np.searchsorted(threads, outer) - 1], found[outer])
+    return found
 
 
 def layer_of(trace: Trace, track: Track) -> Layer:
@@ -104,12 +170,6 @@ def node_of(tree: OpTree, row: int) -> int:
     """The node of a row of the trace, or -1."""
     found = np.flatnonzero(tree.row == row)
     return int(found[0]) if len(found) else -1
-
-
-def name_of_node(tree: OpTree, node: int) -> str:
-    """The full name of an op as the trace has it, or the label of a thread."""
-    row = int(tree.row[node])
-    return tree.trace.name_of(row) if row >= 0 else tree.trace.tracks[int(tree.track[node])].label
 
 
 def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -8,7 +8,8 @@ from functools import lru_cache, partial
 from msgspec.structs import replace
 from rich.style import Style
 
-from fusetui.trace.diff.lines import NOISE, REGION, Line
+from fusetui.trace.diff.fitted import fitted
+from fusetui.trace.diff.lines import APART, REGION, Line
 from fusetui.trace.diff.marks import differing
 from fusetui.trace.diff.model import Answer, Diff, Kind
 from fusetui.trace.diff.text import judgment, side_lines
@@ -21,17 +22,18 @@ from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import Column, fit, room, titles
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import View, places
 from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import NO_MORE, Pane
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
+from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Size, State
 
@@ -91,6 +93,17 @@ class DiffPage(ListPage):
         pair = pair_of(state.comparison.lines[index])
         return brought(state, state.session.paired(pair), 0)
 
+    def described(self, state: State) -> Overlay | str:
+        """The first slice of the line on the active side, else on the other one."""
+        if state.comparison is None or not state.comparison.lines:
+            return NO_MORE
+        cursor = min(state.list_of(NAME).cursor, len(state.comparison.lines) - 1)
+        pair = pair_of(state.comparison.lines[cursor])
+        for index in (state.active, 1 - state.active):
+            if pair[index]:
+                return SliceDetails(state.sides[index], pair[index][0])
+        return NO_MORE
+
     def moved(self, state: State) -> State:
         if state.comparison is None:
             return state
@@ -133,14 +146,17 @@ class DiffPage(ListPage):
             return text([])
         cursor = min(state.list_of(NAME).cursor, len(lines) - 1)
         line = lines[cursor]
+        columns = columns_of(state.comparison.found if state.comparison else None)
         opens = hint_text("diff-open opens and closes it", state)
 
         def said(width: int, height: int) -> list[Said]:
             why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
             why = opens if line.kind == REGION else why
-            texts = sentence_lines(narrow(f"{line.what}: {why}" if why else line.what), width)
             names = both_names(line)
-            return [*cut([*map(Said, texts)], max(1, height - len(names))), *names]
+            most = max(1, height - len(names))
+            what = _beside(line, columns, width - 1) if why and most == 1 else line.what
+            texts = sentence_lines(narrow(f"{what}: {why}" if why else what), width)
+            return [*cut([*map(Said, texts)], most), *names]
 
         return ruled(
             (_identity(state), cursor, opens),
@@ -199,13 +215,15 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
 def columns_of(found: Found | None) -> tuple[Column, ...]:
     """As wide as the widest number: none is cut."""
     inner = [line for lines in found.inner.values() for line in lines] if found else []
-    texts = [_texts(line) for line in (*found.lines, *inner, *found.pinned)] if found else []
+    listed = (*found.lines, *inner, *found.pinned, *found.closing) if found else ()
+    texts = [_texts(line) for line in listed]
     widths = [max([LEAST, *(len(text[n]) for text in texts)]) for n in (1, 2, 3)]
+    kinds = max([len("step"), *(len(line.kind) for line in listed)])
     numbers = zip(("change us", "A us", "B us"), widths, strict=True)
     return (
         Column("", 1),
         *(Column(title, max(len(title), width)) for title, width in numbers),
-        Column("what", len(NOISE), left=True),
+        Column("what", kinds, left=True),
         Column("of", 0, left=True),
     )
 
@@ -218,8 +236,24 @@ def _texts(line: Line) -> tuple[str, ...]:
         microseconds(line.a_ns) if line.a_ns is not None else "",
         microseconds(line.b_ns) if line.b_ns is not None else "",
         line.kind,
-        narrow(line.what),
+        "",
     )
+
+
+def _fit(columns: Sequence[Column], line: Line, width: int) -> list[str]:
+    """The texts of a line, in the width of their columns."""
+    *texts, _ = _texts(line)
+    return fit(columns, [*texts, fitted(narrowed(line), room(columns, width)).text], width)
+
+
+def _beside(line: Line, columns: Sequence[Column], width: int) -> str:
+    """What the row of a line has no room for; all of it where it has."""
+    return APART.join(fitted(line, room(columns, width)).left_out) or line.what
+
+
+def narrowed(line: Line) -> Line:
+    """All that it is about in characters of one cell."""
+    return replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
 
 
 def formatted(
@@ -227,7 +261,7 @@ def formatted(
 ) -> list[Styled]:
     """A line of the list."""
     style = STYLES.get(lines[index].mark, palette.DIM)
-    return [(text, style) for text in fit(columns, _texts(lines[index]), width)]
+    return [(text, style) for text in _fit(columns, lines[index], width)]
 
 
 def _pinned(found: Found | None, pinned: Sequence[Line]) -> TextPicture:
@@ -235,7 +269,7 @@ def _pinned(found: Found | None, pinned: Sequence[Line]) -> TextPicture:
     return TextPicture(
         (found, len(pinned)),
         lambda width, height: [
-            Said(" " + "".join(fit(columns, _texts(line), width - 1)), "title") for line in pinned
+            Said(" " + "".join(_fit(columns, line, width - 1)), "title") for line in pinned
         ],
     )
 

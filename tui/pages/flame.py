@@ -101,14 +101,19 @@ def flame_of(state: State) -> Flame | str:
     """What is drawn, or why it cannot be yet."""
     side, view = state.side, state.flame
     made = side.tables
-    key = (NAME, view.tree, view.time, side.insight.answer if view.tree == "modules" else None)
+    key = (NAME, view.tree, time_of(state), side.insight.answer if view.tree == "modules" else None)
     if key not in made:
         found = _made(state, side, view)
         if isinstance(found, str):
             return found
         made[key] = found
     flame: Flame = made[key]
-    return flame if flame.whole_ns else f"there is no {TIME[view.time]} {WHAT[view.tree]}"
+    return flame if flame.whole_ns else f"there is no {TIME[time_of(state)]} {WHAT[view.tree]}"
+
+
+def time_of(state: State) -> str:
+    """The time that is drawn: that of the GPU, if there is any, until a person chooses."""
+    return state.flame.time or TIMES[not len(state.side.trace.gpu_rows)]
 
 
 def _made(state: State, side: Side, view: FlameView) -> Flame | str:
@@ -116,15 +121,15 @@ def _made(state: State, side: Side, view: FlameView) -> Flame | str:
         answer = side.insight.answer
         if answer is None:
             return working(side.trace, "the modules")
-        return flame_of_modules(answer.modules, view.time)
+        return flame_of_modules(answer.modules, time_of(state))
     if view.tree == "frames":
         frames: CallTree | None = side.made.get(FRAMES)
         if frames is None:
             return working(side.trace, "the Python frames")
-        return flame_of_calls(frames, view.time)
+        return flame_of_calls(frames, time_of(state))
     if said := awaited(state, "path"):
         return said
-    return flame_of_calls(side.once(call_tree), view.time)
+    return flame_of_calls(side.once(call_tree), time_of(state))
 
 
 def cursor(state: State) -> int:
@@ -200,7 +205,7 @@ def next_tree(state: State) -> State:
 
 
 def next_time(state: State) -> State:
-    time = TIMES[(TIMES.index(state.flame.time) + 1) % len(TIMES)]
+    time = TIMES[(TIMES.index(time_of(state)) + 1) % len(TIMES)]
     return replace(state, flame=FlameView(state.flame.tree, time), hint="")
 
 
@@ -208,7 +213,7 @@ def _title(state: State, flame: Flame | None) -> Said:
     view = state.flame
     whole = f": {duration(flame.whole_ns)}" if flame else ""
     inside = f"   in {flame.text(view.root)}" if flame and view.root != WHOLE else ""
-    return Said(f" {TIME[view.time]} {WHAT[view.tree]}{whole}{inside}", "title")
+    return Said(f" {TIME[time_of(state)]} {WHAT[view.tree]}{whole}{inside}", "title")
 
 
 def _about(state: State, flame: Flame, at: int) -> TextPicture:

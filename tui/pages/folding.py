@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.tui.layout.preorder import Preorder
 from fusetui.tui.layout.tree import visible
 from fusetui.tui.pages.lists import ListPage, at_row
 from fusetui.tui.state.action import Action, Run, action
@@ -45,6 +46,22 @@ class TreeListPage(ListPage):
     def on_node(self, state: State, node: int) -> State:
         """Moves the cursor to a node that is shown."""
         cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
+        return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
+
+    def in_order(self, state: State, was: Preorder, now: Preorder) -> State:
+        """The nodes in another order: those that are open stay open, and the cursor on its node."""
+        before, here = state.list_of(self.name).opened, self.node(state)
+        if before is None:
+            return state
+        opened = np.zeros(len(before.nodes), dtype=np.bool_)
+        opened[was.nodes] = before.nodes
+        nodes = opened[now.nodes]
+        shown = Opened(nodes, visible(now.end, nodes))
+        state = state.with_list(self.name, replace(state.list_of(self.name), opened=shown))
+        if here < 0:
+            return state
+        place = int(now.place[was.nodes[here]])
+        cursor = max(0, int(np.searchsorted(shown.shown, place)))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
     def node(self, state: State) -> int:

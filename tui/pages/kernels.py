@@ -224,6 +224,8 @@ def _row(
 
 def group_by(state: State) -> State:
     """The next way to group them."""
+    if not len(state.side.trace.rows_of(Role.KERNEL)):
+        return told(state, "this trace has no kernels: its CPU ops are shown by name")
     at = BYS.index(state.kernels.by)
     return _grouped(state, BYS[(at + 1) % len(BYS)])
 
@@ -231,7 +233,7 @@ def group_by(state: State) -> State:
 def _grouped(state: State, by: str) -> State:
     view = replace(state.kernels, by=by)
     now = replace(state, kernels=view, hint="").with_list(NAME, ListState())
-    if by in known_keys(state.side) or not len(state.side.trace.rows_of(Role.KERNEL)):
+    if by in known_keys(state.side):
         return now
     return told(now, working(state.side.trace, f"kernels by {by}"))
 
@@ -240,7 +242,9 @@ def narrow_to(state: State) -> State:
     """Only the kernels of the group under the cursor, by name."""
     page, table = KernelsPage(), shown_table(state)
     group = page.group(state, table)
-    if group < 0 or table.role is Role.OP or table.by == "name":
+    if table.role is Role.OP:
+        return told(state, "this trace has no kernels: its CPU ops are shown by name")
+    if group < 0 or table.by == "name":
         return told(state, "a group is opened: by name each row is one kernel already")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
     view = replace(state.kernels, by="name", only=(*state.kernels.only, only))
@@ -251,7 +255,7 @@ def widen(state: State) -> State:
     """Back from the kernels of a group to the groups."""
     last = state.kernels.only[-1] if state.kernels.only else None
     if last is None:
-        return told(state, "all kernels are shown")
+        return told(state, "all of them are shown")
     view = replace(state.kernels, by=last.by, only=tuple(state.kernels.only[:-1]))
     return replace(state, kernels=view, hint="").with_list(NAME, ListState())
 

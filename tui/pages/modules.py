@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.trace.program.modules import ModuleTime, Unclaimed
-from fusetui.trace.program.origin import Nowhere
-from fusetui.trace.text.figures import count, duration, percent, plural
-from fusetui.trace.text.units import Unit, unit_of
-from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
+from fusetui.trace.program.modules import ModuleTime
+from fusetui.trace.text.figures import duration, plural
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
-from fusetui.tui.drawing.picture import TextPicture, ruled
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import TextPicture, ruled, text
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.modules import ModuleTree, first_open
+from fusetui.tui.layout.modules import SORTS, ModuleTree, first_open
+from fusetui.tui.layout.preorder import Preorder
 from fusetui.tui.layout.tree import open_to
 from fusetui.tui.pages.folding import TreeListPage
+from fusetui.tui.pages.module_rows import heading, module_table
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
+from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
-BAR = 10  # cells
 BELOW = 4  # lines of the pane about the module under the cursor
 NO_MODULES = "nothing in this trace names a part of the program: record it with with_stack=True"
-BELONGS_NOWHERE: Final = {
-    Nowhere.NOT_LAUNCHED: "(launch not recorded)",
-    Nowhere.NO_FORWARD: "(backward, of no recorded forward op)",
-    Nowhere.OUTSIDE: "(in no module or annotation)",
-}
+NOTHING = Preorder(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 
 
 class ModulesPage(TreeListPage):
@@ -55,6 +48,7 @@ class ModulesPage(TreeListPage):
         "row-down/row-up move",
         "turn open",
         "show its longest call",
+        "modules-sort-right/modules-sort-left sort",
         "copy copy",
     )
 
@@ -63,37 +57,59 @@ class ModulesPage(TreeListPage):
 
     def shown_at(self, state: State, node: int) -> State:
         """The cursor on a node, what is around it open."""
-        opened = open_to(self.ends(state), self.opened(state).nodes, node)
-        return self.on_node(self.with_nodes(state, opened), node)
+        place = int(_order(state).place[node])
+        opened = open_to(self.ends(state), self.opened(state).nodes, place)
+        return self.on_node(self.with_nodes(state, opened), place)
 
     def ends(self, state: State) -> NDArray[np.int64]:
-        tree = _tree(state)
-        return tree.end if tree else np.empty(0, dtype=np.int64)
+        return _order(state).end
 
     def open_at_first(self, state: State) -> NDArray[np.bool_]:
         tree = _tree(state)
-        return first_open(tree) if tree else np.empty(0, dtype=np.bool_)
+        return first_open(tree)[_order(state).nodes] if tree else np.empty(0, dtype=np.bool_)
 
     def rows(self, state: State) -> Rows:
         tree, opened = _tree(state), self.opened(state)
         if tree is None or not len(tree.end):
             said = NO_MODULES if tree else working(state.side.trace, "the modules")
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
+        table, order = module_table(tree, state.modules_sort), _order(state)
         glyphs = glyphs_for(state.ascii_only)
 
         def row(index: int, width: int) -> list[Styled]:
-            node = int(opened.shown[index])
-            return format_node(tree, node, bool(opened.nodes[node]), glyphs, width)
+            place = int(opened.shown[index])
+            inner = int(order.end[place]) > place + 1
+            mark = (glyphs.folded, glyphs.unfolded)[bool(opened.nodes[place])]
+            return table.row(int(order.nodes[place]), mark if inner else glyphs.leaf, glyphs, width)
 
-        return Rows(opened, len(opened.shown), lambda w: titles(columns_of(tree), w), row)
+        return Rows((opened, table), len(opened.shown), lambda w: titles(table.columns, w), row)
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """What the shares are of."""
+        tree = _tree(state)
+        if tree is None or not len(tree.end):
+            return ()
+        said = f" {heading(tree, tree.measure(state.modules_sort))}"
+        return (Pane(1, text([Said(said, "name")])),)
 
     def chosen(self, state: State, index: int) -> State:
         tree = _tree(state)
-        node = int(self.opened(state).shown[index])
+        node = int(_order(state).nodes[self.opened(state).shown[index]])
         if tree is None or node >= len(tree.times):
             return told(state, "this belongs to no module, so there is no call to show")
         path, row = tree.times[node].path, int(tree.row[node])
         return search.shown(state, Hits(path, state.active, np.array([row])).step(1))
+
+    def module(self, state: State) -> int:
+        """The number of the module under the cursor, -1 for none."""
+        tree, place = _tree(state), self.node(state)
+        node = int(_order(state).nodes[place]) if place >= 0 else -1
+        return node if tree and node < len(tree.times) else -1
+
+    def subject(self, state: State) -> int:
+        """The longest call of the module under the cursor."""
+        tree, node = _tree(state), self.module(state)
+        return int(tree.row[node]) if tree and node >= 0 else -1
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return (Pane(BELOW, self._about(state)),)
@@ -105,55 +121,29 @@ class ModulesPage(TreeListPage):
 
     def copied(self, state: State) -> str:
         """The path of the module under the cursor."""
-        tree, node = _tree(state), self.node(state)
-        named = tree is not None and 0 <= node < len(tree.times)
-        return names_text([tree.times[node].path]) if tree and named else ""
+        tree, node = _tree(state), self.module(state)
+        return names_text([tree.times[node].path]) if tree and node >= 0 else ""
 
     def _about(self, state: State) -> TextPicture:
-        glyphs, tree, node = glyphs_for(state.ascii_only), _tree(state), self.node(state)
+        glyphs, tree, node = glyphs_for(state.ascii_only), _tree(state), self.module(state)
 
         def lines(width: int, height: int) -> list[Said]:
-            named = tree is not None and 0 <= node < len(tree.times)
-            return about(tree.times[node], width) if tree and named else []
+            return about(tree.times[node], width) if tree and node >= 0 else []
 
         return ruled((tree, node), "", glyphs.rule, lines)
-
-
-class Units(NamedTuple):
-    """Of the columns of times."""
-
-    gpu: Unit
-    own: Unit
-    cpu: Unit
-
-
-@lru_cache(maxsize=4)
-def units_of(tree: ModuleTree) -> Units:
-    """One for each column."""
-    return Units(
-        unit_of([tree.gpu_ns]),
-        unit_of(time.gpu_self_ns for time in tree.times),
-        unit_of(time.cpu_ns for time in tree.times),
-    )
-
-
-def columns_of(tree: ModuleTree) -> tuple[Column, ...]:
-    units = units_of(tree)
-    return (
-        Column(f"GPU {units.gpu.name}", 9),
-        Column("share", 6),
-        Column("", BAR, left=True, from_width=70),
-        Column(f"self {units.own.name}", 9),
-        Column("kernels", 7),
-        Column("calls", 6, from_width=90),
-        Column(f"CPU {units.cpu.name}", 9, from_width=100),
-        Column("module", 0, left=True),
-    )
 
 
 def _tree(state: State) -> ModuleTree | None:
     answer = state.side.insight.answer
     return answer.modules if answer else None
+
+
+def _order(state: State) -> Preorder:
+    """The nodes as they are shown; what is open is counted by their places in it."""
+    tree = _tree(state)
+    if tree is None:
+        return NOTHING
+    return tree.preorder(state.modules_sort or tree.measure())
 
 
 def about(time: ModuleTime, width: int) -> list[Said]:
@@ -168,55 +158,30 @@ def about(time: ModuleTime, width: int) -> list[Said]:
     return [Said(narrow(time.path), "name"), *map(Said, flow(parts, width))]
 
 
-def format_node(
-    tree: ModuleTree, node: int, is_open: bool, glyphs: Glyphs, width: int
-) -> list[Styled]:
-    """One line of the tree."""
-    if node >= len(tree.times):
-        return _nowhere(tree, tree.none[node - len(tree.times)], glyphs, width)
-    time, units = tree.times[node], units_of(tree)
-    has_inner = int(tree.end[node]) > node + 1
-    mark = (glyphs.unfolded if is_open else glyphs.folded) if has_inner else glyphs.leaf
-    return _line(
-        tree,
-        (
-            units.gpu.text(time.gpu_ns) if time.gpu_ns else "",
-            percent(time.gpu_ns, tree.gpu_ns) if time.gpu_ns else "",
-            share_bar(time.gpu_ns, tree.gpu_ns, BAR, glyphs),
-            units.own.text(time.gpu_self_ns) if time.gpu_self_ns else "",
-            count(time.kernels) if time.kernels else "",
-            count(time.count),
-            units.cpu.text(time.cpu_ns),
-            f"{'  ' * time.level}{mark} {narrow(time.module)}",
-        ),
-        width,
-        is_faint=False,
-    )
+PAGE = ModulesPage()
 
 
-def _nowhere(tree: ModuleTree, found: Unclaimed, glyphs: Glyphs, width: int) -> list[Styled]:
-    return _line(
-        tree,
-        (
-            units_of(tree).gpu.text(found.gpu_ns),
-            percent(found.gpu_ns, tree.gpu_ns),
-            share_bar(found.gpu_ns, tree.gpu_ns, BAR, glyphs),
-            "",
-            count(found.kernels) if found.kernels else "",
-            "",
-            "",
-            f"{glyphs.leaf} {BELONGS_NOWHERE[found.why]}",
-        ),
-        width,
-        is_faint=True,
-    )
+def sort_by(by: int) -> Run:
+    """Sorted by the next column, or the one before, as an action runs it."""
+
+    def run(state: State) -> State:
+        tree = _tree(state)
+        if tree is None or not len(tree.end):
+            return state
+        at = SORTS.index(state.modules_sort or tree.measure()) + by
+        sort = SORTS[at % len(SORTS)]
+        state = PAGE.with_nodes(state, PAGE.opened(state).nodes)
+        now = PAGE.in_order(state, _order(state), tree.preorder(sort))
+        return replace(now, modules_sort=sort)
+
+    return run
 
 
-def _line(tree: ModuleTree, texts: Sequence[str], width: int, is_faint: bool) -> list[Styled]:
-    columns = columns_of(tree)
-    shown = fit(columns, texts, width)
-    look = palette.DIM if is_faint else palette.PLAIN
-    styles = [look] * len(shown)
-    if width >= columns[2].from_width:
-        styles[2] = palette.BUSY
-    return list(zip(shown, styles, strict=True))
+_action = partial(action, section="In the modules", where=on(PAGE.name))
+NEXT = "greater_than_sign", "marked *", sort_by(1)
+BEFORE = "less_than_sign", "marked *", sort_by(-1)
+
+ModulesPage.actions = (
+    _action("modules-sort-right", "Sort by the next column", *NEXT),
+    _action("modules-sort-left", "Sort by the one before", *BEFORE),
+)

@@ -15,7 +15,8 @@ from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
-from fusetui.tui.drawing.details import all_details
+from fusetui.tui.drawing.details import all_details, raw_lines
+from fusetui.tui.drawing.found_lines import IN_ARGS
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import LOOKS, text
@@ -43,12 +44,13 @@ from fusetui.tui.state.overlays import (
 )
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import TIMELINE, ListState, Outcome, Size, State, told
+from fusetui.tui.state.state import ListState, Outcome, Size, State
 
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
 CLOSE = "close closes"
+RAW = "raw raw JSON and back"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 BAR = 10  # cells
@@ -80,7 +82,8 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
             return _hits(state.overlay, state.ascii_only, [*filter(None, said)])
-        width, keys = overlay_size(state).width - EDGE, hints_text((CLOSE,), state)
+        hints = (RAW, CLOSE) if is_slice(state) else (CLOSE,)
+        width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -125,6 +128,18 @@ def is_text(state: State) -> bool:
     return state.overlay is not None and not isinstance(state.overlay, Chooser)
 
 
+def is_slice(state: State) -> bool:
+    return isinstance(state.overlay, SliceDetails)
+
+
+def turn_raw(state: State) -> State:
+    """From all about a slice to the JSON of its event, and back."""
+    shown = state.overlay
+    if not isinstance(shown, SliceDetails):
+        return state
+    return laid_over(state, replace(shown, raw=not shown.raw))
+
+
 def is_choosing(state: State) -> bool:
     return isinstance(state.overlay, Chooser)
 
@@ -132,20 +147,6 @@ def is_choosing(state: State) -> bool:
 def laid_over(state: State, overlay: Overlay) -> State:
     """Shows an overlay, at its first line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-
-
-def show_details(state: State) -> State:
-    """Shows everything about the range of the active side, else about its selected slice."""
-    found = state.session.time_range
-    on_timeline = state.page == TIMELINE
-    if on_timeline and found and found.ended and found.side == state.active:
-        return laid_over(state, RangeFigures(state.side, found))
-    row, gap = state.view.selected, state.view.gap
-    if gap:
-        return laid_over(state, GapDetails(state.side, gap))
-    if row < 0:
-        return told(state, "nothing is selected", "down/up select a slice")
-    return laid_over(state, SliceDetails(state.side, row))
 
 
 @lru_cache(maxsize=1)
@@ -160,6 +161,9 @@ def _texts(
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
+        case SliceDetails(side, slice_row, True):
+            title = "this slice in the file"
+            lines = raw_lines(side.trace, slice_row, width, glyphs_for(ascii_only))
         case SliceDetails(side, slice_row):
             title = "everything about this slice"
             glyphs, origins = glyphs_for(ascii_only), side.insight.origins
@@ -202,7 +206,8 @@ def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
 
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
-        name = label_of(int(trace.role[at]), trace.name_of(at))
+        where = IN_ARGS if overlay.hits.is_by_args(at) else ""
+        name = where + label_of(int(trace.role[at]), trace.name_of(at))
         texts = (
             start.text(int(trace.start[at]) - side.origin),
             unit.text(int(trace.dur[at])),
@@ -283,6 +288,16 @@ ACTIONS = (
         close,
         SECTION,
         is_text,
+        nothing,
+    ),
+    action(
+        "raw",
+        "Raw JSON",
+        "r",
+        "of the slice, as the file has it",
+        turn_raw,
+        SECTION,
+        is_slice,
         nothing,
     ),
     action("leave", "Leave", "escape q", "without a choice", close, SECTION, is_choosing, nothing),

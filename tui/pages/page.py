@@ -10,7 +10,10 @@ import msgspec
 
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.state.action import Action
+from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.state import Outcome, Size, State
+
+NO_MORE = "this row stands for no slice, so there is no more to show"
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -72,8 +75,13 @@ class Page(ABC):
         return ""
 
     def subject(self, state: State) -> int:
-        """The row of the active side that the page describes, -1 for none; `i` shows all of it."""
+        """The row of the active side that the page describes, and that Enter shows; -1 for none."""
         return -1
+
+    def described(self, state: State) -> Overlay | str:
+        """Everything about what the page describes, or a sentence where there is no more."""
+        row = self.subject(state)
+        return SliceDetails(state.side, row) if row >= 0 else NO_MORE
 
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""

@@ -11,6 +11,7 @@ from fusetui.trace.text.figures import count, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Make, TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
@@ -23,6 +24,7 @@ from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
+from fusetui.tui.state.screen import body, head_height
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 NAME = "ranks"
@@ -38,6 +40,7 @@ COLUMNS = (
     Column("", 0, left=True),
 )
 STRIP = "waits of each step"
+LINES = 6  # that a rank beside others takes, with its line of the head
 ABOVE, BELOW = 4, 6  # lines of the panes around the table, the upper one at most
 NO_JOB = "these traces are not named as those of ranks are: fusetui ranks PATH... reads any"
 STANDS_OUT = "*"
@@ -47,6 +50,14 @@ def _beside(state: State) -> Outcome:
     found = state.job.rows()
     at = state.list_of(NAME).cursor
     return ranks.beside_the_last(state, found[at]) if at < len(found) else state
+
+
+def _others(state: State) -> Outcome:
+    found = state.job.rows()
+    at = state.list_of(NAME).cursor
+    lines = body(state).height + head_height(state) - details_height(state.size.height)
+    most = max(2, lines // LINES)
+    return ranks.beside_others(state, found[at], most) if at < len(found) else state
 
 
 class RanksPage(ListPage):
@@ -61,6 +72,7 @@ class RanksPage(ListPage):
         "row-down/row-up move",
         "show open its longest wait",
         "ranks-beside beside whom it waits for",
+        "ranks-others beside others",
         "ranks-sort-right/ranks-sort-left sort",
         "copy copy",
     )
@@ -89,6 +101,15 @@ class RanksPage(ListPage):
             "b",
             "at its longest wait, on one time axis",
             _beside,
+            "In the ranks",
+            on(NAME),
+        ),
+        action(
+            "ranks-others",
+            "Open beside other ranks",
+            "B",
+            "as many as the screen has room for, on one time axis",
+            _others,
             "In the ranks",
             on(NAME),
         ),

@@ -32,6 +32,7 @@ from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import SECTION, looked_at
+from fusetui.tui.state.overlays import GapDetails, Overlay, RangeFigures, SliceDetails
 from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.state import TIMELINE, Size, State, told
@@ -131,6 +132,17 @@ class TimelinePage(Page):
                 now = places(new, state.session.views[n])
                 tops[n] = same_line(old, shown[tops[n]], new, now)
         return replace(state, tops=tuple(tops))
+
+    def described(self, state: State) -> Overlay | str:
+        """The range of the active side, else the selected slice or gap."""
+        found, view = state.session.time_range, state.view
+        if found and found.ended and found.side == state.active:
+            return RangeFigures(state.side, found)
+        if view.gap:
+            return GapDetails(state.side, view.gap)
+        if view.selected >= 0:
+            return SliceDetails(state.side, view.selected)
+        return f"nothing is selected: {hints_text(NOTHING[:1], state)}"
 
     def copied(self, state: State) -> str:
         """The selected slice of the active side: name, start, duration."""

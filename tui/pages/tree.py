@@ -10,49 +10,26 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.figures import count, duration, percent
-from fusetui.trace.text.units import Unit, unit_of
-from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
-from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import text
 from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.layout.call_tree import (
-    MODES,
-    SORTS,
-    CallTree,
-    TreeView,
-    call_tree,
-    callers_tree,
-)
-from fusetui.tui.layout.columns import Column, fit, shown, titles
-from fusetui.tui.layout.kinds import kind_of, label_of, narrow
-from fusetui.tui.layout.tree import (
-    OpTree,
-    name_of_node,
-    node_of,
-    op_tree,
-    open_to,
-    same_open,
-)
+from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.call_tree import MODES, CallTree, call_tree, callers_tree
+from fusetui.tui.layout.columns import titles
+from fusetui.tui.layout.preorder import Preorder
+from fusetui.tui.layout.tree import OpTree, node_of, op_tree, open_to, same_open
 from fusetui.tui.pages.folding import TreeListPage
+from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.tree_rows import heading, tree_table
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Outcome, State, told
-
-COLUMNS = (
-    Column("total", 9),
-    Column("self", 9),
-    Column("GPU", 9),
-    Column("kernels", 7),
-    Column("op", 0, left=True),
-)
-
+from fusetui.tui.state.state import ListState, Outcome, Size, State, told
 
 NAME = "tree"
-BAR = 10  # cells
 LARGE = 200_000  # slices: the tree of fewer is made in a moment
+TOO_MANY = "so many ops, one by one, are shown in order of time alone"
 WORKING = "working: the op tree of this large trace will follow"
 
 
@@ -85,39 +62,30 @@ class TreePage(TreeListPage):
         return self.on_node(self.with_nodes(state, open_to(self.ends(state), nodes, node)), node)
 
     def ends(self, state: State) -> NDArray[np.int64]:
-        merged = merged_of(state)
-        return merged.preorder(state.tree.sort).end if merged else state.side.once(op_tree).end
+        return order_of(state).end
 
     def open_at_first(self, state: State) -> NDArray[np.bool_]:
         """The threads."""
-        merged = merged_of(state)
-        if merged is None:
-            opened: NDArray[np.bool_] = state.side.once(op_tree).row < 0
-            return opened
-        threads: NDArray[np.bool_] = merged.name[merged.preorder(state.tree.sort).nodes] < 0
+        threads: NDArray[np.bool_] = shown_tree(state).is_thread[order_of(state).nodes]
         return threads
 
     def rows(self, state: State) -> Rows:
-        merged, opened, view = merged_of(state), self.opened(state), state.tree
+        tree, order, opened = shown_tree(state), order_of(state), self.opened(state)
+        table = tree_table(state.side, tree, state.tree)
         glyphs = glyphs_for(state.ascii_only)
-        if merged is None:
-            tree = state.side.once(op_tree)
-
-            def each(index: int, width: int) -> list[Styled]:
-                node = int(opened.shown[index])
-                return format_node(tree, node, bool(opened.nodes[node]), glyphs, width)
-
-            return Rows(opened, len(opened.shown), lambda w: titles(COLUMNS, w), each)
-        order, columns, units = merged.preorder(view.sort), _columns(merged, view), _units(merged)
 
         def row(index: int, width: int) -> list[Styled]:
             place = int(opened.shown[index])
             inner = int(order.end[place]) > place + 1
             mark = (glyphs.folded, glyphs.unfolded)[bool(opened.nodes[place])]
-            leaf = mark if inner else glyphs.leaf
-            return _row(merged, int(order.nodes[place]), leaf, columns, units, glyphs, width)
+            return table.row(int(order.nodes[place]), mark if inner else glyphs.leaf, glyphs, width)
 
-        return Rows(opened, len(opened.shown), lambda w: titles(columns, w), row)
+        columns = table.columns
+        return Rows(opened, len(opened.shown), lambda width: titles(columns, width), row)
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """What the rows are, and what their shares are of."""
+        return (Pane(1, text([Said(f" {heading(shown_tree(state), state.tree)}", "name")])),)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Shows the op, or the longest of its path, in the timeline; opens or closes a thread."""
@@ -125,12 +93,10 @@ class TreePage(TreeListPage):
         row = self._row_of(state, place)
         if row < 0:
             return self.turn(state)
-        trace = state.side.trace
+        trace, tree = state.side.trace, shown_tree(state)
         rows = np.array([row])
-        merged = merged_of(state)
-        if merged is not None:
-            node = int(merged.preorder(state.tree.sort).nodes[place])
-            same = np.flatnonzero(merged.of_row == node)
+        if isinstance(tree, CallTree):
+            same = np.flatnonzero(tree.of_row == int(order_of(state).nodes[place]))
             same = same[trace.role[same] == trace.role[row]]
             same = same[np.argsort(trace.start[same], kind="stable")]
             rows = same if len(same) else rows
@@ -146,34 +112,34 @@ class TreePage(TreeListPage):
         now = before.list_of(self.name)
         if now.opened is None:
             return state
-        if before.tree.mode != "each":
-            return _followed(self, before, state)
-        old, new, shown = before.side.once(op_tree), state.side.once(op_tree), now.opened.shown
-        node = int(shown[min(now.cursor, len(shown) - 1)]) if len(shown) else -1
-        nodes, node = same_open(old, now.opened.nodes, node, new)
-        return self.on_node(self.with_nodes(state, nodes), node)
+        old, new = shown_tree(before), shown_tree(state)
+        if isinstance(old, CallTree) and isinstance(new, CallTree):
+            return _followed(self, before, state, (old, new))
+        if not (isinstance(old, OpTree) and isinstance(new, OpTree)):
+            return state
+        was, fresh = order_of(before), order_of(state)
+        opened = np.zeros(len(old), dtype=np.bool_)
+        opened[was.nodes] = now.opened.nodes
+        here = self.node(before)
+        nodes, node = same_open(old, opened, int(was.nodes[here]) if here >= 0 else -1, new)
+        state = self.with_nodes(state, nodes[fresh.nodes])
+        return self.on_node(state, int(fresh.place[node]) if node >= 0 else -1)
 
     def copied(self, state: State) -> str:
         """The full name of the op under the cursor, or the label of the thread."""
-        place, merged = self.node(state), merged_of(state)
+        place = self.node(state)
         if place < 0:
             return ""
-        if merged is None:
-            return names_text([name_of_node(state.side.once(op_tree), place)])
-        return names_text([name_of(merged, int(merged.preorder(state.tree.sort).nodes[place]))])
+        return names_text([shown_tree(state).name_of(int(order_of(state).nodes[place]))])
 
     def _row_of(self, state: State, place: int) -> int:
-        merged = merged_of(state)
-        if merged is None:
-            return int(state.side.once(op_tree).row[place])
-        return int(merged.row[merged.preorder(state.tree.sort).nodes[place]])
+        return int(shown_tree(state).row[order_of(state).nodes[place]])
 
     def _node_of(self, state: State, row: int) -> int:
-        merged = merged_of(state)
-        if merged is None:
-            return node_of(state.side.once(op_tree), row)
-        node = int(merged.of_row[row])
-        return int(merged.preorder(state.tree.sort).place[node]) if node >= 0 else -1
+        """The place of a slice of the trace, -1 if it is not in the tree."""
+        tree = shown_tree(state)
+        node = int(tree.of_row[row]) if isinstance(tree, CallTree) else node_of(tree, row)
+        return int(order_of(state).place[node]) if node >= 0 else -1
 
 
 MAKERS: dict[str, Callable[[Trace], CallTree | OpTree]] = {
@@ -183,10 +149,15 @@ MAKERS: dict[str, Callable[[Trace], CallTree | OpTree]] = {
 }
 
 
-def merged_of(state: State) -> CallTree | None:
-    """The tree of merged ops; None where each is shown."""
-    tree = state.side.once(MAKERS[state.tree.mode])
-    return tree if isinstance(tree, CallTree) else None
+def shown_tree(state: State) -> CallTree | OpTree:
+    """That of the active side; made once for each way to merge it."""
+    return state.side.once(MAKERS[state.tree.mode])
+
+
+def order_of(state: State) -> Preorder:
+    """The nodes as they are shown; what is open is counted by their places in it."""
+    tree = shown_tree(state)
+    return tree.preorder(state.tree.sort_of(tree))
 
 
 def awaited(state: State, mode: str) -> str:
@@ -196,23 +167,19 @@ def awaited(state: State, mode: str) -> str:
     return WORKING if is_large and make not in side.made else ""
 
 
-def name_of(merged: CallTree, node: int) -> str:
-    """The name as the trace has it, or the label of a thread."""
-    name = int(merged.name[node])
-    return merged.trace.names[name] if name >= 0 else merged.trace.tracks[-1 - name].label
+def _path_of(tree: CallTree, node: int) -> tuple[str, ...]:
+    above = int(tree.parent[node])
+    return (*(_path_of(tree, above) if above >= 0 else ()), tree.name_of(node))
 
 
-def _path_of(merged: CallTree, node: int) -> tuple[str, ...]:
-    above = int(merged.parent[node])
-    return (*(_path_of(merged, above) if above >= 0 else ()), name_of(merged, node))
-
-
-def _followed(page: TreePage, before: State, state: State) -> State:
+def _followed(
+    page: TreePage, before: State, state: State, trees: tuple[CallTree, CallTree]
+) -> State:
     """The same paths open, and the cursor on the same."""
-    old, new, now = merged_of(before), merged_of(state), before.list_of(NAME)
-    if old is None or new is None or now.opened is None:
+    now, (old, new) = before.list_of(NAME), trees
+    if now.opened is None:
         return state
-    order, fresh = old.preorder(before.tree.sort), new.preorder(state.tree.sort)
+    order, fresh = order_of(before), order_of(state)
     places = {_path_of(new, int(n)): p for p, n in enumerate(fresh.nodes.tolist())}
     nodes = page.open_at_first(state).copy()
     seen = now.opened.shown[now.opened.nodes[now.opened.shown]]
@@ -222,95 +189,6 @@ def _followed(page: TreePage, before: State, state: State) -> State:
     here = page.node(before)
     path = _path_of(old, int(order.nodes[here])) if here >= 0 else ()
     return page.on_node(page.with_nodes(state, nodes), places.get(path, 0))
-
-
-def _units(merged: CallTree) -> tuple[Unit, Unit, Unit]:
-    """Of GPU time, total and self."""
-    columns = (merged.gpu_ns, merged.total_ns, merged.own_ns)
-    gpu, total, own = (unit_of([int(one.max(initial=0))]) for one in columns)
-    return gpu, total, own
-
-
-def _columns(merged: CallTree, view: TreeView) -> Sequence[Column]:
-    gpu, total, own = _units(merged)
-
-    def title(sort: str, text: str) -> str:
-        return f"{text}*" if view.sort == sort else text
-
-    what = "op, then what calls it" if merged.bottom_up else "op"
-    return (
-        Column(title("GPU", f"GPU {gpu.name}"), 9),
-        Column("share", 7, from_width=70),
-        Column("", BAR, left=True, from_width=90),
-        Column(title("total", f"total {total.name}"), 10),
-        Column(title("self", f"self {own.name}"), 9),
-        Column("kernels", 7, from_width=70),
-        Column(title("count", "count"), 7),
-        Column(title("name", what), 0, left=True),
-    )
-
-
-def _row(
-    merged: CallTree,
-    node: int,
-    mark: str,
-    columns: Sequence[Column],
-    units: tuple[Unit, Unit, Unit],
-    glyphs: Glyphs,
-    width: int,
-) -> list[Styled]:
-    """One line of merged ops; the share is that of the GPU time of all."""
-    indent = "  " * int(merged.level[node]) + mark + " "
-    name = name_of(merged, node)
-    if merged.name[node] < 0:
-        texts = [*("",) * (len(columns) - 1), f"{indent}{narrow(name)}"]
-        return [(text, palette.TITLE) for text in fit(columns, texts, width)]
-    whole = int(merged.gpu_ns[merged.level == (0 if merged.bottom_up else 1)].sum())
-    gpu, kernels = int(merged.gpu_ns[node]), int(merged.kernels[node])
-    role = int(merged.trace.source_role[merged.row[node]])
-    texts = [
-        units[0].text(gpu) if gpu else "",
-        percent(gpu, whole) if gpu else "",
-        share_bar(gpu, whole, BAR, glyphs),
-        units[1].text(int(merged.total_ns[node])),
-        units[2].text(int(merged.own_ns[node])),
-        count(kernels) if kernels else "",
-        count(int(merged.count[node])),
-        indent + label_of(role, name),
-    ]
-    *figures, last = fit(columns, texts, width)
-    places = shown(columns, width)
-    styled = [
-        (text, palette.PLAIN if columns[n].title else palette.BUSY)
-        for n, text in zip(places, figures, strict=False)
-    ]
-    return [*styled, (last, palette.swatch(kind_of(role, name)))]
-
-
-def format_node(tree: OpTree, node: int, is_open: bool, glyphs: Glyphs, width: int) -> list[Styled]:
-    """One line of the tree."""
-    row = int(tree.row[node])
-    has_children = int(tree.end[node]) > node + 1
-    mark = (glyphs.unfolded if is_open else glyphs.folded) if has_children else glyphs.leaf
-    indent = "  " * int(tree.depth[node]) + mark + " "
-    if row < 0:
-        label = narrow(tree.trace.tracks[int(tree.track[node])].label)
-        return [
-            (text, palette.TITLE)
-            for text in fit(COLUMNS, ["", "", "", "", mark + " " + label], width)
-        ]
-    trace = tree.trace
-    gpu, kernels = int(tree.gpu_ns[node]), int(tree.kernels[node])
-    texts = [
-        duration(int(trace.dur[row])),
-        duration(int(tree.own_ns[node])),
-        duration(gpu) if gpu else "",
-        count(kernels) if kernels else "",
-        indent + label_of(int(trace.source_role[row]), trace.name_of(row)),
-    ]
-    *figures, name = fit(COLUMNS, texts, width)
-    kind = kind_of(int(trace.source_role[row]), trace.name_of(row))
-    return [*((text, palette.PLAIN) for text in figures), (name, palette.swatch(kind))]
 
 
 TREE = TreePage()
@@ -334,12 +212,14 @@ def sort_by(by: int) -> Run:
     """Sorted by the next column, or the one before, as an action runs it."""
 
     def run(state: State) -> State:
-        if state.tree.mode == "each":
-            return told(state, "each op is in order of time", "tree-mode merge them")
-        at = SORTS.index(state.tree.sort) + by
-        view = replace(state.tree, sort=SORTS[at % len(SORTS)])
-        now = replace(state, tree=view).with_list(NAME, ListState())
-        return TREE.with_nodes(now, TREE.opened(now).nodes)
+        tree = shown_tree(state)
+        if len(tree) > LARGE and isinstance(tree, OpTree):
+            return told(state, TOO_MANY, "tree-mode merge them")
+        at = tree.SORTS.index(state.tree.sort_of(tree)) + by
+        view = state.tree.sorted_by(tree.SORTS[at % len(tree.SORTS)])
+        state = TREE.with_nodes(state, TREE.opened(state).nodes)
+        now = TREE.in_order(state, order_of(state), tree.preorder(view.sort_of(tree)))
+        return replace(now, tree=view)
 
     return run
 

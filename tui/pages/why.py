@@ -12,30 +12,35 @@ from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
 from fusetui.trace.insights.words import SHORT
+from fusetui.trace.model.ids import Id
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said, cut
 from fusetui.tui.layout.answer import inside
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.layout.columns import Column, fit, shown, titles
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import NO_MORE, Pane
 from fusetui.tui.state import gaps, search
 from fusetui.tui.state.copying import MOST
+from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Size, State, told
 
 WIDEST = 110  # cells of a wrapped text
+BAR = 10  # cells
+WHOLE = 10**9  # that a share is of
 ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 
 Entry = Finding | Gap | Unknown
@@ -68,17 +73,22 @@ class WhyPage(ListPage):
         if found is None:
             said = working(state.side.trace, "why the time went where it went")
             return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
-        entries = entries_of(found)
+        entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
         columns = (
             Column(f"{unit.name} at stake", 11),
             Column("share", 7),
+            Column("", BAR, left=True, from_width=110),
             Column("finding, then the longest gaps", 0, left=True),
         )
 
         def row(index: int, width: int) -> list[Styled]:
-            texts, look = _texts(found, entries[index], unit)
-            return [(text, look) for text in fit(columns, texts, width)]
+            (stake, share, said), look = _texts(found, entries[index], unit)
+            texts = (stake, share, share_bar(*_part(found, entries[index]), BAR, glyphs), said)
+            return [
+                (text, look if columns[n].title else palette.BUSY)
+                for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
+            ]
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
@@ -94,6 +104,18 @@ class WhyPage(ListPage):
                 return gaps.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
+
+    def described(self, state: State) -> Overlay | str:
+        """The evidence that Enter shows, or the gap."""
+        found = _why(state.side)
+        entries = entries_of(found) if found else ()
+        match entries[min(state.list_of(self.name).cursor, len(entries) - 1)] if entries else None:
+            case Finding(evidence=(_, *_)) as finding:
+                return SliceDetails(state.side, _evidence(state, finding).row)
+            case Gap() as gap:
+                at = gaps.place_of_gap(state.side, gap)
+                return GapDetails(state.side, at) if at else NO_MORE
+        return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """The answer, and as much of the account as there is room for."""
@@ -188,7 +210,7 @@ def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], 
     stake = unit.text(ns) if ns is not None else ""
     match entry:
         case Finding():
-            share = percent(round(entry.share * 1e9), 10**9) if entry.share is not None else ""
+            share = percent(*_part(found, entry)) if entry.share is not None else ""
             return (stake or "note", share, narrow(entry.text)), palette.PLAIN
         case Gap():
             return (stake, *_gap_texts(found, entry)), palette.DIM
@@ -197,19 +219,38 @@ def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], 
             return ("", "", narrow(said)), palette.DIM
 
 
+def _part(found: Why, entry: Entry) -> tuple[int, int]:
+    """What the share of a row is, and the whole."""
+    match entry:
+        case Finding():
+            return round((entry.share or 0) * WHOLE), WHOLE
+        case Gap():
+            return entry.dur_ns, _spans(found).get(entry.device, 0)
+        case Unknown():
+            return 0, WHOLE
+
+
+def _spans(found: Why) -> dict[Id, int]:
+    return {one.device: one.span_ns for one in found.devices}
+
+
 def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
-    spans = {one.device: one.span_ns for one in found.devices}
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
     text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
-    return percent(gap.dur_ns, spans.get(gap.device, 0)), narrow(text)
+    return percent(*_part(found, gap)), narrow(text)
 
 
 def _to_evidence(state: State, finding: Finding) -> State:
     """The first row of the evidence; if one of the same finding is shown, the next."""
     if not finding.evidence:
         return told(state, "this finding has no slice to show")
+    return search.shown(state, _evidence(state, finding))
+
+
+def _evidence(state: State, finding: Finding) -> Hits:
+    """All of it, at the one that Enter shows next."""
     hits = state.session.hits
     if hits is None or hits.what != finding.text or hits.side != state.active:
         hits = Hits(finding.text, state.active, np.array(finding.evidence))
-    return search.shown(state, hits.step(1))
+    return hits.step(1)

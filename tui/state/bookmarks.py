@@ -17,14 +17,15 @@ class Bookmark(msgspec.Struct, frozen=True):
     begin: int
     end: int
     row: int  # -1: nothing was selected
+    note: str = ""  # printable; what a person wrote about it
 
 
 Bookmarks = Mapping[str, Bookmark]
 
 
-def bookmark(index: int, side: Side, view: View) -> Bookmark:
+def bookmark(index: int, side: Side, view: View, note: str = "") -> Bookmark:
     """A mark of what a view of a side shows now."""
-    return Bookmark(index, view.begin + side.origin, view.end + side.origin, view.selected)
+    return Bookmark(index, view.begin + side.origin, view.end + side.origin, view.selected, note)
 
 
 def recalled(mark: Bookmark, side: Side, view: View) -> View:

@@ -26,6 +26,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Mark(msgspec.Struct, frozen=True):
     letter: str
+    note: str = ""
 
 
 class Only(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PA
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NUMBER = re.compile(r"[0-9]{1,9}")
 LETTER = re.compile(r"[A-Za-z]")
+LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 
 
@@ -79,7 +81,10 @@ def _step(rest: str) -> Command:
 
 
 def _mark(rest: str) -> Command:
-    return Mark(rest) if LETTER.fullmatch(rest) else Wrong("mark takes one letter: mark a")
+    letter, _, note = rest.partition(" ")
+    if not LETTER.fullmatch(letter):
+        return Wrong("mark takes one letter, then a note: mark a slow step")
+    return Mark(letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
 def _open(rest: str) -> Command:

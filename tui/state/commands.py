@@ -34,8 +34,8 @@ def obeyed(state: State, line: str) -> Outcome:
             return _go_to_time(state, ns)
         case Step(number):
             return to_step(state, number)
-        case Mark(letter):
-            return marks.set_mark(state, letter)
+        case Mark(letter, note):
+            return marks.set_mark(state, letter, note)
         case Only(pattern):
             return arranging.only(state, pattern)
         case Open(path, beside):

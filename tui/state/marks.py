@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.bookmarks import Bookmarks
 from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.state import TIMELINE, State, told
@@ -31,10 +32,11 @@ def answered(state: State, character: str) -> State:
     return set_mark(state, character) if prompt is Prompt.SET_MARK else go_to(state, character)
 
 
-def set_mark(state: State, letter: str) -> State:
-    session = state.session.with_bookmark(letter, state.active)
+def set_mark(state: State, letter: str, note: str = "") -> State:
+    session = state.session.with_bookmark(letter, state.active, note)
     keys = f"to-mark and {letter} go back to it"
-    return told(replace(state, session=session), f"mark {letter} is set", keys)
+    sentence = f"mark {letter} is set{': ' * bool(note)}{note}"
+    return told(replace(state, session=session), sentence, keys)
 
 
 def go_to(state: State, letter: str) -> State:
@@ -42,7 +44,7 @@ def go_to(state: State, letter: str) -> State:
     if mark is None:
         return told(state, f"there is no mark {letter}")
     there = brought(state, state.session.at_bookmark(letter), mark.side)
-    return told(there, f"at mark {letter}", "undo back")
+    return told(there, f"at mark {letter}{': ' * bool(mark.note)}{mark.note}", "undo back")
 
 
 def choose_range(state: State) -> State:
@@ -54,13 +56,18 @@ def choose_range(state: State) -> State:
     return told(replace(state, session=session), *(ENDED if found and found.ended else STARTED))
 
 
+def marks_text(marks: Bookmarks) -> str:
+    """The letters of all marks, with their notes: `a slow step   b`."""
+    return "   ".join(f"{letter} {mark.note}".strip() for letter, mark in sorted(marks.items()))
+
+
 ACTIONS = (
     action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
     action(
         "mark",
         "Set a mark",
         "m",
-        "then a letter: this window and selection",
+        "then a letter: this window and selection; :mark a NOTE",
         ask_mark,
         SECTION,
         on_timeline,

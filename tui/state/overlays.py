@@ -19,10 +19,11 @@ class Help(msgspec.Struct, frozen=True):
 
 
 class SliceDetails(msgspec.Struct, frozen=True, eq=False):
-    """Everything about one slice."""
+    """Everything about one slice; `raw`: the event as the file has it."""
 
     side: Side
     row: int
+    raw: bool = False
 
 
 class GapDetails(msgspec.Struct, frozen=True, eq=False):

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from fusetui.trace.ranks.records import JobAnswer, RankRow
+from fusetui.trace.ranks.records import JobAnswer, RankRow, WorstWait
 from fusetui.trace.ranks.strip import Strip
 from fusetui.trace.ranks.summary import base_ns
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
+from fusetui.tui.layout.arrangement import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.ranks import SORTS
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import ReadRanks
 from fusetui.tui.state.reading import read
@@ -70,56 +71,97 @@ def to_worst_wait(state: State, row: RankRow) -> Outcome:
 def beside_the_last(state: State, row: RankRow) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
     wait, answer = row.worst_wait, state.job.answer
-    if wait is None or answer is None or wait.for_rank == row.rank:
+    if wait is None or answer is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    other = next(one for one in answer.ranks if one.rank == wait.for_rank)
+    return _on_one_axis(state, wait, [row, *_of_rank(answer, wait.for_rank)])
+
+
+def beside_others(state: State, row: RankRow, most: int) -> Outcome:
+    """Opens a rank where it waits longest, or else where another waits longest for it; below it the
+    rank that is waited for, and then the others in the order of the list, on one time axis."""
+    answer = state.job.answer
+    waiting = row if row.worst_wait else _longest_wait_for(state, row)
+    if answer is None or waiting is None or waiting.worst_wait is None:
+        return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
+    wait = waiting.worst_wait
+    rows = (waiting, *_of_rank(answer, wait.for_rank), row, *state.job.rows())
+    state = replace(state, job=replace(state.job, only_streams=True))
+    return _on_one_axis(state, wait, list({one.rank: one for one in rows}.values())[:most])
+
+
+def _of_rank(answer: JobAnswer, rank: int | None) -> list[RankRow]:
+    return [one for one in answer.ranks if one.rank == rank]
+
+
+def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
+    """The rank whose longest wait is for this one."""
+    waits = [(one, one.worst_wait) for one in state.job.rows()]
+    lengths = [
+        (wait.wait_ns, one) for one, wait in waits if wait is not None and wait.for_rank == row.rank
+    ]
+    return max(lengths, key=lambda found: found[0])[1] if lengths else None
+
+
+def _on_one_axis(state: State, wait: WorstWait, rows: Sequence[RankRow]) -> Outcome:
+    """Opens the traces of these ranks at a wait of the first."""
     window = wait.start_ns, wait.start_ns + wait.wait_ns
-    now = replace(state, job=replace(state.job, window=window, beside=(row, other)))
-    paths = (row.path, other.path)
+    now = replace(state, job=replace(state.job, window=window, beside=tuple(rows)))
+    paths = tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
 
 
 def arrived(state: State) -> State:
     """Traces were opened: they show what was asked for."""
-    job = replace(state.job, window=None, beside=None)
-    window, both = state.job.window, state.job.beside
-    if window is None or len(state.sides) != (2 if both else 1):
+    job = replace(state.job, window=None, beside=(), only_streams=False)
+    window, rows = state.job.window, state.job.beside
+    if window is None or len(state.sides) != (len(rows) or 1):
         return state
     session, hint = state.session, ""
     side, (view, *others) = session.sides[0], session.views
     begin, end = (side.begin + time for time in window)
     margin = (end - begin) // AROUND
-    views = [over(side, view, begin - margin, end + margin), *others]
-    if both:
-        later = _later_ns(session.sides, both, as_recorded=_shares_clock(state))
-        views[1] = replace(others[0], begin=views[0].begin + later, end=views[0].end + later)
-        hint = f"one time axis: {_clocks(state, both)}"
-    session = session.go(tuple(views))
+    first = over(side, view, begin - margin, end + margin)
+    if rows:
+        later = _later_ns(session.sides, rows, as_recorded=_shares_clock(state))
+        others = [
+            replace(view, begin=first.begin + ns, end=first.end + ns)
+            for view, ns in zip(others, later, strict=True)
+        ]
+        hint = f"one time axis: {_clocks(state, rows)}"
+    shown = [first, *others]
+    if state.job.only_streams:
+        shown = [_streams(side, view) for side, view in zip(session.sides, shown, strict=True)]
+    session = session.go(tuple(shown))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
+
+
+def _streams(side: Side, view: View) -> View:
+    return replace(view, arranged=replace(view.arranged, hidden=but_streams(side.lanes)))
 
 
 def _shares_clock(state: State) -> bool:
     return state.job.answer is not None and bool(state.job.answer.clocks.shared)
 
 
-def _later_ns(sides: Sequence[Side], rows: tuple[RankRow, RankRow], as_recorded: bool) -> int:
-    """What to add to times of the first side for the same moment on the second."""
+def _later_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
+    """What to add to times of the first side for the same moment on each of the others."""
     offsets = [0 if as_recorded else row.offset_ns or 0 for row in rows]
     zeros = [
         side.origin + base_ns(side.trace) - offset
         for side, offset in zip(sides, offsets, strict=True)
     ]
-    return zeros[0] - zeros[1]
+    return [zeros[0] - zero for zero in zeros[1:]]
 
 
-def _clocks(state: State, rows: tuple[RankRow, RankRow]) -> str:
-    """How sure it is that the two windows show the same moments."""
+def _clocks(state: State, rows: Sequence[RankRow]) -> str:
+    """How sure it is that the windows show the same moments."""
     known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
-    names = f"ranks {rows[0].rank} and {rows[1].rank}"
+    *others, last = (str(row.rank) for row in rows)
+    names = f"ranks {', '.join(others)} and {last}"
     if _shares_clock(state):
         return f"{names} share a clock"
     if len(known) < len(rows):
         return f"how far the clocks of {names} are apart is not known"
-    return f"the clocks of {names} are known to {duration(sum(known))}"
+    return f"the clocks of {names} are known to {duration(sum(sorted(known)[-2:]))}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.questions.chain import replayed
 from fusetui.trace.questions.query import WrongQuery, parse
-from fusetui.trace.questions.search import search, texts_of
+from fusetui.trace.questions.search import search, texts_of, why_nothing
 from fusetui.trace.text.figures import count
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.found import Found
@@ -37,12 +38,18 @@ def typed(state: State, text: str) -> Outcome:
 
 
 def arrived(state: State, side: Side, found: Found) -> State:
-    """More was found; a person who pressed Enter before that is led to the first hit."""
+    """More was found; a person who pressed Enter before that is led to the first hit, or has more
+    of them."""
     if state.prompt is Prompt.SEARCH:
         return replace(state, found=found)
-    if found.text != state.wanted_hit or side not in state.sides or not found.leads:
+    if side not in state.sides:
         return state
-    return _to_first(replace(state, wanted_hit=""), found)
+    if found.text != state.wanted_hit:
+        hits = state.session.hits
+        is_more = hits and hits.searched and hits.what == found.text
+        is_same = is_more and hits and state.sides[hits.side] is side
+        return _with_args(state, hits, found) if hits and is_same else state
+    return _to_first(replace(state, wanted_hit=""), found) if found.leads else state
 
 
 def searched(state: State, text: str) -> Outcome:
@@ -57,7 +64,8 @@ def searched(state: State, text: str) -> Outcome:
         if query.is_quick and len(state.side.trace) <= LARGE:
             rows = search(state.side.trace, state.side.once(texts_of), query)
             if len(rows) or not query.words:
-                return _to_first(state, Found(text, rows))
+                missing = "" if len(rows) else why_nothing(state.side.trace, query)
+                return _to_first(state, Found(text, rows, missing=missing))
     except WrongQuery as wrong:
         return told(state, printable(str(wrong)))
     return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
@@ -72,11 +80,35 @@ def _to_first(state: State, found: Found) -> State:
     """The first hit by name; where no name says it, the first by args."""
     if found.wrong:
         return told(state, printable(found.wrong))
-    rows = found.rows if len(found.rows) else found.extra
-    if not len(rows):
-        return told(state, f"nothing is found for {printable(found.text)}")
-    hits = Hits(found.text, state.active, rows, searched=rows is found.rows)
-    return shown(state, hits.nearest(state.side.trace, state.view.begin + state.side.origin))
+    trace = state.side.trace
+    first = found.rows if len(found.rows) else found.extra
+    if not len(first):
+        missing = f": {found.missing}" if found.missing else ""
+        return told(state, printable(f"nothing is found for {found.text}{missing}"))
+    hits = Hits(found.text, state.active, first, searched=True)
+    hits = hits.nearest(trace, state.view.begin + state.side.origin)
+    return shown(state, hits.among(found.together, found.by_args))
+
+
+def _with_args(state: State, hits: Hits, found: Found) -> State:
+    """The hits that are gone through, also in their list, with those that were found since."""
+    if len(found.by_args) <= len(hits.by_args):
+        return state
+    now = hits.among(found.together, found.by_args)
+    told_place = state.hint == _place(hits)
+    state = replace(state, session=replace(state.session, hits=now))
+    state = replace(state, hint=_place(now)) if told_place else state
+    if not (isinstance(state.overlay, HitList) and state.overlay.hits.what == hits.what):
+        return state
+    listed = state.list_of(OVERLAY)
+    row = state.overlay.hits.rows[min(listed.cursor, len(hits.rows) - 1)]
+    cursor = int(np.flatnonzero(now.rows == row)[0])
+    state = replace(state, overlay=replace(state.overlay, hits=now))
+    return state.with_list(OVERLAY, replace(listed, cursor=cursor))
+
+
+def _place(hits: Hits) -> str:
+    return f"{count(hits.at + 1)} of {count(len(hits.rows))}: {printable(hits.what)}"
 
 
 def shown(state: State, hits: Hits) -> State:
@@ -90,10 +122,9 @@ def shown(state: State, hits: Hits) -> State:
         if not len(rows):
             return told(state, "it was captured, and no kernel of this trace replays it")
         hits = replace(hits, rows=rows, at=0)
-    place = f"{count(hits.at + 1)} of {count(len(hits.rows))}"
     found = brought(state, state.session.hit(hits), hits.side)
     keys = ("next-hit next", "previous-hit previous", "hits list")
-    return told(found, f"{place}: {printable(hits.what)}", *keys)
+    return told(found, _place(hits), *keys)
 
 
 def step(by: int) -> Run:

@@ -26,6 +26,9 @@ DEEPEST = 200  # views that undo keeps
 Marks = tuple[frozenset[int], ...]
 
 
+NOTHING = np.empty(0, dtype=np.intp)
+
+
 class Hits(msgspec.Struct, frozen=True, eq=False):
     """Rows found by a search or a table, in order of time, and which of them is shown."""
 
@@ -33,7 +36,8 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     side: int
     rows: NDArray[np.intp]
     at: int = -1
-    searched: bool = False  # by their names; else chosen in a table
+    searched: bool = False  # else chosen in a table
+    by_args: NDArray[np.intp] = NOTHING  # those of which only the args say it, in order of rows
     is_of_name: bool = False  # all slices of one name
 
     @property
@@ -50,6 +54,17 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
             return self
         at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
         return replace(self, at=at % len(self.rows))
+
+    def among(self, rows: NDArray[np.intp], by_args: NDArray[np.intp]) -> Hits:
+        """The same hit among more of them; see Found."""
+        here = np.flatnonzero(rows == self.row).tolist() if self.at >= 0 else []
+        at = here[0] if here else -1
+        return replace(self, rows=rows, at=at, by_args=by_args)
+
+    def is_by_args(self, row: int) -> bool:
+        """Whether no name says it, but the args of this hit do."""
+        at = int(np.searchsorted(self.by_args, row))
+        return at < len(self.by_args) and int(self.by_args[at]) == row
 
 
 class Session(msgspec.Struct, frozen=True, eq=False):
@@ -115,9 +130,9 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
-    def with_bookmark(self, letter: str, index: int) -> Session:
+    def with_bookmark(self, letter: str, index: int, note: str = "") -> Session:
         """A mark, by its letter, of what one side shows now."""
-        mark = bookmarks.bookmark(index, self.sides[index], self.views[index])
+        mark = bookmarks.bookmark(index, self.sides[index], self.views[index], note)
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> Session:

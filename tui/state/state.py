@@ -78,7 +78,9 @@ class State(msgspec.Struct, frozen=True, eq=False):
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open
     reading: Reading | None = None
+    modules_sort: str = ""  # see ModuleTree.measure
     unpacked: int = 0  # how often args became readable
+    kept_as: str = ""  # what told the content of the only trace from others when it was opened
     prompt: Prompt | None = None
     found: Found | None = None  # what the search that is typed finds
     wanted_hit: str = ""  # the search whose first hit is waited for

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
+from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import Loaded, load
-from fusetui.commands.sources import is_run, traces
+from fusetui.commands.sources import is_run, only_below, traces
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Diff, NoStepsError, diff, to_markdown, to_text
@@ -64,7 +65,10 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
 
 
 def _variants(folder: str, baseline: str | None) -> list[Pair]:
-    found = traces(folder) if is_run(folder) else []
+    run = only_below(folder) if folders_below(folder) else folder
+    found = traces(run) if is_run(run) else []
+    if os.path.isdir(run) and not is_run(run):
+        raise CommandError(f"{run} is no run folder: give a second trace or folder to compare.")
     if len(found) < 2:
         raise CommandError(f"Give a second trace to compare {folder} with.")
     named = {_variant(path): path for path in found}

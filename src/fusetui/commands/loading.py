@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
-from fusetui.commands.sources import one_trace, traces
+from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.render.progress import Bar
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
@@ -41,10 +42,17 @@ def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
 
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = open_trace(path, bar.update)
+        trace = _called(open_trace(path, bar.update), name)
     for sentence in notices(trace.report):
         say(sentence)
     return trace
+
+
+def _called(trace: Trace, name: str) -> Trace:
+    """A trace that ships with fusetui is told by its name, and not by the path of its file."""
+    if not is_shipped(name):
+        return trace
+    return replace(trace, report=replace(trace.report, named=name))
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
@@ -52,6 +60,8 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 
     paths = captures_named(captured_by)
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
+    if paths and not any(one.of_replays for one in joins):
+        say(f"{trace.report.file} replays no graph: --captured-by changes nothing.")
     for sentence in said(joins):
         say(sentence)
     return trace
@@ -67,28 +77,28 @@ def notices(report: Report) -> Iterator[str]:
     skipped, unreadable = list(report.skipped), report.unreadable
     is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
-        yield f"{report.path} changed while it was read: the figures may mix two states of it."
+        yield f"{report.file} changed while it was read: the figures may mix two states of it."
     if report.prefix:
-        yield f"{report.path}: {report.missing}."
+        yield f"{report.file}: {report.missing}."
     elif report.cut:
         yield (
-            f"{report.path}: {report.cut}, so it cannot be verified; what was unpacked is shown."
+            f"{report.file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
         )
     elif report.too_damaged >= 0:
         yield (
-            f"{report.path} is too damaged to be read beyond byte {report.too_damaged}: "
+            f"{report.file} is too damaged to be read beyond byte {report.too_damaged}: "
             f"{_count(report)} could be read."
         )
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
-        yield f"{report.path} ends early{where}: {_count(report)} could be read."
+        yield f"{report.file} ends early{where}: {_count(report)} could be read."
     if is_cut:  # already reported
         del skipped[-1:]
         unreadable -= 1
     if skipped:
         first = skipped[0]
         yield (
-            f"{report.path}: {unreadable} of {report.events} events could not be read; the first "
+            f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
         )
 
@@ -98,7 +108,7 @@ def secret_notices(trace: Trace) -> Iterator[str]:
     if found := secrets_of(trace):
         named = printable(several(found, 4))
         yield (
-            f"{trace.report.path} contains what looks like a secret ({named}): remove it with "
+            f"{trace.report.file} contains what looks like a secret ({named}): remove it with "
             "fusetui scrub before you share the trace."
         )
 

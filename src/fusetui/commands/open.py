@@ -5,13 +5,18 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import captures_named
 from fusetui.commands.showing import show
 from fusetui.commands.sources import is_run, traces
 from fusetui.commands.terminal import has_terminal
 from fusetui.trace.read.remote import is_remote
+
+if TYPE_CHECKING:
+    from fusetui.tui.state.offers import Offer
 
 SIDES = 2  # traces that are shown side by side
 
@@ -39,6 +44,16 @@ def browse(
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
+    if len(names) == 1 and (found := _offered(names[0])):
+        return show(
+            [],
+            opened=0,
+            ascii_only=ascii_only,
+            theme=theme,
+            mouse=mouse,
+            offers=found,
+            captured_by=captured_by,
+        )
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
@@ -53,6 +68,16 @@ def browse(
         mouse=mouse,
         captured_by=captured_by,
     )
+
+
+def _offered(name: str) -> list[Offer]:
+    """What to choose from in a folder of several folders with traces; [] for anything else."""
+    found = folders_below(name)
+    if len(found) < 2:
+        return []
+    from fusetui.commands.start import found_below  # imports a part of the app
+
+    return found_below(found)
 
 
 def _found(name: str, every: bool) -> list[str]:

@@ -8,11 +8,14 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError
-from fusetui.commands.sources import ENDINGS, traces
+from fusetui.commands.folders import ENDINGS
+from fusetui.commands.sources import of_one_job
 from fusetui.render.output import emit, emit_json, width
 from fusetui.render.progress import Bar
 from fusetui.trace.ranks.model import NoSummary, RankSummary
+from fusetui.trace.ranks.records import JobAnswer
 from fusetui.trace.read.remote import is_remote, matching
+from fusetui.trace.text.figures import plural
 
 
 def run(args: Namespace) -> int:
@@ -23,6 +26,8 @@ def run(args: Namespace) -> int:
     from fusetui.trace.ranks import explained
 
     answer = explained(_summaries(paths, args)).answer
+    if not answer.ranks and not args.json:
+        raise CommandError(_none(answer))
     if args.json:
         emit_json(answer)
     elif args.csv:
@@ -36,6 +41,13 @@ def run(args: Namespace) -> int:
     if answer.given < len(paths) or any(row.damage for row in answer.ranks):
         return UNUSABLE
     return DONE if answer.collectives else CANNOT_TELL
+
+
+def _none(answer: JobAnswer) -> str:
+    """Why there is no rank."""
+    reason = answer.left_out[0].reason.rstrip(".")
+    more = len(answer.left_out) - 1
+    return f"{reason}; nor is any of {plural(more, 'other file')} a rank." if more else f"{reason}."
 
 
 def files(names: Sequence[str]) -> list[str]:
@@ -53,7 +65,7 @@ def _behind(name: str) -> Iterator[str]:
     elif glob.has_magic(name) and not glob.glob(glob.escape(name)):
         found = sorted(glob.glob(name, recursive=True))
     else:
-        found = traces(name)
+        found = of_one_job(name)
     if not found:
         raise CommandError(f"{name} matches no trace (.json, .json.gz or .json.zst).")
     yield from found

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from fusetui.commands.errors import CommandError
+from fusetui.commands.errors import CommandError, say
 from fusetui.commands.settings import user_settings
 from fusetui.commands.terminal import is_light, needs_ascii, prepare
+from fusetui.commands.variables import ignored_colors
 
 
 def show(
@@ -27,7 +28,10 @@ def show(
     """
     settings = user_settings()
     ascii_only = ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding)
-    light = is_light(theme if theme != "auto" else settings.theme, os.environ)
+    theme = theme if theme != "auto" else settings.theme
+    for sentence in ignored_colors(os.environ) if theme == "auto" else ():
+        say(sentence)
+    light = is_light(theme, os.environ)
     mouse = settings.mouse if mouse is None else mouse
     prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment

@@ -6,18 +6,17 @@ import os
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.commands.folders import ENDINGS, RECORD, SWEEP, folders_below
 
 SAMPLE, LESSON = "sample:", "lesson:"
-RECORD = "run.json"
-SWEEP = "sweep.json"
-ENDINGS = (".json", ".json.gz", ".json.zst")
+MOST_NAMED = 3  # folders listed in a message
 
 
 def one_trace(name: str) -> str:
     """The file of a single trace. Raises CommandError for a folder with several."""
     found = traces(name)
     if len(found) > 1:
-        listed = ", ".join(os.path.basename(path) for path in found[:6])
+        listed = ", ".join(os.path.relpath(path, name) for path in found[:6])
         more = ", ..." if len(found) > 6 else ""
         raise CommandError(
             f"{name} is a folder with {len(found)} traces: choose one ({listed}{more})."
@@ -30,14 +29,40 @@ def traces(name: str) -> list[str]:
 
     Files are not checked here: reading reports those that cannot be read.
     """
-    if name.startswith((SAMPLE, LESSON)):
+    if is_shipped(name):
         return [_shipped(name)]
+    if not name.strip():
+        raise CommandError("The name of a trace is empty: give a path, a URL or sample:NAME.")
     if not os.path.isdir(name):
         return [name]
     found = _variants(Path(name)) or _inside(Path(name))
+    return [str(path) for path in found] or traces(only_below(name))
+
+
+def only_below(name: str) -> str:
+    """The one folder with traces below a folder without. Raises CommandError."""
+    found = folders_below(name)
     if not found:
         raise CommandError(f"{name} is a folder without traces (.json, .json.gz or .json.zst).")
-    return [str(path) for path in found]
+    if len(found) > 1:
+        from fusetui.trace.text.figures import several  # only for the message
+
+        named = several(found, MOST_NAMED)
+        raise CommandError(f"{name} holds {len(found)} folders with traces: name one ({named}).")
+    return found[0]
+
+
+def of_one_job(name: str) -> list[str]:
+    """As `traces`; of a folder with a folder for each rank, the traces of all of them."""
+    below = folders_below(name)
+    if len(below) < 2 or any(map(is_run, below)):
+        return traces(name)
+    return [path for folder in sorted(below) for path in traces(folder)]
+
+
+def is_shipped(name: str) -> bool:
+    """Whether it is the name of a sample or a lesson."""
+    return name.startswith((SAMPLE, LESSON))
 
 
 def is_run(name: str) -> bool:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fusetui.commands.errors import DONE
+from fusetui.commands.errors import DONE, CommandError, say
+from fusetui.commands.folders import ENDINGS, changed, listed
 from fusetui.commands.samples import lines_about
 from fusetui.commands.showing import show
-from fusetui.commands.sources import ENDINGS, LESSON, RECORD, SAMPLE, traces
+from fusetui.commands.sources import LESSON, SAMPLE, is_run, traces
 from fusetui.commands.terminal import has_terminal
 
 if TYPE_CHECKING:
     from fusetui.tui.state.offers import Offer
 
 NEWEST = 9  # traces, and as many runs
+MOST = 200  # of what is in a folder of folders
 LOOKED_AT = 50  # of the newest files: not every .json is a trace
 RUNS = "runs"  # the folder in which make demo puts its runs
 HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
@@ -43,23 +47,50 @@ def found_in(folder: Path) -> Iterator[Offer]:
     yield from _shipped()
 
 
+def found_below(folders: Sequence[str]) -> list[Offer]:
+    """At most MOST of what is in run folders and folders of traces; a run is one offer. No trace is
+    read."""
+    found = list(islice((offer for name in folders for offer in _inside(name)), MOST + 1))
+    if len(found) > MOST:
+        say(f"There are more than {MOST} runs and traces: only the newest are listed.")
+    return found[:MOST]
+
+
+def _inside(name: str) -> Iterator[Offer]:
+    if is_run(name):
+        yield from _run(Path(name))
+    else:
+        yield from map(_trace, sorted(map(Path, traces(name)), key=changed, reverse=True))
+
+
 def _traces(folder: Path) -> Iterator[Offer]:
     from fusetui.trace.read.peek import looks_like_a_trace
-    from fusetui.trace.text.figures import size
-    from fusetui.tui.state.offers import Offer
 
-    files = [path for path in _listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
-    newest = heapq.nlargest(LOOKED_AT, files, key=_changed)
+    files = [path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
+    newest = heapq.nlargest(LOOKED_AT, files, key=changed)
     for path in [path for path in newest if looks_like_a_trace(str(path))][:NEWEST]:
-        yield Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
+        yield _trace(path)
 
 
 def _runs(folder: Path) -> Iterator[Offer]:
+    folders = [*listed(folder), *listed(folder / RUNS)]
+    runs = [path for path in folders if is_run(str(path))]
+    for path in heapq.nlargest(NEWEST, runs, key=changed):
+        yield from _run(path)
+
+
+def _trace(path: Path) -> Offer:
+    from fusetui.trace.text.figures import size
     from fusetui.tui.state.offers import Offer
 
-    folders = [*_listed(folder), *_listed(folder / RUNS)]
-    runs = [path for path in folders if (path / RECORD).is_file()]
-    for path in heapq.nlargest(NEWEST, runs, key=_changed):
+    return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
+
+
+def _run(path: Path) -> Iterator[Offer]:
+    """The variants of a run; nothing if there is none, as after a capture that failed."""
+    from fusetui.tui.state.offers import Offer
+
+    with suppress(CommandError):
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
         yield Offer(f"{path}/", paths, f"{_when(path)}   run: {names}")
@@ -78,21 +109,5 @@ def _shipped() -> Iterator[Offer]:
             yield Offer(prefix + name, (str(shelf.path(name)),), shelf.describe(name))
 
 
-def _listed(folder: Path) -> list[Path]:
-    """What is in a folder; [] if it cannot be listed."""
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _changed(path: Path) -> float:
-    """When it was written; 0 if that cannot be told."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def _when(path: Path) -> str:
-    return f"{datetime.fromtimestamp(_changed(path)):%Y-%m-%d %H:%M}"
+    return f"{datetime.fromtimestamp(changed(path)):%Y-%m-%d %H:%M}"

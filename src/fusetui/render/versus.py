@@ -9,7 +9,7 @@ from fusetui.trace.insights.telling import NOTHING, cut_off, named, verdict
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import duration, signed_duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import CUT, Column, table
 
@@ -55,11 +55,9 @@ def _short(name: str) -> str:
 def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:
     for one in found.change:
         indent = "  " if one.name in REASONS else ""
-        delta = one.b_ns - one.a_ns
-        sign = "+" if delta > 0 else ""
         yield (
             f"{indent}{named(one.name)}",
             duration(one.a_ns),
             duration(one.b_ns),
-            f"{sign}{duration(delta)}",
+            signed_duration(one.b_ns - one.a_ns),
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Diff, by_effect, diff, to_markdown, to_text
+from fusetui.trace.diff.lines import OVERLAP
 
 Build = Callable[..., Trace]
 
@@ -98,6 +99,25 @@ def test_of_many_lines_the_largest_are_shown(build: Build) -> None:
     text = to_text(diff(build(many), build(many[:1])), limit=4)
     assert "27 lines of smaller effect" in text
     assert "my::op29" in text
+
+
+def test_a_line_without_time_on_either_side_is_told_only_among_all(build: Build) -> None:
+    trace = build([("my::op", "kernel", 5.0), ("my::empty", "nothing", 0.0)])
+    found = diff(trace, trace)
+    assert "my::empty" not in to_text(found)
+    assert "1 line of smaller effect" in to_text(found)
+    assert "my::empty" in to_text(found, limit=None)
+
+
+def test_an_overlap_too_short_to_be_shown_is_not_told(build: Build) -> None:
+    """The second kernel starts 9 us after the first: they overlap by 30 ns."""
+    a = build([("my::op", "kernel", 9.0), ("my::op", "other", 9.0, 8)])
+    b = build([("my::op", "kernel", 9.03), ("my::op", "other", 9.0, 8)])
+    found = diff(a, b)
+    assert found.accounting.overlap_ns == -30
+    for text in (to_text(found), to_markdown(found)):
+        assert OVERLAP not in text
+        assert "-0.0" not in text
 
 
 def test_hostile_names_are_escaped(build: Build) -> None:

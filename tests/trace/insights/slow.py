@@ -90,9 +90,9 @@ class Slow:
 
     def kind_of_call(self, call: Slice) -> str:
         name = call.name
-        moves = "Memcpy" in name or "Memset" in name
-        later = "Memcpy" in name and "Async" in name and call.row in self.pageable
-        if "Synchronize" in name or (moves and "Async" not in name) or later:
+        copies = "Memcpy" in name
+        later = copies and "Async" in name and call.row in self.pageable
+        if "Synchronize" in name or (copies and "Async" not in name) or later:
             return "host_sync"
         return "host_alloc" if any(word in name for word in ALLOCATES) else "host_call"
 

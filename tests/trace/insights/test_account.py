@@ -137,7 +137,7 @@ def test_host_part(trace_of: Make, event: Make) -> None:
         ("cudaStreamSynchronize", "host_sync"),
         ("hipMemcpyWithStream", "host_sync"),
         ("cuMemcpyDtoH_v2", "host_sync"),
-        ("cudaMemset", "host_sync"),
+        ("cudaMemset", "host_call"),
         ("cudaMemcpyAsync", "host_call"),
         ("cudaMemsetAsync", "host_call"),
         ("cudaGraphAddMemcpyNode", "host_call"),

@@ -48,7 +48,7 @@ def test_flash_attention_3(says: Says) -> None:
         "cute::C<1> >, cute::tuple<"
         "cute::C<128>, cute::C<96>, cute::C<192> >, 128, cutlass::half_t, "
         "float, cutlass::arch::Sm90,"
-        " false, true> > > >(int)",
+        " false, false> > > >(int)",
         arch="sm90",
         head_dim=192,
         tile_m=128,
@@ -97,4 +97,25 @@ def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
         head_dim=128,
         causal=True,
         tile_n=128,
+    )
+
+
+def test_a_window_leaves_open_whether_it_is_causal(says: Says) -> None:
+    """A causal window is launched as local and not causal."""
+    local = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, false, true, true, false>"
+    says(f"{local}(int)", causal=None, short="attn fwd fp16 64x32 d128 local")
+    older = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, true, false>"
+    says(f"{older}(int)", causal=False)
+    says(
+        f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, false, true, false, false, true, true>(1)",
+        causal=None,
+    )
+
+
+def test_without_a_namespace(says: Says) -> None:
+    says(
+        f"void flash_fwd_kernel<{TRAITS}, false, true, true, true, false>(Flash_fwd_params)",
+        family="flash-attn",
+        head_dim=128,
+        causal=True,
     )

@@ -135,3 +135,11 @@ def test_tf32_arithmetic(says: Says) -> None:
         math="tf32",
         mma="128x64x8",
     )
+
+
+def test_a_long_scope_is_cut_between_names(says: Says) -> None:
+    says(
+        "void cutlass::device_kernel<dpsk::grouped_gemm::cuda::fp8_ptp128c::GemmKernel>(int)",
+        op="gemm",
+        short="gemm cuda::fp8_ptp128c::GemmKernel",
+    )

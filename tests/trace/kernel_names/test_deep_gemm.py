@@ -50,3 +50,12 @@ def test_prenorm(says: Says) -> None:
         tile_k=64,
         stages=12,
     )
+
+
+def test_helpers_are_no_products(says: Says) -> None:
+    says(
+        "void deep_gemm::transpose_fp32<512u, 64u, 56u, 56u>(float const*, float*, unsigned int)",
+        family="deep-gemm",
+        op=None,
+        short="deep_gemm transpose_fp32",
+    )

@@ -145,3 +145,12 @@ def test_communication_counts_as_communication(says: Says, name: str) -> None:
     says(name, op="comm")
     assert "comm" in kinds(name)
     assert is_collective(name)
+
+
+def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
+    """They share the namespace; FlashAttention has a type for the residual."""
+    four = "__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float"
+    five = f"__nv_bfloat16, {four}"
+    for types, family in ((four, "apex"), (five, "flash-attn-ln")):
+        traits = f"layer_norm::Kernel_traits<{types}, unsigned int, 4096u, 1u, 1u, 4u, 16u>"
+        says(f"void layer_norm::ln_fwd_kernel<{traits} >(layer_norm::FwdParams)", family=family)

@@ -48,3 +48,12 @@ def test_generic_and_symmetric(says: Says) -> None:
 
 def test_before_2_7(says: Says) -> None:
     says("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", algo="ring", proto="ll", dtype="fp32")
+
+
+def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
+    for name in (
+        "rccl_main_kernel(ncclDevComm*, unsigned long, ncclWork*)",
+        "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
+        "mscclKernel_Sum_half_Simple(ncclDevComm*, mscclAlgo*, mscclWork*)",
+    ):
+        says(name, family="nccl", op="comm", collective=None, short="rccl any")

@@ -42,3 +42,12 @@ def test_letters_known_from_patterns_only(says: Says) -> None:
 def test_later_forms_settle_the_target_only(says: Says) -> None:
     name = "nvjet_sm121_tst_mma_128x128x64_3_64x32x64_tmaAB_splitK_TNNN"
     says(name, op="gemm", arch="sm121", tile_m=None)
+
+
+def test_unknown_operands_are_not_called_by_the_type_of_the_sums(says: Says) -> None:
+    says(
+        "nvjet_ooost_128x128_128x6_2x1_v_bz_TNT",
+        dtype_a=None,
+        dtype_acc="fp32",
+        short="gemm ->bf16 128x128x128 tn s6 2x1",
+    )

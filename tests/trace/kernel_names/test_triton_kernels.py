@@ -55,3 +55,8 @@ def test_any_function_name_is_unknown() -> None:
 )
 def test_quantization(says: Says, name: str, op: str) -> None:
     says(name, family="triton", op=op)
+
+
+def test_kernels_of_inference_servers(says: Says) -> None:
+    says("fused_moe_kernel", family="triton", op="moe")
+    says("_fwd_grouped_kernel_stage1", family="triton", op="attention")

@@ -28,3 +28,11 @@ def test_two_dialects(says: Says) -> None:
         stages=3,
         epilogue="swiglu",
     )
+
+
+def test_a_single_product_is_not_called_batched(says: Says) -> None:
+    says(
+        "gemm_Bfloat16_E4m3E4m3_Fp32_t128x64x128_s7_et128x64_m128x64x32_cga1x1x4_16dp256b_TN_"
+        "schedP_sm100a",
+        short="gemm fp8_e4m3->bf16 128x64x128 sm100 s7 schedP",
+    )

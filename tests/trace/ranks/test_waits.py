@@ -12,6 +12,7 @@ from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.outliers import balance, outliers
 from fusetui.trace.ranks.records import JobAnswer, RankRow
 from fusetui.trace.ranks.strip import strip_of
+from fusetui.trace.ranks.telling import wait_text
 
 
 def row(answer: JobAnswer, number: int) -> RankRow:
@@ -44,6 +45,15 @@ def test_the_longest_wait_of_a_rank() -> None:
         *("all_reduce", 10 * US, 50 * US),
         2,
     )
+
+
+def test_a_rank_that_never_waits_has_no_longest_wait() -> None:
+    """In both collectives rank 1 starts last."""
+    ranks = [rank(0, [(0, 80), (120, 180)], host="h"), rank(1, [(50, 80), (150, 180)], host="h")]
+    answer = answer_of(ranks)
+    assert row(answer, 1).worst_wait is None
+    assert not list(wait_text(row(answer, 1)))
+    assert row(answer, 0).worst_wait is not None
 
 
 def test_a_wait_is_no_longer_than_its_collective() -> None:

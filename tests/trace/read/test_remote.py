@@ -160,6 +160,12 @@ def test_a_file_that_is_not_there(server: str) -> None:
         open_trace(f"{server}/other.json")
 
 
+def test_a_server_that_is_not_there_is_not_a_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PAUSE_S", 0.0)
+    with pytest.raises(CannotRead, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"):
+        open_trace(f"http://127.0.0.1:{free_port()}/rank3.json.gz")
+
+
 def test_a_driver_that_is_missing_is_named() -> None:
     with pytest.raises(CannotRead, match="fsspec has no driver for nowhere://"):
         open_trace("nowhere://a/b.json")

@@ -19,6 +19,7 @@ from fusetui.trace.text.figures import (
     percent,
     plural,
     quantity,
+    signed_duration,
     signed_percent,
     size,
     tick,
@@ -140,13 +141,19 @@ def test_fewer_digits(number: float, text: str) -> None:
         (1_437_260, False, "1,437.3"),
         (60_249, True, "+60.2"),
         (-50, True, "-0.1"),
-        (0, True, "+0.0"),
-        (-20, True, "-0.0"),
+        (0, True, "0.0"),
+        (-20, True, "0.0"),
+        (20, True, "0.0"),
         (-20, False, "0.0"),
     ],
 )
 def test_microseconds(ns: int, signed: bool, text: str) -> None:
     assert microseconds(ns, signed) == text
+
+
+@pytest.mark.parametrize(("ns", "text"), [(41_234, "+41.23 us"), (-512, "-512 ns"), (0, "0 ns")])
+def test_a_change_has_a_sign_unless_there_is_none(ns: int, text: str) -> None:
+    assert signed_duration(ns) == text
 
 
 @pytest.mark.parametrize(

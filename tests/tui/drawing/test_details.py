@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from tests.trace.serving.servers import Server, opened
 from tests.tui.conftest import mlp_events
+from tests.tui.explainable import training
+from tests.tui.prepared import explained
+from tests.tui.prepared import opened as app_opened
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.questions.search import find
 from fusetui.trace.serving.join import join
-from fusetui.tui.drawing.details import all_details, details
+from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.glyphs import UNICODE
 
 Write = Callable[[str | bytes], Path]
@@ -136,3 +139,29 @@ def test_a_packed_file_that_has_changed_is_not_waited_for(
     assert "its args follow: the file is being unpacked" in said(trace, "gemm")
     path.write_bytes(b"another")
     assert "no args are shown: " in " ".join(said(trace, "gemm"))
+
+
+def test_the_raw_event_is_json_again(trace_of: Callable[..., Trace]) -> None:
+    """Whatever it contains, on lines that fit."""
+    args = {"a": 1, "text": "two  words " * 20, "list": [{"b": None}] * 40, "": {}}
+    event = {"ph": "X", "name": "f", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
+    trace = trace_of([event])
+    lines = [line.text for line in raw_lines(trace, 0, 60, UNICODE)]
+    assert max(map(len, lines)) <= 60
+    text = "".join(line[8:] if line.startswith(" " * 8) else line for line in lines)
+    assert json.loads(text) == event
+
+
+def test_modules_come_first_and_args_last(trace_of: Callable[..., Trace]) -> None:
+    """Nothing is listed twice, and the files of frames are short."""
+    side = explained(app_opened(trace_of(training()))).side
+    row = int(side.trace.gpu_rows[0])
+    lines = [line.text for line in all_details(side.trace, row, 90, UNICODE, side.insight.origins)]
+    of = [next(n for n, line in enumerate(lines) if word in line) for word in MARKS]
+    assert of == sorted(of)
+    assert not [line for line in lines if ".py(" in line]
+    frame = [line for line in lines if "my_model.py:40" in line]
+    assert len(frame) == 1
+
+
+MARKS = ("module Attention_0", "launched ", "my_model.py:40", "args")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from tests.tui.explainable import training
 
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.questions.totals import gpu_under, self_ns
+from fusetui.trace.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.tui.layout.call_tree import SORTS, CallTree, call_tree, callers_tree
 
 Path = tuple[str, ...]
+Opener = Callable[..., Trace]
 
 
 @pytest.fixture(params=["mlp", "training", "nothing"])
@@ -89,5 +91,24 @@ def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
         assert all(int(tree.parent[one]) in inside | {node} for one in inside)
         shown = [one for one in order.nodes[n + 1 : order.end[n]].tolist() if one in children]
         if sort != "name":
-            figures = [int(tree.figure(sort)[one]) for one in shown]
+            figures = [int(tree.figures[sort][one]) for one in shown]
             assert figures == sorted(figures, reverse=True)
+
+
+def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(trace_of: Opener) -> None:
+    """As in `fusetui ops`."""
+    spans = (("sum", 0, 100), ("sum", 10, 80), ("to", 20, 30), ("sum", 200, 7))
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": n, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+        for n, ts, dur in spans
+    ]
+    trace = trace_of(events)
+    tree = callers_tree(trace)
+    found = {p[0]: n for n, p in paths_of(tree).items() if len(p) == 1}
+    for op in op_totals(trace):
+        node = found[op.name]
+        assert int(tree.total_ns[node]) == op.total_ns
+        assert int(tree.own_ns[node]) == op.self_ns
+        assert int(tree.count[node]) == op.count
+    sums = [int(tree.total_ns[tree.parent == node].sum()) for node in range(len(tree))]
+    assert all(inner <= int(whole) for inner, whole in zip(sums, tree.total_ns, strict=True))

@@ -97,6 +97,19 @@ def test_no_number_is_cut(
     assert texts[3] == "454,700,123.4"
 
 
+def test_at_80_columns_a_row_tells_its_kernel_and_not_its_place(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = told(diff(trace, trace))
+    place, kernel = "execute_32_context_8(512)_generation_24(24)", "gemm bf16 128x128x64"
+    what = f"{place}  aten::mm  {kernel}"
+    row = replace(found.lines[0], what=what, parts=(place, "aten::mm", kernel))
+    shown = formatted(columns_of(found), [row], 0, 79)
+    assert kernel in shown[-1][0]
+    assert formatted(columns_of(found), [row], 0, 159)[-1][0].rstrip() == what
+
+
 def test_a_region_opens_and_closes_where_the_cursor_is(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:

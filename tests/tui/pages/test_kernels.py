@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.tui.conftest import GELU, GEMM
+from tests.tui.conftest import GELU, GEMM, mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
@@ -97,3 +97,11 @@ def test_a_trace_without_kernels_lists_cpu_ops(
     state = after(opened(trace_of([event("aten::add", 5)])), *do("kernels"))
     assert labels(state) == ["aten::add"]
     assert "CPU op" in drawn(state)
+
+
+@pytest.mark.parametrize("key", ["group-by", "narrow"])
+def test_ops_of_a_trace_without_kernels_have_no_groups(trace_of: Make, key: str) -> None:
+    ops = [event for event in mlp_events() if event["cat"] == "cpu_op"]
+    state = after(opened(trace_of(ops)), *do("kernels", key))
+    assert state.hint == "this trace has no kernels: its CPU ops are shown by name"
+    assert state.kernels.by == "name"

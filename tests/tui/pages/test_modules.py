@@ -9,11 +9,19 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.trace import Trace
+from fusetui.trace.text.figures import percent
+from fusetui.tui.layout.modules import SORTS, ModuleTree
 from fusetui.tui.pages.modules import ModulesPage
-from fusetui.tui.state.state import TIMELINE, Size
+from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]
 PAGE = ModulesPage()
+
+
+def tree_of(state: State) -> ModuleTree:
+    answer = state.side.insight.answer
+    assert answer is not None
+    return answer.modules
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
@@ -52,3 +60,37 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
 def test_it_works_before_the_modules_are_known(mlp: Trace) -> None:
     state = after(opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show"))
     assert "working" in drawn(state)
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("sort", SORTS)
+def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
+    """The shares are those of what the heading says, and what is open stays open."""
+    events = [event for event in training() if on_gpu or event["cat"] != "kernel"]
+    state = after(opened(trace_of(events), size=Size(120, 35)), explained, *do("modules"))
+    tree = tree_of(state)
+    state = after(state, *do("last", "fold-node", "turn"))
+    cursor, rows = PAGE.copied(state), PAGE.rows(state).count
+    while (state.modules_sort or tree.measure()) != sort:
+        state = after(state, *do("modules-sort-right"))
+    assert (PAGE.copied(state), PAGE.rows(state).count) == (cursor, rows)
+    order, measure = tree.preorder(sort), tree.measure(sort)
+    assert sorted(order.nodes.tolist()) == list(range(len(tree.end)))
+    outermost = [n for n in order.nodes.tolist() if n < len(tree.times) and tree.parents[n] < 0]
+    figures = [
+        tree.times[n].module.lower() if sort == "name" else -int(tree.figures[sort][n])
+        for n in outermost
+    ]
+    assert figures == sorted(figures)
+    assert "share of the " in drawn(state).split("\n")[2]
+    figure, whole = int(tree.figures[measure][outermost[0]]), tree.whole(measure)
+    assert not figure or f" {percent(figure, whole)} " in drawn(state).split("\n")[4]
+
+
+def test_all_of_a_measure_adds_up(trace_of: Make) -> None:
+    state = after(opened(trace_of(training())), explained)
+    tree = tree_of(state)
+    outermost = tree.parents < 0
+    for measure in ("GPU", "kernels", "CPU"):
+        assert int(tree.figures[measure][outermost].sum()) == tree.whole(measure)
+    assert int(tree.figures["self"].sum()) == tree.whole("self") == tree.gpu_ns

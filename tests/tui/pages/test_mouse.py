@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 from msgspec.structs import replace
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
-from tests.tui.prepared import after, do, drawn, opened
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, drawn, explained, opened
 from textual.events import MouseMove
 
 from fusetui.trace import Trace
@@ -128,3 +130,21 @@ def test_a_click_on_a_hint_does_what_its_key_does(
         assert there.overlay is not None
     else:
         assert (there.view.span < state.view.span) == (changed == "w")
+
+
+def test_the_keys_after_a_sentence_can_be_clicked(trace_of: Callable[..., Trace]) -> None:
+    state = after(explained(opened(trace_of(training()))), *do("next-gap"))
+    x = drawn(state).split("\n")[-1].index("e the next longest")
+    second = after(state, partial(pointed, x=x, y=state.size.height - 1))
+    assert second.hint.startswith("gap 2 of")
+    beside = after(state, partial(pointed, x=2, y=state.size.height - 1))
+    assert beside.hint == state.hint
+
+
+def test_a_hint_that_is_not_shown_is_not_clicked(mlp: Trace) -> None:
+    state = opened(mlp, size=Size(60, 18))
+    line = drawn(state).split("\n")[-1]
+    end = len(line.rstrip())
+    assert end < 58
+    for x in range(end + 1, 60):
+        assert after(state, partial(pointed, x=x, y=17)) is state

@@ -12,9 +12,13 @@ from msgspec.structs import replace
 from tests.cli.test_ranks import job
 from tests.tui.prepared import after, do, drawn, opened
 
+from fusetui import sample_traces
+from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
+from fusetui.trace.model.categories import Layer
 from fusetui.trace.ranks import explained, summarize
 from fusetui.trace.ranks.strip import strip_of
+from fusetui.tui.layout.arrangement import but_streams
 from fusetui.tui.layout.ranks import SORTS, job_of_paths
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.pages.ranks import NAME
@@ -112,6 +116,56 @@ def test_times_of_clocks_that_are_apart_are_moved(state: State, paths: tuple[str
     assert second - first == 3_000
     assert shown.hint.startswith("one time axis: ")
     assert "share a clock" not in shown.hint
+
+
+def test_on_a_tall_screen_all_ranks_share_one_axis(state: State, paths: tuple[str, ...]) -> None:
+    """The rank that waits, the one that it waits for, then the others in the order of the list."""
+    tall = replace(state, size=Size(200, 50))
+    asked = do("ranks-others")[0](after(tall, *do("row-down", "row-down")))
+    assert isinstance(asked, tuple)
+    assert isinstance(asked[1], Read)
+    assert asked[1].paths[:2] == (paths[1], paths[2])
+    assert set(asked[1].paths) == set(paths)
+    sides = make_sides([open_trace(path) for path in asked[1].paths], ["1", "2", "a", "b"])
+    shown = after(asked[0], partial(arrived, sides=sides))
+    windows = {
+        (view.begin + side.origin, view.end + side.origin)
+        for side, view in zip(shown.session.sides, shown.session.views, strict=True)
+    }
+    assert len(windows) == 1
+    assert shown.hint.startswith("one time axis: ranks 1, 2, ")
+    drawn(shown)
+
+
+def test_of_several_gpus_the_streams_are_shown() -> None:
+    lanes = make_sides([open_trace(str(lessons.path("mlp-eager")))], ["a"])[0].lanes
+    shown = set(range(len(lanes))) - but_streams(lanes)
+    assert {lanes[n].layer for n in shown} == {Layer.STREAM}
+    cpu = make_sides([open_trace(str(sample_traces.path("mlp-eager")))], ["a"])[0].lanes
+    assert but_streams(cpu) == frozenset()
+
+
+def test_on_a_small_screen_there_is_room_for_two(state: State, paths: tuple[str, ...]) -> None:
+    small = replace(state, size=Size(80, 24))
+    asked = do("ranks-others")[0](after(small, *do("row-down", "row-down")))
+    assert isinstance(asked, tuple)
+    assert asked[1] == Read((paths[1], paths[2]))
+
+
+def test_a_rank_that_never_waits_is_shown_where_it_is_waited_for(
+    state: State, paths: tuple[str, ...]
+) -> None:
+    late = state.job.rows()[0]
+    assert late.worst_wait is None
+    assert state.job.answer is not None
+    asked = do("ranks-others")[0](state)
+    assert isinstance(asked, tuple)
+    assert isinstance(asked[1], Read)
+    assert asked[1].paths[1] == late.path
+    alone = replace(state.job, answer=replace(state.job.answer, ranks=(late,)))
+    told = do("ranks-others")[0](replace(state, job=alone))
+    assert isinstance(told, State)
+    assert told.hint == f"rank {late.rank} waits for nobody, and nobody waits longest for it"
 
 
 def test_every_column_sorts(state: State) -> None:

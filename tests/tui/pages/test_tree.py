@@ -2,25 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.tui.prepared import after, do, opened
+from msgspec.structs import replace
+from tests.tui.conftest import mlp_events
+from tests.tui.explainable import training
+from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.layout.call_tree import call_tree
-from fusetui.tui.layout.tree import op_tree
+from fusetui.trace.text.figures import count, duration, percent
+from fusetui.tui.layout.call_tree import MODES, call_tree
+from fusetui.tui.layout.figures import MEASURES, FigureTree
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.tree import SORTS, op_tree
 from fusetui.tui.pages import tree as page
-from fusetui.tui.pages.tree import TREE, format_node
+from fusetui.tui.pages.tree import TREE
 from fusetui.tui.state.reading import prepared
+from fusetui.tui.state.state import Size, State
+
+Make = Callable[..., Trace]
+
+
+def cells(state: State, index: int) -> list[str]:
+    """The texts of a row, without the bar."""
+    return [
+        text.strip() for n, (text, _) in enumerate(TREE.rows(state).format(index, 100)) if n != 2
+    ]
 
 
 def test_a_node_says_what_it_launched(mlp: Trace) -> None:
-    tree = op_tree(mlp)
-    cells = format_node(tree, 1, False, UNICODE, 80)
-    assert [text.strip() for text, _ in cells] == ["30 us", "8 us", "180 us", "1", "▸ aten::linear"]
+    state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode"))
+    first = "180.0", "16 %", "30.00", "8.00", "1", "0.010", "▸ aten::linear"
+    assert cells(state, 1) == [*first]
+
+
+SORTED = [(mode, sort) for mode in MODES for sort in MEASURES if (mode, sort) != ("each", "count")]
+
+
+@pytest.mark.parametrize(("mode", "sort"), SORTED)
+def test_shares_are_of_what_the_heading_says(mlp: Trace, mode: str, sort: str) -> None:
+    keys = ["tree-mode"] * MODES.index(mode)
+    state = after(opened(mlp, size=Size(120, 40)), *do("tree", *keys))
+    tree = page.shown_tree(state)
+    while state.tree.sort_of(tree) != sort:
+        state = after(state, *do("tree-sort-right"))
+    whole = tree.whole(sort)
+    lines = drawn(state).split("\n")
+    text = duration(whole) if sort in tree.units else count(whole)
+    assert f"share of the {text} " in lines[2]
+    assert re.search(rf"{sort}( \w+)?\*", lines[3])
+    node = int(page.order_of(state).nodes[TREE.opened(state).shown[1]])
+    figure = int(tree.figures[sort][node])
+    share = percent(figure, whole) if figure else ""
+    assert share in lines[5]
+
+
+@pytest.mark.parametrize("make", [call_tree, op_tree])
+def test_a_thread_adds_up_its_ops(trace_of: Make, make: Callable[[Trace], FigureTree]) -> None:
+    tree = make(trace_of(training()))
+    parent = tree.nodes[0]
+    threads = np.flatnonzero(tree.is_thread)
+    assert len(threads) > 0
+    for measure in set(tree.figures) - {"self"}:
+        for thread in threads:
+            inner = tree.figures[measure][parent == thread]
+            assert int(tree.figures[measure][thread]) == int(inner.sum())
+    assert int(tree.figures["self"].sum()) == tree.whole("total")
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_ops_one_by_one_are_sorted_too(trace_of: Make, sort: str) -> None:
+    tree = op_tree(trace_of(training()))
+    order = tree.preorder(sort)
+    parents = tree.nodes[0]
+    assert sorted(order.nodes.tolist()) == list(range(len(tree)))
+    assert order.place[order.nodes].tolist() == list(range(len(tree)))
+    for parent in range(-1, len(tree)):
+        children = [n for n in order.nodes.tolist() if parents[n] == parent]
+        assert all(order.place[n] < order.end[order.place[parent]] for n in children if parent >= 0)
+        if sort in tree.figures:
+            figures = [-int(tree.figures[sort][n]) for n in children]
+        elif sort == "start":
+            figures = children
+        else:
+            continue
+        assert figures == sorted(figures)
+
+
+def test_open_nodes_and_the_cursor_stay_when_more_is_read(mlp: Trace, trace_of: Make) -> None:
+    """In any order."""
+    state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode", "tree-sort-right"))
+    state = after(state, *do("first", "row-down", "turn"))
+    sides = make_sides([trace_of(mlp_events(3))], ["first"])
+    now = TREE.follow(state, replace(state, session=replace(state.session, sides=sides)))
+    assert TREE.copied(now) == TREE.copied(state) == "aten::gelu"
+    assert TREE.opened(now).nodes.sum() == TREE.opened(state).nodes.sum() > 1
+
+
+def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
+    on_cpu = [event for event in mlp_events() if event["cat"] in ("cpu_op", "user_annotation")]
+    state = after(opened(trace_of(on_cpu), size=Size(120, 30)), *do("tree"))
+    text = drawn(state)
+    assert "share of the 240 us that they took" in text
+    assert "GPU" not in text.split("\n")[3]
+    assert "50 %" in text
 
 
 @pytest.mark.parametrize(
@@ -56,3 +145,10 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     state = after(state, lambda now: prepared(now, mlp, made), *do("tree"))
     assert state.page == "tree"
     assert after(state, *do("tree-mode")).hint == page.WORKING
+
+
+def test_what_is_open_stays_open_in_another_order(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("tree", "row-down", "turn", "row-down"))
+    now = after(state, *do("tree-sort-right", "tree-sort-right"))
+    assert TREE.copied(now) == TREE.copied(state) == "aten::mm"
+    assert TREE.rows(now).count == TREE.rows(state).count

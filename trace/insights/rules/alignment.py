@@ -15,6 +15,10 @@ from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import count, duration, plural
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
+WIDE = ("fp64", "c64", "c128")
+PLAIN = "_simt_"
+"""CUTLASS builds products of wide types, and those on plain cores, for one element at a time only:
+their names say align1 however the tensors are aligned."""
 LEAST_SHARE = 0.02  # of the span, where no bound is known
 
 
@@ -45,8 +49,9 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Its name says how few elements it loads at a time."""
-    return kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
+    """Its name says how few elements it loads at a time, and kernels of its kind can load more."""
+    few = kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
+    return few and kernel.dtype_acc not in WIDE and PLAIN not in kernel.name
 
 
 def _shape(kernels: Kernels, which: Flags) -> str:
@@ -71,5 +76,6 @@ RULE = Rule(
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
     find=find,
-    silent="Kernels whose names do not tell the alignment are not counted.",
+    silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
+    "plain cores and of float64, which always load one element at a time.",
 )

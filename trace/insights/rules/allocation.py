@@ -11,8 +11,20 @@ from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
+
+OFTEN = 0.1
+"""Calls that free memory per GPU event, from which on no caching allocator is in between: it frees
+only when memory runs out, while a program that begins may allocate as often."""
+UNCACHED = (
+    "So many frees mean that the caching allocator does not serve the program: look for "
+    "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
+    "environment, for torch.cuda.empty_cache() in the loop, and for a library that allocates by "
+    "itself."
+)
+"""The remedy where memory is freed all the time."""
 
 SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
 
@@ -35,6 +47,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
+        remedy=UNCACHED if _frees(facts, rows) >= OFTEN * len(facts.gpu_rows) else None,
     )
 
 
@@ -50,6 +63,11 @@ def _recurring(facts: Facts, rows: Rows) -> Rows:
     return rows if lasts >= SPREAD * (facts.end_ns - facts.begin_ns) else rows[:0]
 
 
+def _frees(facts: Facts, rows: Rows) -> int:
+    freeing = facts.named(lambda name: "Free" in name, Role.CALL)
+    return int(np.count_nonzero(np.isin(rows, freeing)))
+
+
 RULE = Rule(
     id="allocation",
     title="Allocation during the work",
@@ -58,6 +76,6 @@ RULE = Rule(
     formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"spread": SPREAD},
+    thresholds={"spread": SPREAD, "often": OFTEN},
     find=find,
 )

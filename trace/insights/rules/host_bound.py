@@ -20,7 +20,7 @@ WORDS = {
     Host.OP: "in ops",
     Host.PYTHON: "in Python",
     Host.ANNOTATION: "in annotations without ops",
-    Host.NOTHING: "in nothing that was recorded",
+    Host.NOTHING: "with nothing recorded",
 }
 SHOWN = 3  # of the words above
 UNSEEN = (Host.ANNOTATION, Host.NOTHING)  # what the CPU did is not known
@@ -30,6 +30,12 @@ TO_SEE_MORE = (
 )
 TO_SEE_MORE_WITH_STACKS = "Put record_function() around parts of the step, to see what the CPU did."
 """The remedies when nothing within an annotation was recorded for most of the time."""
+REPLAYED = (
+    "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
+    "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
+    "replays, such as sampling and copies."
+)
+"""The remedy where graphs launch most of the GPU's work."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -51,13 +57,15 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"{text} to launch the next kernel{_without(facts)}: {where}.",
         at_stake_ns=at_stake,
         rows=_longest(facts),
-        remedy=_to_see_more(facts) if 2 * int(by_kind[[*UNSEEN]].sum()) > at_stake else None,
+        remedy=_remedy(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
         why_likely=why_likely(facts),
     )
 
 
-def _to_see_more(facts: Facts) -> str:
-    return TO_SEE_MORE_WITH_STACKS if facts.has_stacks else TO_SEE_MORE
+def _remedy(facts: Facts, unseen_ns: int, at_stake_ns: int) -> str | None:
+    if 2 * unseen_ns > at_stake_ns:
+        return TO_SEE_MORE_WITH_STACKS if facts.has_stacks else TO_SEE_MORE
+    return REPLAYED if facts.is_replayed else None
 
 
 def _without(facts: Facts) -> str:

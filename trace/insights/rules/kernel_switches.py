@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.facts import Facts, Flags
+from fusetui.trace.insights.idle import Idle
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.text.figures import duration, plural
@@ -20,7 +21,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         return
     waited = np.concatenate([idle.ns("queued", "graph") for idle in facts.idle])
     events = np.concatenate([idle.event for idle in facts.idle])
-    short = (waited > 0) & (waited <= LONGEST_NS)
+    short = (waited > 0) & np.concatenate([_switches(idle) for idle in facts.idle])
     at_stake = int(waited[short].sum())
     if at_stake:
         gaps = int(np.count_nonzero(short))
@@ -34,13 +35,19 @@ def find(facts: Facts) -> Iterator[Claim]:
         )
 
 
+def _switches(idle: Idle) -> Flags:
+    """Which gaps are short, and end with an event that was launched before they began."""
+    found: Flags = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin)
+    return found
+
+
 RULE = Rule(
     id="kernel-switches",
     title="Switching from kernel to kernel",
     question="How much time is lost between kernels that are already in the queue?",
     needs="Launch calls, or graph launches.",
-    formula="Gaps of at most 10 us in which the next event was queued, or was the next node of a "
-    "graph.",
+    formula="The time for which the next event was queued, or was the next node of a graph, in "
+    "gaps of at most 10 us that begin after its launch.",
     remedy="Fewer, larger kernels (fusion, torch.compile); on Hopper and later programmatic "
     "dependent launch hides the switch.",
     thresholds={"longest_ns": LONGEST_NS},

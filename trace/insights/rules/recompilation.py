@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     if waited:
         yield Claim(
             text=f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) while "
-            "torch.compile compiles inside the recorded steps.",
+            "torch.compile or Triton compiles during the recording.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
             why_likely=why_likely(facts),

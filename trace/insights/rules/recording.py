@@ -58,7 +58,8 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
             "recorded.",
             at_stake_ns=None,
             rows=the_most(without, trace.dur[without]),
-            remedy="Give the profiler a schedule with warmup=1 or more.",
+            remedy="Call torch.cuda.synchronize() right before the recorded steps begin, so that "
+            "no earlier work runs into them.",
         )
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.facts import GRAPH_LAUNCH, Facts
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
 SLOW_NS = 100_000
-GRAPH = re.compile(r"GraphLaunch")
-"""A launch of a whole graph; recording its nodes makes it slow."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -25,7 +22,9 @@ def find(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
     launch = np.concatenate([idle.launch for idle in facts.idle])
     waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
-    graphs = np.isin(trace.name, [n for n, text in enumerate(trace.names) if GRAPH.search(text)])
+    graphs = np.isin(
+        trace.name, [n for n, text in enumerate(trace.names) if GRAPH_LAUNCH.search(text)]
+    )
     slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs[launch] & (waited > 0)
     at_stake = int(waited[slow].sum())
     if at_stake:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Ask
 from .work import A100, work
 
@@ -35,3 +37,9 @@ def test_without_shapes_it_is_a_note(found: Ask) -> None:
 
 def test_aligned_tensors_are_silent(found: Ask) -> None:
     assert found("alignment", work(("aten::mm", ALIGN8, 1_000), args=SHAPES), **A100) == []
+
+
+@pytest.mark.parametrize("kind", ["simt_sgemm_128x32_8x5_nn", "tensorop_d884gemm_64x64_16x3_nn"])
+def test_what_has_no_other_alignment_is_silent(found: Ask, kind: str) -> None:
+    name = f"void cutlass::Kernel2<cutlass_80_{kind}_align1>(int)"
+    assert found("alignment", work(("aten::mm", name, 1_000)), **A100) == []

@@ -29,3 +29,21 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
 def test_the_first_step_may_allocate(found: Ask, event: Make, launched: Make) -> None:
     work = [*launched(1, 0, 5), freeing(event, 20), *launched(2, 90, 95)]
     assert found("allocation", [*steps(event), *work]) == []
+
+
+def test_many_calls_are_no_work_of_a_caching_allocator(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Of twenty GPU events: two frees are too many for it, one is not, nor are two allocations."""
+    work = [*launched(1, 100, 105), *launched(2, 190, 195)]
+    work += [one for n in range(18) for one in launched(10 + n, 0, 5 + n)]
+    kept = "Let the caching allocator"
+    for name, calls, first in (
+        ("cudaFree", 2, "So many frees mean"),
+        ("cudaFree", 1, kept),
+        ("cudaMalloc", 2, kept),
+    ):
+        more = [{**freeing(event, 120 - n), "name": name} for n in range(calls)]
+        (finding,) = found("allocation", [*steps(event), *work, *more])
+        assert finding.try_ is not None
+        assert finding.try_.startswith(first)

@@ -26,3 +26,13 @@ def test_it_speaks(found: Ask, launched: Make) -> None:
 
 def test_longer_gaps_are_something_else(found: Ask, launched: Make) -> None:
     assert found("kernel-switches", queued(launched, 12)) == []
+
+
+def test_the_rest_of_a_wait_for_a_launch_is_no_switch(found: Ask, launched: Make) -> None:
+    """All is launched within gaps of 9 us: 4 us before it starts, which is usual, or 8."""
+    work = [
+        event
+        for n in range(30)
+        for event in launched(n, 100 + n * 19 - (4 if n % 5 else 8), 100 + n * 19)
+    ]
+    assert found("kernel-switches", work) == []

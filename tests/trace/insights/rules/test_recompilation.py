@@ -16,6 +16,15 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     assert finding.at_stake_ns == 60_000
 
 
+def test_a_kernel_of_triton_alone_is_not_laid_to_torch_compile(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Without steps, either: nothing says that the compilation is inside of one."""
+    compiling = event("triton/compiler/compiler.py(229): compile", 20, 60, cat="python_function")
+    (finding,) = found("recompilation", [*launched(1, 0, 5), compiling, *launched(2, 90, 95)])
+    assert finding.text.endswith("while torch.compile or Triton compiles during the recording.")
+
+
 def test_running_compiled_code_is_silent(found: Ask, event: Make, launched: Make) -> None:
     running = event("Torch-Compiled Region: 0/0", 20, 60)
     assert found("recompilation", [*launched(1, 0, 5), running, *launched(2, 90, 95)]) == []

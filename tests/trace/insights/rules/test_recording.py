@@ -54,6 +54,8 @@ def test_events_without_a_launch_beside_others(found: Ask, event: Make, launched
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
     (finding,) = found("recording", [*launched(1, 0, 5), lost])
     assert finding.text.startswith("The launch calls of 1 GPU event (50 % of the GPU time)")
+    assert finding.try_ is not None
+    assert "torch.cuda.synchronize() right before" in finding.try_
 
 
 def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:

@@ -1,0 +1,117 @@
+"""How long a key takes in the op tree of a large trace, every node of it open.
+
+    python -P benchmarks/generate.py trace.json.gz big.json --megabytes 800
+    python -P benchmarks/trees.py big.json [--write docs/benchmarks.md]
+
+Of each key: the change of the state and all lines of the new screen, of 200x50 cells, without a
+terminal. The tree itself is made once, beside the app.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+
+from benchmarks.pages import put
+from fusetui.trace import open_trace
+from fusetui.trace.text.figures import count
+from fusetui.tui import whole
+from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.tree import op_tree
+from fusetui.tui.pages.tree import MAKERS, TREE
+from fusetui.tui.registry import BY_ACTION, arrived, settled
+from fusetui.tui.state.action import perform
+from fusetui.tui.state.state import Outcome, Size, State
+
+SIZE = Size(200, 50)
+TIMES = 9
+KEYS = {
+    "next row": ("row-down",),
+    "next page of rows": ("rows-down",),
+    "last row, first row": ("last", "first"),
+    "close a thread, open it": ("first", "turn"),
+    "close an op, open it": ("row-down", "turn"),
+    "merge by call path, from the ops up, not at all": ("tree-mode",),
+    "sort what is merged": ("tree-sort-right",),
+}
+
+
+def after(state: State, *names: str) -> State:
+    for name in names:
+        outcome: Outcome = perform(BY_ACTION[name], state)
+        state = settled(state, outcome[0] if isinstance(outcome, tuple) else outcome)
+    return state
+
+
+def draw(state: State) -> None:
+    """All lines of the screen."""
+    picture = whole.stack(whole.panes(state))
+    for y in range(SIZE.height):
+        picture.line(y, SIZE.width, SIZE.height)
+
+
+def seconds(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def opened(path: str) -> State:
+    """The op tree page in front, nothing merged, everything open."""
+    sides = make_sides([open_trace(path)], ["trace"])
+    for make in MAKERS.values():
+        sides[0].once(make)
+    state = arrived(State(size=SIZE, paths=(path,), wanted=(path,)), sides)
+    state = state[0] if isinstance(state, tuple) else state
+    state = after(state, "tree", "tree-mode", "tree-mode")
+    return TREE.with_nodes(state, np.ones(len(sides[0].once(op_tree)), dtype=np.bool_))
+
+
+def measured(state: State, keys: Sequence[str]) -> list[float]:
+    """Of the last of the keys, TIMES times."""
+    *before, last = keys
+    found = []
+    for _ in range(TIMES):
+        state = after(state, *before)
+
+        def press() -> None:
+            nonlocal state
+            state = after(state, last)
+            draw(state)
+
+        found.append(seconds(press))
+    return found
+
+
+def table(path: str) -> str:
+    start = opened(path)
+    tree = start.side.once(op_tree)
+    lines = [f"{count(len(tree))} nodes, all open; {TIMES} times each", ""]
+    lines += ["| key | median ms | most ms |", "|---|---:|---:|"]
+    for what, keys in KEYS.items():
+        ms = [1000 * one for one in measured(start, keys)]
+        lines.append(f"| {what} | {statistics.median(ms):.1f} | {max(ms):.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trace")
+    parser.add_argument("--write", type=Path, help="the page that has the table")
+    args = parser.parse_args()
+    text = table(args.trace)
+    print(text)
+    if args.write:
+        put(args.write, "trees", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Of real traces: parents are the sums of what is in them, and every figure is that of the command
+line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.places import TRACES
+
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.categories import Role
+from fusetui.trace.program.modules import module_times
+from fusetui.trace.program.origin import origins
+from fusetui.trace.questions.op_groups import op_groups
+from fusetui.trace.questions.totals import kernel_totals
+from fusetui.trace.serving.opening import with_captures
+from fusetui.tui.layout.call_tree import call_tree, callers_tree, frame_tree
+from fusetui.tui.layout.flame import Flame, flame_of_calls, flame_of_modules
+from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
+from fusetui.tui.layout.modules import module_tree
+from fusetui.tui.layout.tree import op_tree
+
+MOST = 1 << 20  # bytes of a file that is read in a moment
+PATHS = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < MOST)
+pytestmark = pytest.mark.skipif(not PATHS, reason="no folder of real traces")
+Int64s = NDArray[np.int64]
+
+
+@pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.name)
+def trace(request: pytest.FixtureRequest) -> Trace:
+    """As the app and the commands open it: joined with the capture of its graphs."""
+    return opened(request.param)
+
+
+@lru_cache(maxsize=1)
+def opened(path: Path) -> Trace:
+    return with_captures(open_trace(str(path)), (), open_trace)[0]
+
+
+def inside(parent: Int64s, amount: Int64s) -> Int64s:
+    """For each node, the sum of its children."""
+    found = np.zeros(len(parent), dtype=np.int64)
+    inner = np.flatnonzero(parent >= 0)
+    np.add.at(found, parent[inner], amount[inner])
+    return found
+
+
+def test_ops(trace: Trace) -> None:
+    for tree in (call_tree(trace), op_tree(trace)):
+        parent, level, _ = tree.nodes
+        figures = tree.figures
+        rest = figures["total"] - inside(parent, figures["total"])
+        assert (rest == figures["self"]).all()  # of a thread both are 0
+        for measure in ("GPU", "kernels"):
+            assert (inside(parent, figures[measure]) <= figures[measure]).all()
+            assert tree.whole(measure) == int(figures[measure][level == 0].sum())
+        linked = (trace.launch[trace.gpu_rows] >= 0) | (trace.op[trace.gpu_rows] >= 0)
+        assert tree.whole("GPU") <= int(trace.dur[trace.gpu_rows[linked]].sum())
+
+
+def test_ops_from_below(trace: Trace) -> None:
+    """As `fusetui ops`; each tree has the same GPU time."""
+    tree = callers_tree(trace)
+    names = {trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]}
+    recorded = [op for op in op_groups(trace) if not op.fields.get("captured")]
+    calls = set(trace.name[trace.rows_of(Role.CALL)].tolist())
+    for op in recorded:
+        node = names[op.fields["name"]]
+        if int(tree.name[node]) not in calls:
+            figures = tree.count[node], tree.total_ns[node], tree.own_ns[node]
+            assert figures == (op.spread.count, op.total_ns, op.self_ns)
+    for values in (tree.total_ns, tree.own_ns, tree.gpu_ns, tree.kernels, tree.count):
+        assert (inside(tree.parent, values) <= values).all()
+    assert tree.whole("GPU") == call_tree(trace).whole("GPU") == op_tree(trace).whole("GPU")
+
+
+def test_kernels(trace: Trace) -> None:
+    """As `fusetui kernels`; in whatever groups, all of them once."""
+    keys = keys_of(trace, None, None)
+    if not keys:
+        return
+    table = table_of(trace, keys, KernelView())
+    assert figures_of(table) == {
+        one.name: (len(one.rows), one.total_ns, one.min_ns, one.median_ns, one.max_ns)
+        for one in kernel_totals(trace)
+    }
+    for by in keys:
+        other = table_of(trace, keys, KernelView(by=by))
+        assert (other.whole_ns, sum(one.count for one in other.spreads)) == (
+            table.whole_ns,
+            len(table.rows),
+        )
+
+
+def figures_of(table: KernelTable) -> Mapping[str, tuple[int, ...]]:
+    return {
+        table.full_name(n): (one.count, total, one.min_ns, one.median_ns, one.max_ns)
+        for n, (one, total) in enumerate(zip(table.spreads, table.totals.tolist(), strict=True))
+    }
+
+
+def test_modules_and_flames(trace: Trace) -> None:
+    """As `fusetui modules`."""
+    found = origins(trace)
+    modules = module_times(found)
+    tree = module_tree(modules, found)
+    for whole, own in (("gpu_ns", "gpu_self_ns"), ("kernels", "kernels_self")):
+        amounts = np.array([getattr(t, whole) for t in tree.times], dtype=np.int64)
+        rest = amounts - inside(tree.parents[: len(amounts)], amounts)
+        assert rest.tolist() == [getattr(t, own) for t in tree.times]
+    assert int(tree.figures["GPU"][tree.parents < 0].sum()) == tree.whole("GPU")
+    for time in ("GPU", "CPU"):
+        for flame in (flame_of_modules(tree, time), flame_of_calls(frame_tree(trace, found), time)):
+            assert fits(flame)
+
+
+def fits(flame: Flame) -> bool:
+    return bool((inside(flame.parent, flame.amount) <= flame.amount).all())
