@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-
 from benchmarks.pages import put
+
 from fusetui.trace import open_trace
 from fusetui.trace.text.figures import count
 from fusetui.tui import whole
