@@ -25,7 +25,8 @@ from fusetui.tui.layout.division import (
 from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
-from fusetui.tui.layout.view import HIDDEN, View, places, same_line
+from fusetui.tui.layout.places import places, same_line
+from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Drag, Page, Pane, Turn
 from fusetui.tui.state.action import Run, action, hints_text, on_timeline

@@ -100,15 +100,16 @@ def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
     )
 
 
-def test_a_window_leaves_open_whether_it_is_causal(says: Says) -> None:
-    """A causal window is launched as local and not causal."""
+def test_a_window_may_be_causal(says: Says) -> None:
+    """A causal window is launched as local, with the flag of a causal mask off."""
     local = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, false, true, true, false>"
-    says(f"{local}(int)", causal=None, short="attn fwd fp16 64x32 d128 local")
+    says(f"{local}(int)", causal=False, local=True, short="attn fwd fp16 64x32 d128 local")
     older = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, true, false>"
-    says(f"{older}(int)", causal=False)
+    says(f"{older}(int)", causal=False, local=None)
     says(
         f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, false, true, false, false, true, true>(1)",
-        causal=None,
+        causal=False,
+        local=True,
     )
 
 
@@ -118,7 +119,8 @@ def test_a_window_of_flash_attention_3(says: Says) -> None:
         "CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, "
         "cute::tuple<cute::C<128>, cute::C<96>, cute::C<192> >, 128, cutlass::half_t, float, "
         "cutlass::arch::Sm90, false, true> > > >(int)",
-        causal=None,
+        causal=False,
+        local=True,
         short="attn fwd fp16 128x96 d192 fa3 s2 local",
     )
     meanings = [part[2] for part in found.parts]
