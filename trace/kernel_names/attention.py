@@ -63,7 +63,8 @@ _MEANINGS: Final = {
     "cc": "built for compute capability {}",
     "stages": "pipeline stages in flight: {}",
     "aligned": "{}: whether the rows are aligned for vector loads",
-    "causal": "causal mask: {}",
+    "causal": "full causal mask: {}",
+    "local": "limited to a window (causal or not): {}",
     "out": "type of the result: {}",
 }
 

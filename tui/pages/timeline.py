@@ -23,6 +23,7 @@ from fusetui.tui.layout.division import (
     within,
 )
 from fusetui.tui.layout.frame import row_at
+from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.view import HIDDEN, View, places, same_line
 from fusetui.tui.pages.answer import answer_pane
@@ -276,7 +277,9 @@ def _details(state: State) -> TextPicture:
         )
     if row < 0:
         keys = hints_text(NOTHING, state)
-        return ruled(keys, "nothing selected", glyphs.rule, lambda width, height: [Said(keys)])
+        said = working(side.trace, "why the time went where it went")
+        lines = [Said(keys), Said(said)]
+        return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
 
     def of_slice(width: int, height: int) -> list[Said]:
         return details(side.trace, row, width, height, glyphs, side.insight.origins)
