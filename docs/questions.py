@@ -69,9 +69,10 @@ QUESTIONS = (
     Question(
         "Which kernels of a vLLM decode are matrix products?",
         "mi300_vllm_decode_graph",
-        ("slash", "g", "e", "m", "m"),
-        "The search decodes names, so it also finds products whose names do not contain the word. "
-        "The hits are grouped by name while you type; `Enter` goes to the first, `T` lists them.",
+        ("3", "t", "space"),
+        "`t` groups the kernels by kind, as their names say when decoded: the products that are "
+        "named after their tiles are there too. `Space` shows those of the first group alone, `T` "
+        "lists every one of them. The search `/gemm` finds them as well, with what launched them.",
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -234,16 +234,17 @@ class FusetuiApp(Ending):
         state = self.state
         if message.paths is not state.wanted or state.reading is None:
             return  # another trace is being read by now
+        said = ""
         if message.is_whole or (message.sides and not state.sides):
-            if message.paths != state.paths:
-                keep(state)  # of the trace that makes room for this one
+            # What is kept is that of the trace that makes room for this one.
+            said = keep(state) if message.paths != state.paths else ""
             self.do(partial(registry.arrived, sides=message.sides))
             self.do(partial(restored, kept=message.kept))
             self.do(partial(replace, kept_as=message.kept_as))
         missing = message.paths[len(message.sides) :]
         self.do(partial(reading.finished, missing=missing))
-        if message.notices:
-            self.do(partial(told, sentence="   ".join(map(printable, message.notices))))
+        if notices := [*message.notices, *filter(None, [said])]:
+            self.do(partial(told, sentence="   ".join(map(printable, notices))))
 
     def on_failed(self, message: loading.Failed) -> None:
         if message.paths is self.state.wanted:
@@ -306,10 +307,12 @@ def run(
     tour: bool = False,
     offers: Sequence[Offer] = (),
     captured_by: Sequence[str] = (),
+    say: Callable[[str], object] = bool,
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
 
-    The user chooses from `offers`, or else from the paths.
+    The user chooses from `offers`, or else from the paths. `say` is called with a sentence about
+    what could not be kept.
 
     Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
     exception of a bug in the app.
@@ -329,5 +332,6 @@ def run(
     app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)
-    keep(app.state)
+    if said := keep(app.state):
+        say(said)
     return app.outcome()

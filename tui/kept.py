@@ -76,19 +76,23 @@ def name_of(path: str) -> str:
     return ""
 
 
-def keep(state: State) -> None:
-    """Writes what is kept of the only trace that is open; nothing where that is not possible."""
+def keep(state: State) -> str:
+    """Writes what is kept of the only trace that is open; a sentence if that fails, else ""."""
     if len(state.sides) != 1 or state.side.trace.report.prefix:
-        return
-    with suppress(OSError, RuntimeError):
+        return ""
+    kept = kept_of(state)
+    try:
         place = _place(state.paths[0])
         if place is None or state.kept_as not in ("", place.stem):
-            return  # the file is not the one that was opened
-        kept = kept_of(state)
-        if kept == Kept():
-            place.unlink(missing_ok=True)
-        else:
+            return ""  # the file is not the one that was opened
+        if kept != Kept():
             _write(place, msgspec.json.encode(kept))
+        elif place.exists():
+            place.unlink()
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        return f"Marks and window were not kept: {why.lower()}." if kept != Kept() else ""
+    return ""
 
 
 def kept_of(state: State) -> Kept:

@@ -69,7 +69,7 @@ def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("FUSETUI_THEME", raising=False)
     given: list[tuple[bool, bool]] = []
 
-    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool) -> int:
+    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, say: object) -> int:
         given.append((light, mouse))
         return 0
 

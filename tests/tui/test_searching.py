@@ -263,3 +263,18 @@ def test_hits_by_args_are_gone_through_and_listed(trace_of: Callable[..., Trace]
     assert f"of {len(counted)}: linear" in drawn(state)
     assert f" {len(counted)} hits" in laid_over(listed)
     assert "in args of aten::gelu" in laid_over(listed)
+
+
+@pytest.mark.parametrize(("ends", "first"), [(2_000_000, "0.000"), (200_000_000, "0.000000")])
+def test_the_list_tells_hits_apart_by_their_starts(
+    trace_of: Callable[..., Trace], ends: int, first: str
+) -> None:
+    """However long the trace is; times in us."""
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": ts, "dur": 1}
+        for ts in (0, 7, ends)
+    ]
+    state = after(opened(trace_of(events)), partial(search.searched, text="f"), *do("hits"))
+    starts = [line.split("█")[0].split()[-2] for line in laid_over(state).split("\n")[2:5]]
+    assert starts[0] == first
+    assert len(set(starts)) == 3

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.cutting import clip
+from fusetui.trace.text.units import Unit
 
+LONG = 100_000_000_000
+"""ns; starts in traces of this length have no room in ms."""
 NEVER = 1_000_000  # cells that no screen has
 
 
@@ -18,6 +22,12 @@ class Column(msgspec.Struct, frozen=True):
     width: int
     left: bool = False
     from_width: int = 0
+
+
+def start_unit(trace: Trace) -> Unit:
+    """Of the times at which slices begin, to the microsecond."""
+    is_long = trace.end_ns - trace.begin_ns >= LONG
+    return Unit(1_000_000_000, "s", 6) if is_long else Unit(1_000_000, "ms", 3)
 
 
 def shown(columns: Sequence[Column], width: int) -> list[int]:

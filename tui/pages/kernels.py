@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.kernel_groups import Keys
-from fusetui.trace.text.figures import count, percent
+from fusetui.trace.text.figures import count, duration, percent
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import details, details_height
@@ -91,13 +91,13 @@ class KernelsPage(ListPage):
         return table.longest(group) if group >= 0 else -1
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rows are, and which kernels."""
+        """What the rows are, which kernels, and what their shares are of."""
         table, view = shown_table(state), state.kernels
-        if table.role is Role.OP:
-            return ()
+        what, time = ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
-        about = f" kernels by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
-        return (Pane(1, text([Said(about, "name")])),)
+        about = f" {what} by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
+        share = f"   share of the {duration(table.whole_ns)} of {time} time"
+        return (Pane(1, text([Said(about + share, "name")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """The details of the longest of the group under the cursor."""

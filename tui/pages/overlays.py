@@ -12,7 +12,7 @@ from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, plural
-from fusetui.trace.text.units import Unit, unit_of
+from fusetui.trace.text.units import Unit
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import all_details, raw_lines
@@ -23,7 +23,7 @@ from fusetui.tui.drawing.picture import LOOKS, text
 from fusetui.tui.drawing.range_lines import all_range_lines
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, shown, titles
+from fusetui.tui.layout.columns import Column, fit, shown, start_unit, titles
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.trend import trend
 from fusetui.tui.pages.lists import ListPage
@@ -264,7 +264,7 @@ def spark(values: Sequence[int], levels: str) -> str:
 
 def _units(trace: Trace) -> tuple[Unit, Unit]:
     """Of starts and of durations."""
-    return unit_of([trace.end_ns - trace.begin_ns]), Unit(1000, "us", 1)
+    return start_unit(trace), Unit(1000, "us", 1)
 
 
 def _choices(state: State, summaries: Sequence[str]) -> Rows:

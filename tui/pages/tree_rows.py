@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from fusetui.trace.text.figures import count, duration, percent
-from fusetui.trace.text.units import Unit, unit_of
+from fusetui.trace.text.units import Unit
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.rows import Styled
 from fusetui.tui.layout.call_tree import CallTree, TreeView
-from fusetui.tui.layout.columns import NEVER, Column, fit, shown
+from fusetui.tui.layout.columns import NEVER, Column, fit, shown, start_unit
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.tree import OpTree
 from fusetui.tui.layout.view import Side
@@ -81,8 +81,8 @@ class TreeTable(msgspec.Struct, frozen=True, eq=False):
 
 def tree_table(side: Side, tree: CallTree | OpTree, view: TreeView) -> TreeTable:
     """The column by which the rows are sorted has a star."""
-    sort, trace = view.sort_of(tree), tree.trace
-    start = unit_of([trace.end_ns - trace.begin_ns])
+    sort = view.sort_of(tree)
+    start = start_unit(tree.trace)
 
     def column(name: str, text: str, width: int, from_width: int = 0) -> Column:
         return Column(f"{text}*" if name == sort else text, width, name == "name", from_width)

@@ -38,6 +38,6 @@ def show(
     from fusetui.tui.keymap import KeymapError
 
     try:
-        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, **options)
+        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, say=say, **options)
     except KeymapError as error:
         raise CommandError(str(error)) from None
