@@ -68,7 +68,7 @@ class Claim:
             self.part.rename(named)
             (named / MARKER).unlink()
         except OSError as error:
-            raise CaptureError(f"cannot write to {named}: {error.strerror}.") from error
+            raise CaptureError(f"Cannot write to {named}: {error.strerror}.") from error
         self._let_go()
         if named != self._place:
             raise CaptureError(f"{self.out} was made by another program: the run is in {named}.")
@@ -92,12 +92,12 @@ class Claim:
                 f"other capture, remove {self.part}."
             ) from None
         except OSError as error:
-            raise CaptureError(f"cannot write to {self.out.parent}: {error.strerror}.") from error
+            raise CaptureError(f"Cannot write to {self.out.parent}: {error.strerror}.") from error
         try:
             return _marked(self.part)
         except OSError as error:
             shutil.rmtree(self.part, ignore_errors=True)
-            raise CaptureError(f"cannot write to {self.part}: {error.strerror}.") from error
+            raise CaptureError(f"Cannot write to {self.part}: {error.strerror}.") from error
 
     def _let_go(self) -> None:
         _held.discard(self)
@@ -218,4 +218,4 @@ def _absolute(out: Path) -> Path:
     try:
         return out.absolute()
     except OSError as error:
-        raise CaptureError(f"the working directory is gone: {error.strerror}.") from error
+        raise CaptureError(f"The working directory is gone: {error.strerror}.") from error

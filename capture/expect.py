@@ -50,7 +50,7 @@ def parse(guess: str) -> dict[str, int]:
             raise CaptureError(f"'{term}' is not a guess: give a whole number, as in gemm=3.")
         found[match[1]] = int(match[2])
     if not found:
-        raise CaptureError('the guess is empty: try --expect "kernels=5 gemm=3".')
+        raise CaptureError('The guess is empty: try --expect "kernels=5 gemm=3".')
     return found
 
 

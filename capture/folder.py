@@ -65,4 +65,4 @@ def write_record(folder: Path, record: RunRecord) -> None:
     try:
         (folder / RECORD_NAME).write_bytes(orjson.dumps(record, option=options))
     except OSError as error:
-        raise CaptureError(f"cannot write {RECORD_NAME}: {error.strerror}.") from error
+        raise CaptureError(f"Cannot write {RECORD_NAME}: {error.strerror}.") from error

@@ -69,7 +69,7 @@ def make_job(workload: str, options: Options, device: Device) -> Job:
         return user.user_job(workload, options, device)
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
+        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
     try:
         return workload_job.workload_job(kernels.get(workload), options, device)
     except (RuntimeError, MemoryError) as error:
@@ -92,7 +92,7 @@ def _run(
         progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
     record = Runner(job, options, device, progress).run(folder, code)
     if not record.measured:
-        raise CaptureError(f"nothing was captured: {_reasons(record)}")
+        raise CaptureError(f"Nothing was captured: {_reasons(record)}")
     write_record(folder, record)
     return record
 

@@ -193,7 +193,7 @@ def check(name: str, value: Any) -> None:
     if asked.above is not None and not value > asked.above:
         raise CaptureError(f"{asked.flag} must be more than {asked.above:g}, not {value:g}.")
     if asked.among and asked.short.get(value, value) not in asked.among:
-        raise CaptureError(f"unknown {name} '{value}': use one of {', '.join(asked.among)}.")
+        raise CaptureError(f"Unknown {name} '{value}': use one of {', '.join(asked.among)}.")
 
 
 def dtype_name(dtype: str) -> str:

@@ -114,7 +114,7 @@ def read_json(path: Path) -> Any:
     try:
         content = _content(path)
     except OSError as error:
-        raise CaptureError(f"cannot read {path}: {error.strerror or error}.") from error
+        raise CaptureError(f"Cannot read {path}: {error.strerror or error}.") from error
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:

@@ -24,7 +24,7 @@ def scrubbed(trace: Path, trace_name: str) -> str:
     document.learn()
     text = b"".join(document.text()).decode()
     if document.lost or document.keys_lost or document.ends_early:
-        raise CaptureError("the profiler wrote a damaged trace, which cannot be scrubbed.")
+        raise CaptureError("The profiler wrote a damaged trace, which cannot be scrubbed.")
     return text
 
 

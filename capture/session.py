@@ -148,7 +148,7 @@ def _record(
 
     if not (plain.exists() and session.recorded_steps):
         raise CaptureError(
-            f"the loop ended after {session.steps} steps, before one was recorded: "
+            f"The loop ended after {session.steps} steps, before one was recorded: "
             "call step() at the end of each, and use a smaller skip."
         )
     path = plain.with_name(f"{plain.name}.gz")

@@ -15,7 +15,7 @@ def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, 
     shapes = dict(defaults)
     for axis, size in _pairs(args):
         if axis not in defaults:
-            raise CaptureError(f"unknown option --{axis}: this workload has {_options(defaults)}.")
+            raise CaptureError(f"Unknown option --{axis}: this workload has {_options(defaults)}.")
         shapes[axis] = _size(axis, size)
     return shapes
 
@@ -30,7 +30,7 @@ def _pairs(args: Sequence[str]) -> Iterator[tuple[str, str]]:
     rest = iter(args)
     for arg in rest:
         if not arg.startswith("--"):
-            raise CaptureError(f"unexpected argument '{arg}': shapes are given as --axis SIZE.")
+            raise CaptureError(f"Unexpected argument '{arg}': shapes are given as --axis SIZE.")
         axis, equals, size = arg[2:].partition("=")
         yield axis, size if equals else next(rest, "")
 

@@ -73,7 +73,7 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
         _write_results(folder, asked, list(_rows(runs, points)))
     if not runs:
         _remove(folder)
-        raise CaptureError("nothing was captured at any point of the sweep.")
+        raise CaptureError("Nothing was captured at any point of the sweep.")
     _show(folder, runs, points)
     return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
 
@@ -87,7 +87,7 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
         return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
-        raise CaptureError(f"unknown workload '{workload}': use one of {known}.")
+        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
     found = kernels.get(workload)
     return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
 
@@ -137,7 +137,7 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise CaptureError(f"cannot write to {folder}: {error.strerror}.") from error
+        raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
     _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
     return True
 
@@ -272,4 +272,4 @@ def _replace(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink()
-        raise CaptureError(f"cannot write {path}: {error.strerror}.") from error
+        raise CaptureError(f"Cannot write {path}: {error.strerror}.") from error

@@ -20,7 +20,7 @@ def show(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CaptureError(f"standard output cannot be written: {error.strerror}.") from error
+        raise CaptureError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def tell(line: str) -> None:

@@ -24,9 +24,11 @@ from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, 
 from fusetui.tui.state.marks import marks_text
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
+    BESIDE,
     body,
     head_height,
     overlay_body,
+    overlay_size,
     overlay_tour_lines,
     tabs_height,
     too_small,
@@ -44,8 +46,7 @@ AGAIN = ("A ", "B ")
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
     if said := too_small(state.size):
-        lines = wrap(said, max(1, state.size.width - 1))
-        return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], state.size.height))
+        return _sentence(said, state.size)
     size = body(state)
     shown = page_of(state).show(state, size) if state.sides else ()
     found = _found(state, size)
@@ -54,6 +55,12 @@ def panes(state: State) -> list[Pane]:
     head = Pane(head_height(state), _head(state))
     asked = _tour(state, tour_lines(state))
     return [_tabs(state), head, *page, *asked, Pane(1, _hints(state), _hint_pointed)]
+
+
+def _sentence(said: str, size: Size) -> list[Pane]:
+    """Nothing but a sentence."""
+    lines = wrap(said, max(1, size.width - 1))
+    return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height))
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
@@ -96,6 +103,9 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 def overlay_panes(state: State) -> list[Pane]:
     if not state.overlay:
         return []
+    if said := too_small(state.size):
+        size = overlay_size(state)
+        return _sentence(said, replace(size, width=size.width - BESIDE))
     return [*OVERLAYS.show(state, overlay_body(state)), *_tour(state, overlay_tour_lines(state))]
 
 

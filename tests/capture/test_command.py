@@ -145,14 +145,14 @@ def test_progress_goes_to_stderr(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workload": "mpl"}, "unknown workload 'mpl': use one of mlp, linear"),
+        ({"workload": "mpl"}, "Unknown workload 'mpl': use one of mlp, linear"),
         ({"variants": ["fast"]}, "no variant 'fast', only eager, compiled, fused, fused-gemm"),
         ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
-        ({"dtype": "int8"}, "unknown dtype"),
+        ({"dtype": "int8"}, "Unknown dtype"),
         ({"steps": 0}, "at least 1"),
-        ({"mode": "fast"}, "unknown mode 'fast': use one of default, reduce-overhead"),
+        ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
         ({"expect": ["gemms=3"]}, "'gemms=3' is not a guess"),
-        ({"variants": ["fused"]}, "nothing was captured: fused: it needs a GPU"),
+        ({"variants": ["fused"]}, "Nothing was captured: fused: it needs a GPU"),
     ],
 )
 def test_a_wrong_option_is_one_sentence_and_leaves_nothing(

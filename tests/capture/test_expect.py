@@ -26,7 +26,7 @@ def test_a_guess_is_a_whole_number(guess: str) -> None:
 
 
 def test_an_empty_guess_shows_one() -> None:
-    with pytest.raises(CaptureError, match="the guess is empty"):
+    with pytest.raises(CaptureError, match="The guess is empty"):
         parse(" ")
 
 

@@ -42,7 +42,7 @@ def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CaptureError, match="cannot write to"), new_folder(tmp_path / "file" / "a"):
+    with pytest.raises(CaptureError, match="Cannot write to"), new_folder(tmp_path / "file" / "a"):
         pass
 
 

@@ -111,7 +111,7 @@ def test_files_that_are_no_names_are_told(tmp_path: Path, files: object) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot read .*: No such file"),
+        (None, "Cannot read .*: No such file"),
         ("", "is not JSON"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),

@@ -34,7 +34,7 @@ def test_a_missing_size_is_told() -> None:
 
 
 def test_a_bare_word_is_no_shape() -> None:
-    with pytest.raises(CaptureError, match="unexpected argument 'eager'"):
+    with pytest.raises(CaptureError, match="Unexpected argument 'eager'"):
         parse_shapes(["eager"], DEFAULTS)
 
 

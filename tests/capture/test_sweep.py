@@ -109,14 +109,14 @@ def test_a_point_that_fails_is_left_out(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_sweep_without_a_result_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="nothing was captured at any point"):
+    with pytest.raises(CaptureError, match="Nothing was captured at any point"):
         run(tmp_path / "a", f"batch={2**50}")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
     def fail() -> None:
-        with pytest.raises(CaptureError, match="nothing was captured at any point"):
+        with pytest.raises(CaptureError, match="Nothing was captured at any point"):
             run(tmp_path / "a", f"batch={2**50}")
 
     fail()
@@ -169,7 +169,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Path:
         ("sweep.json", '{"asked": {"points": 5}}', "holds another sweep"),
         ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* Move its folder away"),
         ("n=1/run.json", '{"variants": [{"name": 5}]}', r"n=1/run.json is not the record"),
-        ("n=1/run.json", None, r"cannot read .*n=1/run.json: No such file"),
+        ("n=1/run.json", None, r"Cannot read .*n=1/run.json: No such file"),
     ],
 )
 def test_a_sweep_that_was_damaged_is_told_before_it_goes_on(

@@ -90,7 +90,7 @@ def test_a_scrubbed_record_names_no_folder(target: str, code: Path, tmp_path: Pa
         ("absent", {}, "has no function 'absent'"),
         ("leaves", {}, r"leaves failed: SystemExit: 3 \(ways.py, line 20\)"),
         ("nothing", {}, "returned int: it must return a function"),
-        ("build", {"shapes": ["--rows=3"]}, "unknown option --rows: this workload has --batch"),
+        ("build", {"shapes": ["--rows=3"]}, "Unknown option --rows: this workload has --batch"),
         ("build", {"variants": ["fast"]}, "has no variant 'fast', only function, pair"),
         ("build", {"mode": "max-autotune"}, "--mode is for the built-in workloads"),
         ("build", {"dtype": "bf16"}, "--dtype has no effect"),

@@ -228,6 +228,19 @@ async def test_a_terminal_that_is_too_small_is_told_so(path: str) -> None:
         assert "GPU busy" in screen(app)
 
 
+@pytest.mark.parametrize("key", ["question_mark", "i"])
+async def test_what_lies_over_a_page_gives_way_to_that_sentence(path: str, key: str) -> None:
+    async with opened([path]) as (app, pilot):
+        await pilot.press("j", key)
+        before = screen(app)
+        await pilot.resize_terminal(30, 9)
+        await pilot.pause()
+        assert "fusetui needs 40 columns" in " ".join(screen(app).split())
+        await pilot.resize_terminal(*SMALL)
+        await pilot.pause()
+        assert screen(app) == before
+
+
 async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: Path) -> None:
     """Its lines are of the traces as they were; a key may still be on its way to them."""
     other = tmp_path / "other.json"

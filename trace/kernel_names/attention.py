@@ -63,7 +63,8 @@ _MEANINGS: Final = {
     "cc": "built for compute capability {}",
     "stages": "pipeline stages in flight: {}",
     "aligned": "{}: whether the rows are aligned for vector loads",
-    "causal": "causal mask: {}",
+    "causal": "full causal mask: {}",
+    "local": "limited to a window (causal or not): {}",
     "out": "type of the result: {}",
 }
 
@@ -115,7 +116,8 @@ def _decode_flash2(name: str) -> KernelName | None:
         tile_m=int(match["m"]),
         tile_n=int(match["n"]),
         dtype_a=cxx_type(match["a"]),
-        causal=_causal(flags),
+        causal=flags.get("causal"),
+        local=flags.get("local") or None,
     )
 
 
@@ -133,11 +135,6 @@ def _flags(match: re.Match[str]) -> dict[str, bool]:
     given = match["flags"].replace("(bool)", "").split(", ")[1:]
     found = {name: flag in ("true", "1") for name, flag in zip(names, given, strict=False)}
     return found if len(given) >= with_local else {**found, "local": False}
-
-
-def _causal(flags: dict[str, bool]) -> bool | None:
-    """A causal window counts as local and not as causal: of a local kernel neither is known."""
-    return None if flags.get("local") else flags.get("causal")
 
 
 def _decode_flash3(name: str) -> KernelName | None:
@@ -160,7 +157,8 @@ def _decode_flash3(name: str) -> KernelName | None:
         head_dim=int(match["head"]),
         dtype_a=cxx_type(match["a"]),
         dtype_acc=cxx_type(match["acc"]),
-        causal=_causal(flags),
+        causal=flags.get("causal"),
+        local=flags.get("local") or None,
     )
 
 

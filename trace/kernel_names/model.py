@@ -45,7 +45,8 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     epilogue: str | None = None
     pass_: str | None = None
     head_dim: int | None = None
-    causal: bool | None = None
+    causal: bool | None = None  # the flag of a full causal mask
+    local: bool | None = None  # limited to a window, causal or not
     functor: str | None = None
     vec: int | None = None
     fused_ops: tuple[str, ...] | None = None

@@ -37,11 +37,6 @@ class GpuTimes(msgspec.Struct, frozen=True):
     comm_ns: int  # union of communication: collectives, and copies between devices
     copy_ns: int  # union of all other memcpys, and of memsets
 
-    @property
-    def device_spans_ns(self) -> int:
-        """The spans of all devices added up, of which busy time is a share."""
-        return self.busy_ns + self.idle_ns
-
 
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, memcpys and memsets) over each device's

@@ -23,7 +23,7 @@ from fusetui.trace.read.source import (
     Source,
     Stored,
     likely_size,
-    open_stored,
+    open_arriving,
     present,
     reason,
     room_for,
@@ -53,7 +53,7 @@ def read(path: str, callbacks: Callbacks | None = None) -> Raw:
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
     callbacks = callbacks or Callbacks()
-    stored = open_stored(path)
+    stored = open_arriving(path)
     try:
         with without_collector(), closing(stored.file), _room(stored) as room:
             return _read(stored, room, callbacks)
@@ -78,7 +78,8 @@ def _read(stored: Stored, room: IO[bytes], callbacks: Callbacks) -> Raw:
 
 
 def _has_changed(stored: Stored) -> bool:
-    return state_of(stored.file.fileno()) != stored.state
+    """What arrives is looked after in remote.py."""
+    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
 
 
 @contextmanager
@@ -119,7 +120,8 @@ class _Reading:
         self._callbacks = callbacks
         self._joiner = Joiner()
         self._likely = likely_size(stored)  # of the document; exact once it is unpacked
-        self._taken = 0 if stored.packing else stored.size  # bytes of the file
+        late = stored.packing or stored.arriving
+        self._taken = 0 if late else stored.size  # bytes of the file
         self._decoded = 0.0  # share of the document
         self._look = FIRST_LOOK  # bytes; the next preview shows at least this many
         self._again = 0  # bytes that are decoded a second time

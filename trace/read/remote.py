@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 
 URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
@@ -44,13 +45,58 @@ def matching(pattern: str) -> list[str]:
         raise _unreadable(pattern, error) from None
 
 
+class Arriving(Document):
+    """The bytes of a file that are fetched when they are asked for, in order, and kept in `room`,
+    which is in memory; `size` is that of the file."""
+
+    def __init__(self, url: str, room: IO[bytes], size: int) -> None:
+        super().__init__(room.fileno(), size)
+        self._url, self._room, self._pieces = url, room, _copied(url, room)
+        self._here = 0  # bytes
+
+    def __getitem__(self, place: slice) -> bytes:
+        """Fetches what is missing. Raises CannotRead and OSError."""
+        self.fetch(place.indices(len(self))[1])
+        return super().__getitem__(place)
+
+    def fetch(self, end: int) -> int:
+        """Fetches up to this byte at least; returns how many bytes are there. Raises CannotRead."""
+        while self._here < end:
+            self._here += self._next()
+        return self._here
+
+    def _next(self) -> int:
+        found = next(self._pieces, 0)
+        last = not found or self._here + found >= len(self)
+        if last and self._here + found + sum(self._pieces) != len(self):
+            raise CannotRead(f"{self._url} is not as long as its server says: try again.")
+        return found
+
+
 def copied_to(url: str, room: IO[bytes]) -> None:
     """Appends the bytes of a file to `room`, which is in memory. Raises CannotRead."""
+    for _ in _copied(url, room):
+        pass
+
+
+def size_of_url(url: str) -> int | None:
+    """How many bytes a file has; None if the server does not say. Raises CannotRead."""
+    system, path = _system(url)
+    try:
+        size = system.info(path).get("size")
+    except Exception:  # reading it will report it
+        return None
+    return size if isinstance(size, int) else None
+
+
+def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
+    """The sizes of the pieces that were appended to `room`. Raises CannotRead."""
     for piece in _pieces(url):
         if memory_left() < SPARE:
             raise CannotRead(f"{url} needs more memory than there is.")
         room.write(piece)
         room.flush()
+        yield len(piece)
 
 
 def state_of_url(url: str) -> tuple[int, bytes]:

@@ -23,7 +23,7 @@ from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import memory_left
-from fusetui.trace.read.remote import copied_to, is_remote
+from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
     GIB,
     LIMIT,
@@ -59,6 +59,12 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     file: IO[bytes]
     packing: Packing | None
     state: State
+    arriving: Arriving | None = None  # of a file that is fetched while it is read
+
+    @property
+    def document(self) -> Document:
+        """Its bytes, as stored."""
+        return self.arriving or Document(self.file.fileno(), self.size)
 
 
 class Source(msgspec.Struct, frozen=True, eq=False):
@@ -97,6 +103,24 @@ def open_stored(path: str) -> Stored:
     return stored
 
 
+def open_arriving(path: str) -> Stored:
+    """As `open_stored`, but a file behind a URL is fetched while it is read, unless it is an
+    archive or the server does not say how large it is. Raises CannotRead."""
+    size = size_of_url(path) if is_remote(path) else None
+    if not size:
+        return open_stored(path)
+    with ExitStack() as undo:
+        room = undo.enter_context(file_in_memory())
+        arriving = Arriving(path, room, size)
+        begin = arriving[:4]
+        if is_archive(begin):
+            arriving.fetch(size)
+            undo.pop_all()
+            return stored_in(path, _extracted(room, path))
+        undo.pop_all()
+        return Stored(path, size, room, packing_of(begin), (size, 0), arriving)
+
+
 def stored_in(path: str, file: IO[bytes]) -> Stored:
     """Describes an open file; `path` is its name in messages."""
     state = state_of(file.fileno())
@@ -123,7 +147,8 @@ def likely_size(stored: Stored) -> int:
 
 def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
     """Unpacks into `room` if necessary. Raises CannotRead or NotATrace."""
-    cut, taken = _fill(stored, room, grown, stop) if stored.packing else (None, None)
+    fill = _fill if stored.packing else _fetched
+    cut, taken = fill(stored, room, grown, stop)
     size = os.fstat(room.fileno()).st_size
     if size == 0:
         name = stored.packing.name if stored.packing else "plain"
@@ -136,7 +161,8 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
     kept = Document(room.fileno() if again else OpenFile(room.fileno()), size)
-    return Source(stored.path, stored.size, kept, cut, taken, stored.state, file)
+    state = state_of(stored.file.fileno()) if stored.arriving else stored.state
+    return Source(stored.path, stored.size, kept, cut, taken, state, file)
 
 
 def present(room: IO[bytes]) -> Document:
@@ -180,9 +206,7 @@ def _fill(
     limit = limit_for(stored.size)
     length = 0
     try:
-        for piece, taken in unpack(
-            Document(stored.file.fileno(), stored.size), stored.packing, limit
-        ):
+        for piece, taken in unpack(stored.document, stored.packing, limit):
             room.write(piece)
             room.flush()
             length += len(piece)
@@ -198,6 +222,19 @@ def _fill(
         return str(damage), None
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be unpacked: {reason(error)}.") from None
+    return None, None
+
+
+def _fetched(
+    stored: Stored, room: IO[bytes], grown: Grown, stop: Stop
+) -> tuple[str | None, int | None]:
+    """Of a plain file, waits until all of it is in `room`; returns what `_fill` does."""
+    here = 0
+    while stored.arriving and here < stored.size:
+        here = stored.arriving.fetch(here + 1)
+        grown(here, here)
+        if stop():
+            return None, here
     return None, None
 
 

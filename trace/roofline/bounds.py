@@ -90,6 +90,8 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         return None
     if kernel.math is not None:
         return _MATH.get(kernel.math)
+    if dtype == "fp32" and kernel.dtype_a == "tf32":  # how cuDNN's convolutions say it
+        return "tf32"
     if dtype in ("fp32", "fp64"):
         if kernel.mma_mn is not None or kernel.mma is not None:
             return f"{dtype}_matrix"

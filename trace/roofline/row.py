@@ -112,8 +112,13 @@ def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
         matmul(inputs)
         or pointwise(inputs, kernel is not None and kernel.vec is not None)
         or conv(inputs, kernel.pass_ if kernel else None)
-        or attention(inputs, kernel.causal if kernel else None)
+        or attention(inputs, _causal(kernel))
     )
+
+
+def _causal(kernel: KernelName | None) -> bool | None:
+    """None also for a window, which may be causal without the flag of a full mask."""
+    return None if kernel is None or kernel.local else kernel.causal
 
 
 def properties_of(trace: Trace, row: int) -> dict[str, Any]:

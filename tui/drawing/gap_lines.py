@@ -15,8 +15,9 @@ from fusetui.trace.text.figures import count, duration, percent, tick
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.said import Said
+from fusetui.tui.layout.gaps import idle_of
 from fusetui.tui.layout.kinds import label_of, narrow
-from fusetui.tui.layout.view import GapAt, Side, idle_of
+from fusetui.tui.layout.view import GapAt, Side
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:

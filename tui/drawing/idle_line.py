@@ -15,8 +15,9 @@ from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import segment
 from fusetui.tui.layout.frame import cells_of
+from fusetui.tui.layout.gaps import gap_times
 from fusetui.tui.layout.idle import LETTERS
-from fusetui.tui.layout.view import Side, View, gap_times
+from fusetui.tui.layout.view import Side, View
 
 NOWHERE = -1
 Cell = tuple[int, int, bool]

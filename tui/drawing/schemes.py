@@ -33,7 +33,7 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
     marks: Mapping[str, Pair]
     kinds: Mapping[Kind, Pair]
     swatches: Mapping[Kind, str]  # texts in tables
-    idle: Mapping[str, Pair]  # by the names of gaps.IDLE
+    idle: Mapping[str, Pair]  # by the names of gaps.IDLE; never near those of GPU work
     cursor: Pair | None = None  # where a row under the cursor loses its own colors
 
     @property
@@ -106,20 +106,20 @@ DARK = Scheme(
         Kind.COMPILED: "#5fd7d7",
         Kind.OTHER: "#c6c6c6",
     },
-    idle={
-        "unlinked": ("#8a8a8a", BLACK),
-        "graph": ("#87d7d7", BLACK),
-        "host_sync": ("#d78787", BLACK),
+    idle={  # no two uses of this scheme may have the same color: translation()
+        "unlinked": ("#5f8787", BLACK),
+        "graph": ("#87d789", BLACK),
+        "host_sync": ("#ff8789", BLACK),
         "host_alloc": ("#d7afaf", BLACK),
         "host_call": ("#d7afd7", BLACK),
-        "host_op": ("#87afd7", BLACK),
-        "host_python": ("#87af87", BLACK),
-        "host_annotation": ("#5faf87", BLACK),
-        "host_nothing": ("#b2b2b2", BLACK),
-        "launch_call": ("#af87af", BLACK),
-        "launch_latency": ("#8787af", BLACK),
-        "queued": ("#afafd7", BLACK),
-        "after": ("#949494", BLACK),
+        "host_op": ("#8787af", BLACK),
+        "host_python": ("#87d7d7", BLACK),
+        "host_annotation": ("#5f8761", BLACK),
+        "host_nothing": ("#d2d2d2", BLACK),
+        "launch_call": ("#af8787", BLACK),
+        "launch_latency": ("#87afd7", BLACK),
+        "queued": ("#afaffd", BLACK),
+        "after": ("#808080", BLACK),
     },
 )
 
@@ -176,19 +176,19 @@ LIGHT = Scheme(
         Kind.OTHER: "#303030",
     },
     idle={
-        "unlinked": ("#8a8a8a", BLACK),
-        "graph": ("#0087af", BLACK),
+        "unlinked": ("#262626", WHITE),
+        "graph": ("#0087ff", BLACK),
         "host_sync": ("#d75f5f", BLACK),
-        "host_alloc": ("#af8787", BLACK),
-        "host_call": ("#d75fd7", BLACK),
-        "host_op": ("#5f87af", BLACK),
-        "host_python": ("#5f875f", BLACK),
-        "host_annotation": ("#00875f", BLACK),
-        "host_nothing": ("#808080", BLACK),
-        "launch_call": ("#af5faf", BLACK),
-        "launch_latency": ("#8787af", BLACK),
-        "queued": ("#8787d7", BLACK),
-        "after": ("#767676", BLACK),
+        "host_alloc": ("#af875f", BLACK),
+        "host_call": ("#af87af", BLACK),
+        "host_op": ("#5f5faf", WHITE),
+        "host_python": ("#0087af", BLACK),
+        "host_annotation": ("#5f875f", BLACK),
+        "host_nothing": ("#444444", WHITE),
+        "launch_call": ("#af5f5f", BLACK),
+        "launch_latency": ("#5f5fff", BLACK),
+        "queued": ("#8787ff", BLACK),
+        "after": ("#626262", WHITE),
     },
 )
 

@@ -22,7 +22,8 @@ def labeled(
     label: str, segments: Sequence[Segment], gutter: int, width: int, bar: str = " "
 ) -> Strip:
     """A line with a label at its left; `bar` stands between both."""
-    text = segment(label[: gutter - 1].ljust(gutter - 1) + bar, palette.DIM)
+    shown = label if len(label) < gutter else word_clip(label, gutter - 1)
+    text = segment(shown.ljust(gutter - 1) + bar, palette.DIM)
     return narrow_line([text, *segments], width)
 
 

@@ -32,8 +32,9 @@ from fusetui.tui.drawing.strips import (
 )
 from fusetui.tui.layout.division import Division, divided, in_view, thumb
 from fusetui.tui.layout.frame import busy_of, window_columns
+from fusetui.tui.layout.places import places
 from fusetui.tui.layout.shares import shares
-from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, places
+from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View
 from fusetui.tui.layout.where import marks_selection
 
 LEGEND = "legend"

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fusetui.tui.layout.gaps import index_of_gap
 from fusetui.tui.layout.lanes import main_lane
-from fusetui.tui.layout.view import Place, Side, View, index_of, index_of_gap
+from fusetui.tui.layout.places import index_of
+from fusetui.tui.layout.view import Place, Side, View
 
 SMALL = 14  # with fewer lines the bar below the minimap is left out
 TALL = 12  # with fewer lines the legend is left out

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.lanes import FOLDED, main_lane
-from fusetui.tui.layout.view import Side, View, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import Side, View
 
 WORTH = (
     Layer.STREAM,

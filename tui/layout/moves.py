@@ -10,23 +10,10 @@ from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
+from fusetui.tui.layout.gaps import gap_times, held
 from fusetui.tui.layout.lanes import ALL, FOLDED
-from fusetui.tui.layout.view import (
-    MIN_SPAN_NS,
-    WHERE,
-    GapAt,
-    Place,
-    Side,
-    View,
-    depth_in_lane,
-    gap_times,
-    held,
-    in_sight,
-    index_of,
-    line_of,
-    places,
-    times,
-)
+from fusetui.tui.layout.places import WHERE, depth_in_lane, in_sight, index_of, line_of, places
+from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, times
 from fusetui.tui.layout.where import where_at
 
 SEEN = 10

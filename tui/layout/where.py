@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fusetui.trace.cells.deepest import deepest
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.program.regions import is_module
-from fusetui.tui.layout.view import Place, Side, View, depth_in_lane
+from fusetui.tui.layout.places import depth_in_lane
+from fusetui.tui.layout.view import Place, Side, View
 
 LEAST = 4  # cells of a frame that is named
 AROUND = (": forward", ": _call_impl", ": _wrapped_call_impl")

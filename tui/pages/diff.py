@@ -24,7 +24,8 @@ from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.columns import Column, fit, room, titles
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.view import View, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import View
 from fusetui.tui.layout.wrapping import sentence_lines
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import NO_MORE, Pane

@@ -23,8 +23,10 @@ from fusetui.tui.layout.division import (
     within,
 )
 from fusetui.tui.layout.frame import row_at
+from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
-from fusetui.tui.layout.view import HIDDEN, View, places, same_line
+from fusetui.tui.layout.places import places, same_line
+from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Drag, Page, Pane, Turn
 from fusetui.tui.state.action import Run, action, hints_text, on_timeline
@@ -276,7 +278,9 @@ def _details(state: State) -> TextPicture:
         )
     if row < 0:
         keys = hints_text(NOTHING, state)
-        return ruled(keys, "nothing selected", glyphs.rule, lambda width, height: [Said(keys)])
+        said = working(side.trace, "why the time went where it went")
+        lines = [Said(keys), Said(said)]
+        return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
 
     def of_slice(width: int, height: int) -> list[Said]:
         return details(side.trace, row, width, height, glyphs, side.insight.origins)

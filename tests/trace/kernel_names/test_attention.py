@@ -100,16 +100,34 @@ def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
     )
 
 
-def test_a_window_leaves_open_whether_it_is_causal(says: Says) -> None:
-    """A causal window is launched as local and not causal."""
+def test_a_window_may_be_causal(says: Says) -> None:
+    """A causal window is launched as local, with the flag of a causal mask off."""
     local = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, false, true, true, false>"
-    says(f"{local}(int)", causal=None, short="attn fwd fp16 64x32 d128 local")
+    says(f"{local}(int)", causal=False, local=True, short="attn fwd fp16 64x32 d128 local")
     older = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, true, false>"
-    says(f"{older}(int)", causal=False)
+    says(f"{older}(int)", causal=False, local=None)
     says(
         f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, false, true, false, false, true, true>(1)",
-        causal=None,
+        causal=False,
+        local=True,
     )
+
+
+def test_a_window_of_flash_attention_3(says: Says) -> None:
+    found = says(
+        "void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::"
+        "CollectiveMainloopFwdSm90<2, cute::tuple<cute::C<1>, cute::C<1>, cute::C<1> >, "
+        "cute::tuple<cute::C<128>, cute::C<96>, cute::C<192> >, 128, cutlass::half_t, float, "
+        "cutlass::arch::Sm90, false, true> > > >(int)",
+        causal=False,
+        local=True,
+        short="attn fwd fp16 128x96 d192 fa3 s2 local",
+    )
+    meanings = [part[2] for part in found.parts]
+    assert meanings[-2:] == [
+        "full causal mask: false",
+        "limited to a window (causal or not): true",
+    ]
 
 
 def test_without_a_namespace(says: Says) -> None:

@@ -6,7 +6,6 @@ in `written.py`.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -25,13 +24,6 @@ SETTLED: Mapping[str, tuple[str, Mapping[str, str]]] = {
 }
 """Where the corpus is wrong, by what the name contains: the family, and the fields that differ."""
 
-LOCAL = re.compile(
-    r"arch::Sm90, false, true,|(?:flash_fwd|seqk_parallel)_kernel<.*> >, \w+, false, true,"
-    r"|flash_fwd_splitkv_kernel<.*> >, false, true,"
-)
-"""FlashAttention with a window. The corpus says that it is not causal because its flag says so, but
-a causal window is launched with that flag too: its name leaves it open."""
-
 CORPUS = TRACES.parent / "kernel_names.jsonl"
 
 
@@ -46,8 +38,6 @@ def counts() -> Counter[str]:
         for word, (of_it, fields) in SETTLED.items():
             if word in name:
                 family, expected = of_it, {**expected, **fields}
-        if LOCAL.search(name):
-            expected = {key: value for key, value in expected.items() if key != "causal"}
         total.update(compare(name, family, expected))
     print(f"\n{dict(total)}")
     return total

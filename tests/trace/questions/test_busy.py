@@ -37,7 +37,6 @@ def test_over_its_span(late: Trace) -> None:
     """GPU 0 from 20 to 130 us, GPU 1 from 60 to 70 us."""
     times = gpu_times(late)
     assert (times.busy_ns, times.idle_ns) == (50_000 + 10_000, 60_000)
-    assert times.device_spans_ns == 110_000 + 10_000
 
 
 def test_in_a_window(late: Trace) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.trace.ranks.made import US, rank
 
 from fusetui.trace.ranks.answer import answer_of, explained
 from fusetui.trace.ranks.bandwidth import bus_factor
+from fusetui.trace.ranks.clocks import Clocks, clocks_of
+from fusetui.trace.ranks.matching import Matched
 from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.outliers import balance, outliers
 from fusetui.trace.ranks.records import JobAnswer, RankRow
@@ -45,6 +48,14 @@ def test_the_longest_wait_of_a_rank() -> None:
         *("all_reduce", 10 * US, 50 * US),
         2,
     )
+
+
+def test_a_drift_that_rounds_to_nothing_has_no_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drifting(matched: Matched) -> Clocks:
+        return replace(clocks_of(matched), drift=np.full(len(matched.ranks), -1e-6))
+
+    monkeypatch.setattr("fusetui.trace.ranks.answer.clocks_of", drifting)
+    assert {str(one.drift_ns_per_s) for one in answer_of(three()).ranks} == {"0.0"}
 
 
 def test_a_rank_that_never_waits_has_no_longest_wait() -> None:

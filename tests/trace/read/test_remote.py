@@ -5,18 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 from threading import Thread
+from zipfile import ZipFile
 
 import pytest
 from tests.ports import free_port, wait_for_port
 
 from fusetui.trace import open_trace
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotRead, NothingRead
 from fusetui.trace.ranks import summarize
 from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.read import remote
@@ -132,6 +136,51 @@ def test_more_than_fits_into_memory(in_memory: str, monkeypatch: pytest.MonkeyPa
 
 def test_over_http(server: str) -> None:
     assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_is_read_while_it_arrives(
+    in_memory: str, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    """Each piece is looked at before more is fetched: once reading stops, so does fetching."""
+    monkeypatch.setattr(remote, "PIECE", 1 << 14)
+    noise = random.Random(1)
+    events = [{**event, "args": {"noise": noise.randbytes(800).hex()}} for event in EVENTS]
+    content = json.dumps(events).encode()
+    content = gzip.compress(content) if packed else content
+    fsspec.filesystem("memory").pipe("/job/noise", content)
+    fetched: list[int] = []
+    pieces = remote._pieces
+
+    def counted(url: str) -> Iterator[bytes]:
+        for piece in pieces(url):
+            fetched.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(remote, "_pieces", counted)
+    assert len(open_trace(f"{in_memory}/noise")) == len(EVENTS)
+    assert sum(fetched) == len(content)
+    fetched.clear()
+    with suppress(NothingRead):
+        open_trace(f"{in_memory}/noise", stop=lambda: len(fetched) > 1)
+    assert sum(fetched) < len(content)
+
+
+def test_a_file_that_is_not_as_long_as_its_server_says(
+    in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (len(PACKED) - 100, len(PACKED) + 100):
+        monkeypatch.setattr("fusetui.trace.read.source.size_of_url", lambda _, size=size: size)
+        with pytest.raises(CannotRead, match="is not as long as its server says"):
+            open_trace(f"{in_memory}/rank3.json.gz")
+
+
+def test_an_archive_behind_a_url(in_memory: str) -> None:
+    packed = BytesIO()
+    with ZipFile(packed, "w") as archive:
+        archive.writestr("trace.json", PLAIN)
+    fsspec.filesystem("memory").pipe("/job/rank3.zip", packed.getvalue())
+    assert len(open_trace(f"{in_memory}/rank3.zip")) == len(EVENTS)
 
 
 def test_a_broken_connection_is_taken_up_where_it_broke(

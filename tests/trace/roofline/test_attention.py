@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fusetui.trace.kernel_names import decode
 from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
+from fusetui.trace.roofline.row import amount_of
 
 Make = Callable[..., Any]
 FLASH = "aten::_flash_attention_forward"
@@ -56,6 +58,21 @@ def test_causal_must_be_known() -> None:
         False,
         False,
     ]
+
+
+def test_a_window_in_the_name_leaves_causal_open() -> None:
+    """A causal window is launched with the flag of a full mask off."""
+    q = [2, 100, 8, 64]
+    kernel = decode(
+        "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 64, 32, 4, false, false, "
+        "cutlass::half_t, Flash_kernel_traits<64, 64, 32, 4, cutlass::half_t> >, "
+        "false, false, true, false, true, true, false>(flash::Flash_fwd_params)"
+    )
+    assert kernel is not None
+    assert kernel.local
+    found = amount_of(flash("", q, q), kernel)
+    assert found is not None
+    assert found.flop is None
 
 
 def test_one_new_row_or_a_window_is_not_half() -> None:

@@ -128,6 +128,12 @@ MXFP4_BY_MXFP8 = (
     [
         ("fp32", "ampere_sgemm_128x64_tn", "fp32"),
         ("fp32", "cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4", "tf32"),
+        (
+            "fp32",
+            "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x128x32_"
+            "stage5_warpsize2x2x1_g1_tensor16x8x8_execute_kernel_cudnn_infer",
+            "tf32",
+        ),
         ("fp32", "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(p)", None),
         ("bf16", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "bf16"),
         ("fp8_e4m3", "nvjet_qst_128x256_64x4_2x1_v_bz_TNT", "fp8"),

@@ -186,3 +186,10 @@ def lists(trace: Trace) -> tuple[AnswerList, ...]:
     found = after(opened(trace), explained).side.insight.answer
     assert found is not None
     return found.lists
+
+
+def test_what_is_not_known_yet_is_announced(trace_of: Make) -> None:
+    said = "working: why the time went where it went will follow"
+    state = opened(trace_of(training()))
+    assert said in drawn(state)
+    assert said not in drawn(after(state, explained))

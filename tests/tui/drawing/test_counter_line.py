@@ -18,6 +18,7 @@ from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.questions.counters import Counter
 from fusetui.tui.drawing.counter_line import counter_line, levels
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
+from fusetui.tui.drawing.strips import labeled
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.session import Session
 
@@ -127,3 +128,8 @@ async def test_names_of_counters_are_data(tmp_path: Path) -> None:
     file.write_text(json.dumps([*mlp_events(), hostile]))
     async with opened([str(file)]) as (app, _):
         assert "·[31m·" in screen(app)
+
+
+def test_a_label_that_does_not_fit_says_so() -> None:
+    assert labeled(" GPU 0 allocated", [], 15, 20).text == " GPU 0 alloca…       "[:20]
+    assert labeled(" GPU 0 queue", [], 15, 20).text == " GPU 0 queue        "

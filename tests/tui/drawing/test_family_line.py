@@ -9,7 +9,8 @@ from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui.trace import Trace
 from fusetui.trace.cells.raster import amounts, edges
-from fusetui.tui.layout.view import Place, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import Place
 from fusetui.tui.state.state import Size, State
 
 

@@ -6,7 +6,8 @@ from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.lane_lines import lane_line, minimap, window_bar
 from fusetui.tui.layout.frame import busy_of, columns, row_at
 from fusetui.tui.layout.moves import select, to_kernel, zoom
-from fusetui.tui.layout.view import Side, View, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import Side, View
 
 
 def line(side: Side, view: View, label: str, width: int = 70) -> str:

@@ -52,3 +52,12 @@ ON_GPU = (Kind.GEMM, Kind.ATTENTION, Kind.POINTWISE, Kind.FUSED, Kind.REDUCTION,
 @pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
 def test_two_kinds_of_gpu_work_look_different(one: Kind, other: Kind, scheme: Scheme) -> None:
     assert distance(scheme.kinds[one][0], scheme.kinds[other][0]) > 75
+
+
+@pytest.mark.parametrize("reason", sorted(DARK.idle))
+@pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
+def test_idle_time_never_looks_like_work(reason: str, scheme: Scheme) -> None:
+    """The line of idle time stands right below the streams."""
+    block = scheme.idle[reason][0]
+    near = [kind for kind in ON_GPU if distance(block, scheme.kinds[kind][0]) <= 75]
+    assert near == []

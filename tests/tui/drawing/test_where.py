@@ -12,7 +12,8 @@ from fusetui.trace import Trace
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import where_runs
 from fusetui.tui.layout.frame import row_at
-from fusetui.tui.layout.view import Place, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import Place
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]

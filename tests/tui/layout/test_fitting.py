@@ -16,8 +16,8 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.questions.counters import Counter
 from fusetui.tui.layout.division import in_view, thumb
 from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.places import places
 from fusetui.tui.layout.shares import shares
-from fusetui.tui.layout.view import places
 from fusetui.tui.pages.timeline import lanes_height
 from fusetui.tui.state import reading
 from fusetui.tui.state.screen import body

@@ -27,8 +27,9 @@ from fusetui.tui.layout.moves import (
     zoom,
     zoom_to,
 )
+from fusetui.tui.layout.places import places
 from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.view import Side, View, first_view, places, times
+from fusetui.tui.layout.view import Side, View, first_view, times
 
 
 def name(side: Side, view: View) -> str:

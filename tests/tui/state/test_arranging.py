@@ -13,7 +13,8 @@ from tests.tui.prepared import after, at, do, drawn, opened
 from fusetui.trace import Trace
 from fusetui.trace.questions.matching import matching
 from fusetui.tui import searching, whole
-from fusetui.tui.layout.view import HIDDEN, places
+from fusetui.tui.layout.places import places
+from fusetui.tui.layout.view import HIDDEN
 from fusetui.tui.searching import LanesMatched, match_lanes
 from fusetui.tui.state import arranging, commands
 from fusetui.tui.state.action import Run
