@@ -219,4 +219,4 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     now = reading.replaced(state, sides)
     for page in PAGES:
         now = page.follow(state, now)
-    return search.again(now)
+    return search.again(state, now)

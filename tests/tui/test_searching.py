@@ -22,6 +22,7 @@ from fusetui.trace.model.callbacks import never
 from fusetui.tui import registry
 from fusetui.tui.beside import Beside
 from fusetui.tui.drawing.found_lines import said
+from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
@@ -325,3 +326,15 @@ def test_an_answer_about_another_trace_is_dropped(shaped: Trace, mlp: Trace) -> 
     state = after(opened(shaped), *do("search"))
     *_, message = found(opened(mlp), "gelu")
     assert search.arrived(state, message.side, message.found) is state
+
+
+def test_the_place_among_the_hits_is_that_of_today(
+    mlp: Trace, trace_of: Callable[..., Trace]
+) -> None:
+    """When more of the trace was read, there are more hits."""
+    state = after(opened(mlp), partial(search.searched, text="gelu"))
+    assert state.hint.startswith("1 of 4")
+    reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
+    outcome = registry.arrived(reading, make_sides([trace_of(mlp_events(3))], ["mlp"]))
+    assert isinstance(outcome, tuple)
+    assert outcome[0].hint.startswith("1 of 6")

@@ -53,7 +53,7 @@ def arrived(state: State, side: Side, found: Found) -> State:
     return _with_args(state, hits, found) if shown_traces[hits.side] is side.trace else state
 
 
-def again(state: State) -> Outcome:
+def again(before: State, state: State) -> Outcome:
     """More of a trace is read: what is typed is searched for in it, and in the whole of it also
     the args, for what a person goes through."""
     if state.prompt is Prompt.SEARCH:
@@ -61,8 +61,12 @@ def again(state: State) -> Outcome:
         return (replace(state, found=None), _searching(state, text)) if text else state
     if state.wanted_hit:
         return state, _searching(state, state.wanted_hit)
-    hits = state.session.hits
-    if hits is None or not hits.searched or state.sides[hits.side].trace.report.prefix:
+    hits, old = state.session.hits, before.session.hits
+    if hits is None or not hits.searched:
+        return state
+    if old and state.hint == _place(old):
+        state = replace(state, hint=_place(hits))
+    if state.sides[hits.side].trace.report.prefix:
         return state
     return state, _searching(state, hits.what, hits.side)
 
