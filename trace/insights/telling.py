@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals
+from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals, working
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.cutting import clip, joined
@@ -66,7 +66,10 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        return f"{duration(step.dur_ns)} a step{_of(len(found.steps))}.", totals(step.devices)
+        return (
+            f"{duration(step.dur_ns)} a step{_of(len(working(found.steps)), len(found.steps))}.",
+            totals(step.devices),
+        )
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
@@ -74,12 +77,16 @@ def headline(found: Why) -> tuple[str, Sums]:
     return f"The {spans} {duration(sums['span'])}.", sums
 
 
-def _of(steps: int) -> str:
+def _of(working: int, steps: int) -> str:
     """Which of the steps the median step is; of an even number, no mean of two is a step."""
     if steps == 1:
         return ""
-    which = "median" if steps % 2 else "lower median" if steps > 2 else "shorter"
-    return f" (the {which} of {count(steps)})"
+    if working == 1:
+        return f" (the only one of {count(steps)} in which a GPU ran)"
+    which = "median" if working % 2 else "lower median" if working > 2 else "shorter"
+    if working == steps:
+        return f" (the {which} of {count(steps)})"
+    return f" (the {which} of the {count(working)} of {count(steps)} in which a GPU ran)"
 
 
 def cut_off(found: Why) -> list[str]:

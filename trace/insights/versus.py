@@ -91,8 +91,14 @@ def steps_tell(found: Why) -> bool:
 
 
 def median_step(steps: Sequence[StepAccount]) -> StepAccount:
-    """The step of median length, the shorter one of the middle two; of at least one."""
-    return sorted(steps, key=lambda step: (step.dur_ns, step.start_ns))[(len(steps) - 1) // 2]
+    """The working step of median length, the shorter one of the middle two; of at least one."""
+    ordered = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
+    """The steps in which a device ran, or all if none did: recording often ends early in a step."""
+    return [step for step in steps if any(one.busy_ns for one in step.devices)] or steps
 
 
 def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:

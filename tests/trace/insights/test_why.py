@@ -84,3 +84,33 @@ def test_no_class_of_the_account_is_left_out_for_a_reason(
     line = account_line(found, most)
     assert len(line) <= most
     assert [name for name in ("compute", "comm", "copies", "idle") if name in line] == seen.split()
+
+
+@pytest.mark.parametrize(
+    ("steps", "at_work", "said"),
+    [
+        ((90, 50), (0, 1), "50 us a step (the shorter of 2)."),
+        ((90, 50), (0,), "90 us a step (the only one of 2 in which a GPU ran)."),
+        ((90, 50, 70), (0, 1, 2), "70 us a step (the median of 3)."),
+        (
+            (90, 50, 70, 80),
+            (0, 2, 3),
+            "80 us a step (the median of the 3 of 4 in which a GPU ran).",
+        ),
+    ],
+)
+def test_a_step_in_which_no_gpu_ran_is_not_the_median(
+    trace_of: Callable[..., Trace],
+    event: Callable[..., Any],
+    launched: Callable[..., Any],
+    steps: tuple[int, ...],
+    at_work: tuple[int, ...],
+    said: str,
+) -> None:
+    """Recording often ends early in a step."""
+    notes = [
+        event(f"ProfilerStep#{n}", 100 * n, dur, cat="user_annotation")
+        for n, dur in enumerate(steps)
+    ]
+    kernels = [one for n in at_work for one in launched(n + 1, 100 * n + 5, 100 * n + 10)]
+    assert answer(why(trace_of([*notes, *kernels]))).startswith(said)
