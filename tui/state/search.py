@@ -14,11 +14,12 @@ from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action
+from fusetui.tui.state.carry import still_there
 from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.session import Hits
+from fusetui.tui.state.session import NOTHING, Hits
 from fusetui.tui.state.state import ListState, Outcome, State, told
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
@@ -80,7 +81,7 @@ def _followed(before: State, state: State) -> State:
     hits, was = state.session.hits, state.overlay
     if hits is None or not _lists(state, before.session.hits):
         trace = state.sides[was.hits.side].trace
-        rows = same_order(was.side.trace, trace, was.hits.rows)
+        rows = still_there(was.side.trace, trace, was.hits.rows)
         hits = replace(was.hits, rows=rows, at=-1, by_args=NOTHING)
     return _listed(state, hits) if len(hits.rows) else replace(state, overlay=None)
 
