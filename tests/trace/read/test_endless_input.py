@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read import assemble, source
+from fusetui.trace.read import assemble, pipe
 
 EVENT = b'{"ph":"X","name":"a","ts":1}'
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "PATIENCE", 4 << 20)
+    monkeypatch.setattr(pipe, "PATIENCE", 4 << 20)
 
 
 def piped(tmp_path: Path, text: bytes) -> Path:
