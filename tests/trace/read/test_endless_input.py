@@ -62,7 +62,7 @@ def test_a_long_pipe_with_events(tmp_path: Path, packed: bool) -> None:
 
 
 def test_a_long_pipe_goes_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "memory_left", lambda: 1 << 20)
+    monkeypatch.setattr(pipe, "memory_left", lambda: 1 << 20)
     path = piped(tmp_path, b"[" + b" " * (3 << 20) + EVENT + b"]")
     trace = open_trace(str(path))
     assert len(trace) == 1
