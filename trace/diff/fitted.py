@@ -43,7 +43,7 @@ def fitted(line: Line, most: int) -> Fitted:
     spare = room - width(text) - width(APART)
     if left_out == 1 and spare >= LEAST:
         text = f"{clip(line.parts[0], spare)}{APART}{text}"
-    return Fitted(f"{indent}{text}{line.times}", line.parts[:left_out])
+    return Fitted(clip(f"{indent}{text}{line.times}", most), line.parts[:left_out])
 
 
 def _cut(text: str, most: int) -> str:

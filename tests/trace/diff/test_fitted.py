@@ -33,6 +33,11 @@ def test_the_place_goes_first_and_the_kernel_last(
     assert len(text) <= most
 
 
+@pytest.mark.parametrize("most", [1, 5, 9, 12])
+def test_it_is_never_wider_than_there_is_room(most: int) -> None:
+    assert len(fitted(line(PLACE, f"{OP} -> {KERNEL}", times="  x123456"), most).text) <= most
+
+
 def test_of_what_was_fused_both_sides_can_be_seen() -> None:
     found = fitted(line(PLACE, "aten::gelu + aten::mul + aten::add -> triton_poi_fused_add"), 32)
     assert found.text == "aten::gelu + … -> triton_poi_fu…"
