@@ -144,13 +144,19 @@ def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows
     if 0 < len(full) < len(found):
         cut = plural(len(found) - len(full), "step")
         found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
-    while len(found) >= 3:
-        usual = float(np.median(found.dur[1:]))
-        if found.dur[0] <= COLD * usual:
-            break
-        why = f"{label}: first step left out as cold, {_longer(int(found.dur[0]), usual)}"
-        found = found.only(np.arange(1, len(found)), why)
-    return found
+    cold = 0
+    while len(found) - cold >= 3 and found.dur[cold] > COLD * _usual(found, cold):
+        cold += 1
+    if not cold:
+        return found
+    why = f"first step left out as cold, {_longer(int(found.dur[0]), _usual(found, 0))}"
+    if cold > 1:
+        why = f"first {cold} steps left out as cold, each much longer than most of those after it"
+    return found.only(np.arange(cold, len(found)), f"{label}: {why}")
+
+
+def _usual(found: Windows, first: int) -> float:
+    return float(np.median(found.dur[first + 1 :]))
 
 
 def _longer(first: int, usual: float) -> str:

@@ -118,12 +118,12 @@ def _idle(sums: Sums, gpus: int) -> str:
     return f"{who}, {most} of it {WHILE[name]}."
 
 
-def account_lines(found: Why, width: int) -> list[str]:
-    """Classes and reasons, of the median step and of the span."""
+def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
+    """Classes and at most so many reasons, of the median step and of the span."""
     columns = account_columns(found)
     main = columns[0][1]
     reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
-    shown, rest = reasons[:REASON_ROWS], reasons[REASON_ROWS:]
+    shown, rest = reasons[:most], reasons[most:]
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
     labels = [*names, *((name, f"  {REASONS[name]}") for name in shown)]

@@ -50,7 +50,8 @@ _TRTLLM = re.compile(
     r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
     rf"Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"
-    r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head>\d{1,6}))(?P<rest>[A-Za-z0-9]*?)"
+    r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head>\d{1,6}))"
+    r"(?=[A-Za-z0-9]*?(?P<window>SlidingOrChunked)|)(?P<rest>[A-Za-z0-9]*?)"
     r"Q(?P<m>\d{1,6})Kv(?P<n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
 )
 _MEANINGS: Final = {
@@ -66,6 +67,7 @@ _MEANINGS: Final = {
     "causal": "full causal mask: {}",
     "local": "limited to a window (causal or not): {}",
     "out": "type of the result: {}",
+    "window": "limited to a sliding window, or to chunks",
 }
 
 
@@ -197,7 +199,7 @@ def _decode_trtllm(name: str) -> KernelName | None:
     return _record(
         name,
         match,
-        (tail, f"sm{match['cc']}"),
+        ("local" if match["window"] else None, tail, f"sm{match['cc']}"),
         **arch.from_capability(match["cc"]),
         dtype_a=_TRTLLM_TYPES.get(match["a"]),
         dtype_out=_TRTLLM_TYPES.get(match["out"]),
@@ -205,4 +207,5 @@ def _decode_trtllm(name: str) -> KernelName | None:
         tile_m=int(match["m"]),
         tile_n=int(match["n"]),
         causal=True if "Causal" in match["rest"] else None,
+        local=True if match["window"] else None,
     )

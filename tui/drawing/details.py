@@ -107,8 +107,8 @@ def all_details(
     if missing := _missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
-    lines += [Said(""), Said("args", "title")]
     args = _args(trace, row)
+    lines += [Said(""), Said("args" if args else "no args", "title")]
     for key, value in islice(args.items(), MOST_LINES):
         lines.append(Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}"))
     if len(args) > MOST_LINES:

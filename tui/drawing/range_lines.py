@@ -48,9 +48,11 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     figures = _figures(side.trace, found.begin, found.end)
     begin, end = found.begin - side.origin, found.end - side.origin
     whole = figures.span_ns * figures.devices
+    facts = _facts(side.trace, figures)
     lines = [
-        Said("  ".join(_facts(side.trace, figures)), "title"),
+        Said("  ".join(facts[:2]), "title"),
         Said(""),
+        *(Said(f"  {text}", "name") for text in facts[2:]),
         Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "name"),
     ]
     if figures.devices:

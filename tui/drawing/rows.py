@@ -8,8 +8,10 @@ import msgspec
 from rich.style import Style
 from textual.strip import Strip
 
+from fusetui.trace.text.cutting import width as cells
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.layout.wrapping import sentence_lines
 
 Styled = tuple[str, Style]
 Format = Callable[[int, int], Sequence[Styled]]
@@ -34,11 +36,15 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         index = y - 1 + self.top if y else -1
+        if not self.rows.count:
+            return self.rows.identity, y, width
         if index >= self.rows.count:
             return None, width
         return self.rows.identity, index, index == self.cursor, width
 
     def line(self, y: int, width: int, height: int) -> Strip:
+        if not self.rows.count:
+            return _sentence(self.rows.titles(width), y, width)
         if y == 0:
             return line([segment(self.rows.titles(width), palette.TITLE)], width)
         index = y - 1 + self.top
@@ -53,6 +59,15 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         """The row on a line of the screen, or -1."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
+
+
+def _sentence(text: str, y: int, width: int) -> Strip:
+    """A line of what an empty list says, on as many lines as it takes."""
+    if cells(text) <= width:
+        lines = [text]
+    else:
+        lines = [f" {said}" for said in sentence_lines(text.strip(), max(1, width - 2))]
+    return line([segment(lines[y], palette.TITLE)], width) if y < len(lines) else blank(width)
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:

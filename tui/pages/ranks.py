@@ -41,8 +41,8 @@ COLUMNS = (
 )
 STRIP = "waits of each step"
 LINES = 6  # that a rank beside others takes, with its line of the head
-ABOVE, BELOW = 4, 6  # lines of the panes around the table, the upper one at most
-NO_JOB = "these traces are not named as those of ranks are: fusetui ranks PATH... reads any"
+ABOVE, BELOW = 4, 6  # lines of the panes around the table, the upper one if the table fills it
+NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads any"
 STANDS_OUT = "*"
 
 
@@ -151,7 +151,8 @@ class RanksPage(ListPage):
         answer = state.job.answer
         if answer is None:
             return ()
-        height = len(_head(answer)(size.width, ABOVE))
+        free = size.height - BELOW - len(state.job.rows()) - 1
+        height = len(_head(answer)(size.width, max(ABOVE, free)))
         return (Pane(height, TextPicture(("above", answer), _head(answer))),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:

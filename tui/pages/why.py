@@ -10,7 +10,14 @@ from rich.style import Style
 
 from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
-from fusetui.trace.insights.telling import account_lines, answer, ceiling_text
+from fusetui.trace.insights.telling import (
+    REASON_ROWS,
+    account_line,
+    account_lines,
+    account_parts,
+    answer,
+    ceiling_text,
+)
 from fusetui.trace.insights.words import SHORT
 from fusetui.trace.model.ids import Id
 from fusetui.trace.text.cutting import clip
@@ -19,6 +26,7 @@ from fusetui.trace.text.printable import printable
 from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
+from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled
@@ -122,9 +130,7 @@ class WhyPage(ListPage):
         found = _why(state.side)
         if found is None:
             return ()
-        lines = _answer(found, size.width)
-        room = size.height - ROWS - self._below(size)
-        shown = lines[: max(1, room)]
+        shown = _answer(found, size.width, max(1, size.height - ROWS - self._below(size)))
         return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -176,12 +182,28 @@ def _why(side: Side) -> Why | None:
     return side.insight.answer.why if side.insight.answer else None
 
 
-def _answer(found: Why, width: int) -> list[Said]:
-    """The first sentence, the account, and the ceiling."""
-    lines = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
-    if found.devices:
-        lines += [Said(f" {text}", "name") for text in account_lines(found, width - 2)]
-    return [*lines, *(Said(f" {text}") for text in _wrapped(ceiling_text(found), width))]
+def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
+    """The first sentence, the account, and the ceiling if there is room for it."""
+    first = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
+    left = height - len(first)
+    if left <= 0:
+        return first[:height]
+    rest = [Said(f" {text}", "name") for text in _account(found, width - 2, left)]
+    ceiling = [Said(f" {text}") for text in _wrapped(ceiling_text(found), width)]
+    return [*first, *cut([*rest, *ceiling] if len(rest) + len(ceiling) <= left else rest, left)]
+
+
+def _account(found: Why, width: int, height: int) -> list[str]:
+    """A table, with fewer reasons on a low screen; on one that is lower still, a few lines."""
+    if not found.devices:
+        return []
+    most, lines = REASON_ROWS, account_lines(found, width)
+    while len(lines) > height and most > 1:
+        most = max(1, most - (len(lines) - height))
+        lines = account_lines(found, width, most)
+    if len(lines) > height:
+        lines = flow(account_parts(found), width)
+    return lines if len(lines) <= height else [account_line(found, width)]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

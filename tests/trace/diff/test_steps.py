@@ -24,6 +24,12 @@ def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
     assert any("1 step left out, as on the other side" in note for note in found.notes)
 
 
+def test_several_cold_steps_are_told_in_one_sentence(build: Build) -> None:
+    found = diff(build(ADD, factors=(9.0, 4.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5))
+    (told,) = (note for note in found.notes if "cold" in note)
+    assert "first 2 steps left out as cold" in told
+
+
 def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(build: Build) -> None:
     found = diff(build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5))
     assert (found.side_a.steps, found.side_b.steps) == (3, 5)

@@ -137,3 +137,14 @@ def test_without_a_namespace(says: Says) -> None:
         head_dim=128,
         causal=True,
     )
+
+
+def test_a_window_of_tensorrt_llm(says: Says) -> None:
+    """Told apart from the full causal kernel of the same tile, which the same model runs too."""
+    says(
+        "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128"
+        "PersistentContext",
+        causal=True,
+        local=True,
+        short="attn fp8_e4m3 128x128 d64 causal local sm100",
+    )

@@ -165,3 +165,10 @@ def test_modules_come_first_and_args_last(trace_of: Callable[..., Trace]) -> Non
 
 
 MARKS = ("module Attention_0", "launched ", "my_model.py:40", "args")
+
+
+def test_a_slice_without_args_says_so(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    lines = [line.text for line in all_details(trace_of([event("a", 0, 5)]), 0, 80, UNICODE)]
+    assert lines[-1] == "no args"

@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.trace.text.figures import percent
 from fusetui.tui.layout.modules import SORTS, ModuleTree
-from fusetui.tui.pages.modules import ModulesPage
+from fusetui.tui.pages.modules import NO_MODULES, ModulesPage
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]
@@ -94,3 +94,11 @@ def test_all_of_a_measure_adds_up(trace_of: Make) -> None:
     for measure in ("GPU", "kernels", "CPU"):
         assert int(tree.figures[measure][outermost].sum()) == tree.whole(measure)
     assert int(tree.figures["self"].sum()) == tree.whole("self") == tree.gpu_ns
+
+
+def test_why_there_are_none_is_told_to_the_end(
+    trace_of: Make, event: Callable[..., dict[str, object]]
+) -> None:
+    state = opened(trace_of([event("aten::a", 0, 5)]), size=Size(60, 18))
+    text = " ".join(drawn(after(state, explained, *do("modules"))).split())
+    assert NO_MODULES in text

@@ -14,14 +14,15 @@ from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui import sample_traces
 from fusetui.sample_traces import lessons
-from fusetui.trace import open_trace
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.ranks import explained, summarize
 from fusetui.trace.ranks.strip import strip_of
+from fusetui.trace.ranks.telling import clocks_text, headline
 from fusetui.tui.layout.arrangement import but_streams
 from fusetui.tui.layout.ranks import SORTS, job_of_paths
 from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.pages.ranks import NAME
+from fusetui.tui.pages.ranks import NAME, NO_JOB
 from fusetui.tui.ranking import NotRanked, Ranked, Ranking, rank
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import ranks, reading
@@ -226,3 +227,15 @@ def test_a_thread_that_is_cancelled_says_nothing(paths: tuple[str, ...]) -> None
     messages: list[object] = []
     rank(paths, messages.append, lambda: True)
     assert not [one for one in messages if isinstance(one, Ranked | NotRanked)]
+
+
+def test_what_to_do_without_ranks_fits_a_small_terminal(mlp: Trace) -> None:
+    assert NO_JOB in drawn(after(opened(mlp, size=Size(80, 24)), *do("ranks")))
+
+
+def test_what_is_said_of_the_job_uses_the_lines_below_a_short_table(state: State) -> None:
+    answer = state.job.answer
+    assert answer is not None
+    said = " ".join([*headline(answer), clocks_text(answer)])
+    text = drawn(replace(state, size=Size(40, 40)))
+    assert said in " ".join(text.split())

@@ -99,3 +99,13 @@ def test_names_of_a_trace_stay_printable(trace_of: Make) -> None:
     assert obeyed(drawn(after(state, *do("show")))) == set()
     assert obeyed(drawn(after(state, *do("modules")))) == set()
     assert obeyed(WhyPage().copied(state)) == set()
+
+
+@pytest.mark.parametrize("height", [22, 24, 30])
+def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> None:
+    """The reasons that have no row of their own are counted, or named on a few lines."""
+    text = drawn(after(opened(waiting, size=Size(100, height)), explained, *do("why")))
+    account = text.partition("at stake")[0]
+    assert "compute" in account
+    assert " idle " in account.replace("is idle", "")
+    assert any(said in account for said in ("other reason", "queued"))

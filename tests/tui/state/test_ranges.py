@@ -128,3 +128,10 @@ async def test_a_range_by_keys(path: str, matches_screen: Callable[[str, str], N
         await pilot.press("escape", "escape")
         assert "GeluCUDAKernelImpl" in selected(app)
         assert "range" not in screen(app).replace("v range", "")
+
+
+def test_the_title_of_the_page_fits_a_small_terminal(side: Side) -> None:
+    """The number of kernels may be of any length, and has a line of its own."""
+    texts = [line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 66)]
+    assert texts[0] == "range 200 us  GPU busy 195 us, 98 % of the range"
+    assert "  1 kernel starts in it" in texts
