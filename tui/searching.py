@@ -15,6 +15,7 @@ from textual.message import Message
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.matching import matching
+from fusetui.trace.questions.missing import why_nothing
 from fusetui.trace.questions.query import Pattern, Query, WrongQuery, parse
 from fusetui.trace.questions.search import (
     Texts,
@@ -22,7 +23,6 @@ from fusetui.trace.questions.search import (
     by_words,
     search,
     texts_of,
-    why_nothing,
 )
 from fusetui.tui.beside import ArgsRead, Beside, NotBeside
 from fusetui.tui.layout.arrangement import names_of

@@ -10,6 +10,7 @@ __all__ = [
     "launches",
     "matching",
     "memory",
+    "missing",
     "note",
     "op_groups",
     "query",

@@ -23,14 +23,12 @@ from fusetui.trace.questions.query import (
     Query,
     Term,
     Word,
-    misread,
 )
 
 Rows = NDArray[np.intp]
 Found = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
 Flags = NDArray[np.bool_]
-MOST_STREAMS = 8  # that a sentence lists
 
 ARGS = (
     *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "Module Hierarchy"),
@@ -111,31 +109,6 @@ def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
         elif isinstance(term, Word) and term.field in OF_ROW:
             rows = rows[OF_ROW[term.field](trace, rows, term.text) ^ term.excluded]
     return _in_order(trace, rows)
-
-
-def why_nothing(trace: Trace, query: Query) -> str:
-    """A sentence about what the query asks for that this trace does not have; "" for none."""
-    for term in query.terms:
-        if not isinstance(term, Word) or term.excluded:
-            continue
-        if term.field == "step" and not 1 <= _number(term.text) <= len(steps(trace)):
-            last = len(steps(trace))
-            return f"this trace has the steps 1 to {last}" if last else "this trace has no steps"
-        if term.field == "stream" and (said := _other_streams(trace, term.text)):
-            return said
-    return misread(query)
-
-
-def _other_streams(trace: Trace, text: str) -> str:
-    """A sentence about the streams that there are, if there is none with this number."""
-    streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
-    if text in streams:
-        return ""
-    if not streams:
-        return "this trace has no streams"
-    listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
-    more = ", ..." if len(streams) > MOST_STREAMS else ""
-    return f"the streams of this trace are {listed}{more}"
 
 
 def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:
@@ -260,7 +233,7 @@ def _of_kind(trace: Trace, rows: Rows, text: str) -> Flags:
 def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
     """Those that start in the step, and the GPU events that it launched."""
     found = steps(trace)
-    number = _number(text)
+    number = number_of(text)
     if not 1 <= number <= len(found):
         return np.zeros(len(rows), dtype=np.bool_)
     step, start = found[number - 1], trace.start[rows]
@@ -270,7 +243,8 @@ def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
     return flags
 
 
-def _number(text: str) -> int:
+def number_of(text: str) -> int:
+    """The number of a step; 0 for none."""
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 

@@ -191,54 +191,21 @@ def _tree(
     outer: NDArray[np.intp],
     under: tuple[Int64s, Int64s],
 ) -> CallTree:
-    gpu, kernels = under
-    own, dur = self_ns(trace), trace.dur
-    recorded = trace.role != Role.CAPTURED
-    if bottom_up:  # a capture has no thread of its own here: only its GPU time counts
-        own = np.where(recorded, own, 0)
-        once = recorded.copy()  # an op inside another one of its name adds nothing to their total
-        once[outer[inside_same_name(trace, outer)]] = False
-        dur = np.where(once, dur, 0)
+    amounts = _amounts(trace, outer, bottom_up, under)
     columns: list[list[Int64s]] = [[] for _ in range(9)]
-    for number, (parents, names, place, rows, threads) in enumerate(levels):
-        size = len(parents)
-        counted = np.isin(rows, outer) if threads else np.ones(len(rows), dtype=np.bool_)
-
-        def summed(
-            values: Int64s,
-            place: NDArray[np.intp] = place,
-            rows: NDArray[np.intp] = rows,
-            counted: NDArray[np.bool_] = counted,
-            size: int = size,
-        ) -> Int64s:
-            found = np.zeros(size, dtype=np.int64)
-            np.add.at(found, place[counted], values[rows[counted]])
-            return found
-
-        longest = np.full(size, -1, dtype=np.int64)
-        by_length = np.argsort(trace.dur[rows], kind="stable")
-        longest[place[by_length]] = -1 if threads else rows[by_length]
-        found = (
-            parents,
-            names,
-            np.full(size, number),
-            np.bincount(place[counted & (recorded[rows] | (not bottom_up))], minlength=size),
-            summed(dur),
-            summed(own) if not threads else np.zeros(size, dtype=np.int64),
-            summed(gpu),
-            summed(kernels),
-            longest,
-        )
-        for column, values in zip(columns, found, strict=True):
+    for number, level in enumerate(levels):
+        for column, values in zip(
+            columns, _figures(trace, level, number, amounts, outer), strict=True
+        ):
             column.append(np.asarray(values, dtype=np.int64))
     arrays = [np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in columns]
-    parent, name, level, count, total, own_ns, gpu_ns, launched, row = arrays
+    parent, name, depth, count, total, own_ns, gpu_ns, launched, row = arrays
     return CallTree(
         trace=trace,
         bottom_up=bottom_up,
         parent=parent,
         name=name,
-        level=level,
+        level=depth,
         count=count,
         total_ns=total,
         own_ns=own_ns,
@@ -246,6 +213,62 @@ def _tree(
         kernels=launched,
         row=row,
         of_row=of_row.astype(np.int32),
+    )
+
+
+class Amounts(msgspec.Struct, frozen=True, eq=False):
+    """What each row of the trace adds to its node; shape [slices]."""
+
+    calls: Int64s
+    total: Int64s
+    own: Int64s
+    gpu: Int64s
+    kernels: Int64s
+
+
+def _amounts(
+    trace: Trace, outer: NDArray[np.intp], bottom_up: bool, under: tuple[Int64s, Int64s]
+) -> Amounts:
+    """From the ops up, a capture has no thread of its own: only its GPU time counts. And an op
+    inside another one of its name adds nothing to their total."""
+    calls, total, own = np.ones(len(trace), dtype=np.int64), trace.dur, self_ns(trace)
+    if bottom_up:
+        recorded = trace.role != Role.CAPTURED
+        once = recorded.copy()
+        once[outer[inside_same_name(trace, outer)]] = False
+        calls, total, own = (
+            np.where(flags, values, 0)
+            for flags, values in ((recorded, calls), (once, total), (recorded, own))
+        )
+    return Amounts(calls, total, own, *under)
+
+
+def _figures(
+    trace: Trace, level: Level, number: int, amounts: Amounts, outer: NDArray[np.intp]
+) -> tuple[Int64s, ...]:
+    """The columns of the nodes of one level."""
+    parents, names, place, rows, threads = level
+    size = len(parents)
+    counted = np.isin(rows, outer) if threads else np.ones(len(rows), dtype=np.bool_)
+
+    def summed(values: Int64s) -> Int64s:
+        found = np.zeros(size, dtype=np.int64)
+        np.add.at(found, place[counted], values[rows[counted]])
+        return found
+
+    longest = np.full(size, -1, dtype=np.int64)
+    by_length = np.argsort(trace.dur[rows], kind="stable")
+    longest[place[by_length]] = -1 if threads else rows[by_length]
+    return (
+        parents,
+        names,
+        np.full(size, number),
+        summed(amounts.calls),
+        summed(amounts.total),
+        np.zeros(size, dtype=np.int64) if threads else summed(amounts.own),
+        summed(amounts.gpu),
+        summed(amounts.kernels),
+        longest,
     )
 
 

@@ -1,0 +1,36 @@
+"""Why a search finds nothing."""
+
+from __future__ import annotations
+
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import GPU_LAYERS
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.questions.query import Query, Word, misread
+from fusetui.trace.questions.search import number_of
+
+MOST_STREAMS = 8  # that a sentence lists
+
+
+def why_nothing(trace: Trace, query: Query) -> str:
+    """A sentence about what the query asks for that this trace does not have; "" for none."""
+    for term in query.terms:
+        if not isinstance(term, Word) or term.excluded:
+            continue
+        if term.field == "step" and not 1 <= number_of(term.text) <= len(steps(trace)):
+            last = len(steps(trace))
+            return f"this trace has the steps 1 to {last}" if last else "this trace has no steps"
+        if term.field == "stream" and (said := _other_streams(trace, term.text)):
+            return said
+    return misread(query)
+
+
+def _other_streams(trace: Trace, text: str) -> str:
+    """A sentence about the streams that there are, if there is none with this number."""
+    streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
+    if text in streams:
+        return ""
+    if not streams:
+        return "this trace has no streams"
+    listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
+    more = ", ..." if len(streams) > MOST_STREAMS else ""
+    return f"the streams of this trace are {listed}{more}"
