@@ -210,7 +210,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
         side.once(shares)
         side.once(facts)
         side.once(warnings)
-        _ = side.quiet
+        _ = side.quiet, side.trace.launch_index
     return sides
 
 

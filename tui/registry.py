@@ -193,8 +193,10 @@ def _keys_text(action: Action, state: State) -> str:
 def _as_asked(outcome: Outcome) -> Outcome:
     """Another trace is open: the ranks of its job, or the wait that it was opened for."""
     if isinstance(outcome, tuple):
-        beside = outcome[0].job.beside
-        return ranks.arrived(replace(outcome[0], comparison=None)) if beside else outcome
+        now, compare = outcome
+        if ranks.are_wanted(now):
+            return ranks.arrived(replace(now, comparison=None))
+        return ranks.arrived(now), compare
     if outcome.job.comes_first:
         now = replace(outcome, job=replace(outcome.job, comes_first=False))
         return turned_to(BY_NAME[RanksPage.name], now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -26,6 +26,7 @@ from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
+from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.state import Reading, State
 
 
@@ -213,7 +214,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
         ("step:x", "step: is followed by the number of a step"),
         ("dur<-5us", "dur< takes a time with its unit"),
         ("step:9", "nothing found: this trace has the steps 1 to 2"),
-        ("stream:99", "nothing found: its streams are 7"),
+        ("stream:99", "nothing found: the streams of this trace are 7"),
         ("famly:gemm", "nothing found: famly is no field, so famly:gemm was looked for as a word"),
         ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
     ],
@@ -338,3 +339,32 @@ def test_the_place_among_the_hits_is_that_of_today(
     outcome = registry.arrived(reading, make_sides([trace_of(mlp_events(3))], ["mlp"]))
     assert isinstance(outcome, tuple)
     assert outcome[0].hint.startswith("1 of 6")
+
+
+@pytest.mark.parametrize("keys", [("hits",), ("kernels", "instances")], ids=str)
+def test_a_list_holds_when_more_of_its_trace_is_read(
+    mlp: Trace, trace_of: Callable[..., Trace], keys: Sequence[str]
+) -> None:
+    """The slice under its cursor stays, and Enter leads to it."""
+    side = opened(mlp).side
+    state = after(opened(mlp), partial(search.searched, text="gelu"), *do(*keys))
+    state = after(state, *do("row-down"))
+    more = make_sides([trace_of([*mlp_events(3), *before_all()])], ["mlp"])
+    reading = replace(state, reading=Reading("big.json", 10, 100, shown=True))
+    now = after(reading, partial(registry.arrived, sides=more))
+    start = side.trace.start[under_cursor(state)]
+    assert now.side.trace.start[under_cursor(now)] == start
+    there = after(now, *do("show"))
+    assert there.side.trace.start[there.view.selected] == start
+
+
+def before_all() -> list[dict[str, object]]:
+    """Slices whose rows come before all others."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 0, "dur": 1}
+    return [{**event, "ts": ts} for ts in range(0, 20, 2)]
+
+
+def under_cursor(state: State) -> int:
+    assert isinstance(state.overlay, HitList)
+    assert state.overlay.side.trace is state.side.trace
+    return int(state.overlay.hits.rows[state.list_of(OVERLAY).cursor])

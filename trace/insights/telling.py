@@ -142,7 +142,6 @@ def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
 
 def account_line(found: Why, most: int) -> str:
     """The same in one line of so many cells: no class is left out to make room for a reason."""
-    classes = _classes(found, CLASSES)
     for names in (CLASSES, SHORT_CLASSES):
         classes = _classes(found, names)
         for parts in (_with_reasons(found, classes), classes):

@@ -13,14 +13,15 @@ Int64s = NDArray[np.int64]
 class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
     """One entry per GPU event, sorted by `host`, then by row."""
 
-    host: Rows  # the launch call, else the op that it belongs to, else -1
+    host: NDArray[np.int32]  # the launch call, else the op that it belongs to, else -1
     rows: Rows
     ns: Int64s  # of the events before each, and of all; shape [n + 1]
-    kernels: Int64s  # likewise, how many are kernels
+    kernels: NDArray[np.int32]  # likewise, how many are kernels
 
     def within(self, first_row: int, end_row: int) -> slice:
         """The entries that were launched by a range of rows."""
-        first, end = self.host.searchsorted([first_row, end_row]).tolist()
+        rows = np.array([first_row, end_row], dtype=self.host.dtype)
+        first, end = self.host.searchsorted(rows).tolist()
         return slice(first, end)
 
 
@@ -30,5 +31,5 @@ def launch_index(
     """`ns` and `is_kernel` are those of each of `rows`."""
     order = np.argsort(host, kind="stable")
     before = np.concatenate(([0], np.cumsum(ns[order])))
-    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int64)))
-    return LaunchIndex(host[order].astype(np.intp), rows[order], before, kernels)
+    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int32)))
+    return LaunchIndex(host[order], rows[order], before, kernels.astype(np.int32))

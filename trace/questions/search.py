@@ -121,12 +121,21 @@ def why_nothing(trace: Trace, query: Query) -> str:
         if term.field == "step" and not 1 <= _number(term.text) <= len(steps(trace)):
             last = len(steps(trace))
             return f"this trace has the steps 1 to {last}" if last else "this trace has no steps"
-        streams = sorted({str(t.tid) for t in trace.tracks if t.layer in GPU_LAYERS})
-        if term.field == "stream" and term.text not in streams:
-            listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
-            more = ", ..." if len(streams) > MOST_STREAMS else ""
-            return f"its streams are {listed}{more}" if streams else "this trace has no streams"
+        if term.field == "stream" and (said := _other_streams(trace, term.text)):
+            return said
     return misread(query)
+
+
+def _other_streams(trace: Trace, text: str) -> str:
+    """A sentence about the streams that there are, if there is none with this number."""
+    streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
+    if text in streams:
+        return ""
+    if not streams:
+        return "this trace has no streams"
+    listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
+    more = ", ..." if len(streams) > MOST_STREAMS else ""
+    return f"the streams of this trace are {listed}{more}"
 
 
 def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:

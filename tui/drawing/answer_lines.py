@@ -188,9 +188,9 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
     spare = whole - sum(found)
     for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
         wanting = sum(needs[m] > found[m] for m in range(len(lists)))
-        more = min(needs[n] - found[n], spare // max(1, wanting))
-        found[n] += more
-        spare -= more
+        given = min(needs[n] - found[n], spare // max(1, wanting))
+        found[n] += given
+        spare -= given
     found[-1] += spare
     return found
 

@@ -49,6 +49,7 @@ LAUNCH_ARGS = (
     "est. achieved occupancy %",
 )
 MOST = 64  # args, tensors, slices around it that the few lines use
+INDENT = "  "
 MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 LONGEST_NAME = 4000  # characters of a name that are shown and marked
 LINK_ARGS = (
@@ -120,29 +121,33 @@ def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     if missing := _missing(trace):
         return [Said(missing)]
     event = trace.elements.element(int(trace.order[row]))
-    return [Said(line) for line in islice(_raw(event, "", width, glyphs), MOST_LINES)]
+    return [Said(line) for line in islice(_raw(event, width, glyphs.ellipsis), MOST_LINES)]
 
 
-def _raw(event: dict[str, Any], indent: str, width: int, glyphs: Glyphs) -> Iterator[str]:
-    yield "{" if not indent else ""
+def _raw(event: dict[str, Any], width: int, ellipsis: str) -> Iterator[str]:
+    """Lines as they are asked for, however many there are."""
+    yield "{"
+    yield from _members(event, INDENT, width, ellipsis)
+    yield "}"
+
+
+def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> Iterator[str]:
+    """Each on a line or more; the objects in an event on lines of their own."""
     last = len(event) - 1
     for number, (key, value) in enumerate(event.items()):
-        comma, inside = "," * (number < last), f"{indent}  "
-        text = f"{inside}{json_text(key, glyphs.ellipsis)}: "
-        if isinstance(value, dict) and not indent:
+        comma, text = "," * (number < last), f"{indent}{json_text(key, ellipsis)}: "
+        if isinstance(value, dict) and indent == INDENT:
             yield text + "{"
-            yield from list(_raw(value, inside, width, glyphs))[1:-1]
-            yield f"{inside}}}{comma}"
+            yield from _members(value, indent + INDENT, width, ellipsis)
+            yield f"{indent}}}{comma}"
             continue
-        whole = f"{text}{json_text(value, glyphs.ellipsis)}{comma}"
         yield from textwrap.wrap(
-            whole,
+            f"{text}{json_text(value, ellipsis)}{comma}",
             max(20, width),
-            subsequent_indent=f"{inside}    ",
+            subsequent_indent=f"{indent}    ",
             replace_whitespace=False,
             drop_whitespace=False,
         )
-    yield "}" if not indent else ""
 
 
 def _missing(trace: Trace) -> str:

@@ -21,7 +21,7 @@ from fusetui.trace.questions.totals import (
     subtree_sums,
 )
 from fusetui.tui.layout.figures import MEASURES, FigureTree
-from fusetui.tui.layout.preorder import by_level
+from fusetui.tui.layout.preorder import by_level, by_name
 from fusetui.tui.layout.tree import layer_of
 
 Int64s = NDArray[np.int64]
@@ -103,8 +103,7 @@ class CallTree(FigureTree, frozen=True, eq=False, dict=True):
     def _key(self, sort: str) -> Int64s:
         if sort != "name":
             return -self.figures[sort]
-        ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
-        return np.asarray(ranks[np.maximum(self.name, -1)], dtype=np.int64)
+        return np.append(by_name(self.trace.names), -1)[np.maximum(self.name, -1)]
 
     @cached_property
     def _sizes(self) -> Int64s:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.insights.model import Why
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.intervals import union_length
 from fusetui.trace.questions.totals import inside_same_name, kernel_totals, op_totals
 from fusetui.tui.layout.answer import AnswerList, Timed, ToSlice, longest, of_name, timed
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -27,10 +29,11 @@ def cpu_lists(why: Why, trace: Trace) -> tuple[AnswerList, ...]:
 
 
 def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
-    """A slice inside another one of its name adds nothing."""
+    """As shares of the time in which any of them ran, as they lie inside each other; a slice inside
+    another one of its name adds nothing."""
     rows = trace.rows_of(role)
     outer = rows[~inside_same_name(trace, rows)]
-    whole = int(trace.dur[outer].sum())
+    whole = _covered(trace, outer)
     return timed(
         title,
         (
@@ -38,6 +41,13 @@ def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
             for total in kernel_totals(trace, outer)
         ),
     )
+
+
+def _covered(trace: Trace, rows: NDArray[np.intp]) -> int:
+    """The time (ns) that slices cover, added up over threads or streams."""
+    thread = trace.thread_of_track[trace.track[rows]]
+    each = (rows[thread == number] for number in np.unique(thread).tolist())
+    return sum(union_length(trace.start[own], trace.end[own]) for own in each)
 
 
 def _ops(trace: Trace) -> Iterator[Timed]:

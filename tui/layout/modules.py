@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
-from fusetui.tui.layout.preorder import Preorder, preorder
+from fusetui.tui.layout.preorder import Preorder, by_name, preorder
 
 MOST = 20  # names listed
 FEW = 20
@@ -95,8 +95,7 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         """What belongs to no module comes last, whatever its figure."""
         count = len(self.times)
         if sort == "name":
-            names = np.array([time.module.lower() for time in self.times], dtype=np.str_)
-            found = np.unique(names, return_inverse=True)[1].astype(np.int64)
+            found = by_name([time.module.lower() for time in self.times])
         else:
             found = -self.figures[sort][:count]
         last = int(found.max(initial=0)) + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,15 @@ def preorder(parent: Int64s, level: Int64s, size: Int64s, key: Int64s) -> Preord
         place[nodes] += place[parent[nodes]] + 1
     nodes = np.argsort(place, kind="stable")
     return Preorder(nodes, np.arange(count) + size[nodes], place)
+
+
+def by_name(names: Sequence[str]) -> Int64s:
+    """For each name, how many come before it; shape [names]. No array of texts is made: each would
+    take as much memory as the longest."""
+    order = sorted(range(len(names)), key=names.__getitem__)
+    found = np.empty(len(names), dtype=np.int64)
+    found[order] = np.arange(len(names))
+    return found
 
 
 def by_level(level: Int64s) -> list[NDArray[np.intp]]:

@@ -35,8 +35,8 @@ class Job(msgspec.Struct, frozen=True, eq=False):
     sort: str = "others wait"
     problem: str = ""  # why there is no answer
     comes_first: bool = False  # the page is shown once a trace is open
-    window: tuple[int, int] | None = None  # of the trace that is being read: what it shows first
-    beside: tuple[RankRow, ...] = ()  # of those that are being read, to be shown on one time axis
+    window: tuple[int, int] | None = None  # what the first of `wanted` shows first
+    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
     only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:

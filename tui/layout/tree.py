@@ -12,7 +12,7 @@ from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.questions.totals import gpu_under, self_ns
 from fusetui.tui.layout.figures import FigureTree, Int64s
-from fusetui.tui.layout.preorder import Preorder
+from fusetui.tui.layout.preorder import Preorder, by_name
 
 SORTS: Final = ("GPU", "total", "self", "kernels", "start", "name")
 
@@ -78,9 +78,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
     def _key(self, sort: str) -> Int64s:
         if sort != "name":
             return -self.figures[sort]
-        ranks = np.argsort(np.argsort(np.array([*self.trace.names, ""])))
         names = np.where(self.row >= 0, self.trace.name[self.row], -1)
-        return np.asarray(ranks[names], dtype=np.int64)
+        return np.append(by_name(self.trace.names), -1)[names]
 
 
 def op_tree(trace: Trace) -> OpTree:

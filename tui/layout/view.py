@@ -1,4 +1,4 @@
-"""What a timeline shows, as data: a side, a view of it, and the lines that result.
+"""What a timeline shows, as data: a side, a view of it, and what a line of it is.
 
 Times are ns from the origin of the side: the start of the trace, or the step at which two traces
 are aligned.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from itertools import groupby
-from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -23,11 +22,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Lane
 
 MIN_SPAN_NS = 20
-IDLE_LABEL = "idle because"
-HIDDEN, HIDDEN_LABEL = -1000, "folded"
-WHERE = -2  # instead of a depth
-MOST_FAMILIES = 6  # lines below a stream
-KEPT = 4  # views of which the lines are kept
+HIDDEN = -1000  # instead of a depth
 Interval = tuple[int, int]
 """Begin and end, in ns from the origin of a side."""
 T = TypeVar("T")
@@ -161,10 +156,6 @@ def first_view(side: Side, begin: int | None = None, end: int | None = None) -> 
     upper = side.end if end is None else end
     arrangement = Arrangement(side.quiet)
     return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
-
-
-_KEEPING = Lock()
-"""More than one thread asks for lines."""
 
 
 def times(side: Side, row: int) -> tuple[int, int]:

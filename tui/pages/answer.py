@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
@@ -21,16 +19,15 @@ from fusetui.tui.layout.answer import (
     way_of,
 )
 from fusetui.tui.layout.insight import Answer
-from fusetui.tui.layout.kinds import label_of
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.gaps import at_gap, place_of_gap
+from fusetui.tui.state.jumping import alike
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
-from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import TIMELINE, State, told
 
 SECTION = "In the answer"
@@ -103,22 +100,13 @@ def went(state: State, found: Answer, at: AnswerAt) -> State:
         case ToKernel(rank):
             return KERNELS.shown_at(replace(state, page=KERNELS.name, hint=""), rank)
         case ToSlice(row):
-            return _to_slice(state, row)
+            return shown(state, alike(state, row))
         case ToGap(gap):
             place = place_of_gap(state.side, gap)
             keys = ("deselect back to the answer", "next-gap the next longest")
             return told(at_gap(state, place), "a gap of the answer", *keys) if place else state
         case ToWhy():
             return replace(state, page=WhyPage.name, hint="")
-
-
-def _to_slice(state: State, row: int) -> State:
-    """The slice; next and previous lead to the others of its name."""
-    trace = state.side.trace
-    rows = np.flatnonzero((trace.name == trace.name[row]) & (trace.role == trace.role[row]))
-    what = printable(label_of(int(trace.role[row]), trace.name_of(row)))
-    hits = Hits(what, state.active, rows, int(rows.searchsorted(row)), is_of_name=True)
-    return shown(state, hits)
 
 
 def answer_pane(state: State, height: int) -> Pane | None:

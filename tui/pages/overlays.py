@@ -8,24 +8,17 @@ from textwrap import wrap
 
 from msgspec.structs import replace
 
-from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.cutting import clip, joined
-from fusetui.trace.text.figures import count, duration, plural
-from fusetui.trace.text.units import Unit
+from fusetui.trace.text.cutting import clip
 from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import all_details, raw_lines
-from fusetui.tui.drawing.found_lines import IN_ARGS
 from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import LOOKS, text
 from fusetui.tui.drawing.range_lines import all_range_lines
 from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, shown, start_unit, titles
-from fusetui.tui.layout.kinds import kind_of, label_of, narrow
-from fusetui.tui.layout.trend import trend
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.pages.hit_rows import durations, hit_rows
 from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.state import search
@@ -53,17 +46,6 @@ CLOSE = "close closes"
 RAW = "raw raw JSON and back"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
-BAR = 10  # cells
-NOTICED = 50
-"""Durations that differ by less than 1 / NOTICED are drawn alike."""
-MOST_CELLS = 60  # of the durations from step to step
-HIT_COLUMNS = (
-    Column("at", 12),
-    Column("duration", 10),
-    Column("", BAR, left=True, from_width=70),
-    Column("where", 18, left=True, from_width=60),
-    Column("hit", 0, left=True),
-)
 EDGE = 4  # cells of an overlay beside its text
 
 
@@ -81,7 +63,7 @@ class OverlayList(ListPage):
             return _choices(state, state.overlay.summaries)
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
-            return _hits(state.overlay, state.ascii_only, [*filter(None, said)])
+            return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
         hints = (RAW, CLOSE) if is_slice(state) else (CLOSE,)
         width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
@@ -101,7 +83,7 @@ class OverlayList(ListPage):
         """Of hits, how long they took from step to step."""
         if not isinstance(state.overlay, HitList):
             return ()
-        return (Pane(1, text([Said(_durations(state.overlay, size.width, state.ascii_only))])),)
+        return (Pane(1, text([Said(durations(state.overlay, size.width, state.ascii_only))])),)
 
 
 OVERLAYS = OverlayList()
@@ -196,75 +178,6 @@ def _sections(
             lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
             lines += [Said(" " * place + text, "name") for text in texts]
     return lines[1:]
-
-
-def _hits(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
-    """The hits in order of time."""
-    side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
-    start, unit = side.once(_units)
-    longest, glyphs = int(trace.dur[rows].max(initial=0)), glyphs_for(ascii_only)
-
-    def row(index: int, width: int) -> list[Styled]:
-        at = int(rows[index])
-        where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = where + label_of(int(trace.role[at]), trace.name_of(at))
-        texts = (
-            start.text(int(trace.start[at]) - side.origin),
-            unit.text(int(trace.dur[at])),
-            share_bar(int(trace.dur[at]), longest, BAR, glyphs),
-            narrow(trace.track_of(at).label),
-            name,
-        )
-        kind = kind_of(int(trace.role[at]), trace.name_of(at))
-        *others, last = fit(HIT_COLUMNS, texts, width)
-        styled = [
-            (text, palette.PLAIN if HIT_COLUMNS[n].title else palette.BUSY)
-            for n, text in zip(shown(HIT_COLUMNS, width), others, strict=False)
-        ]
-        return [*styled, (last, palette.swatch(kind))]
-
-    columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
-
-    def heading(width: int) -> str:
-        left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        last = Column(joined(["hit", *keys], left), 0, left=True)
-        return titles([*columns, last], width)
-
-    return Rows(overlay, len(rows), heading, row)
-
-
-@lru_cache(maxsize=1)
-def _durations(overlay: HitList, width: int, ascii_only: bool) -> str:
-    """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
-    when an argument changes."""
-    side, rows = overlay.side, overlay.hits.rows
-    found = trend(side.trace, rows, side.once(steps), min(MOST_CELLS, width // 3))
-    if found is None:
-        return f" {plural(len(rows), 'hit')}"
-    bars = spark(found.medians, glyphs_for(ascii_only).levels)
-    span = f"over {plural(found.steps, 'step')}" if found.steps else "in order of time"
-    extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
-    figures = f"median {duration(found.median_ns)}, {extent}"
-    return f" {count(len(rows))} hits   {figures}   {span} {bars}"
-
-
-def spark(values: Sequence[int], levels: str) -> str:
-    """A level for each value, from the least to the most of them; in the middle where they hardly
-    differ, a blank where there is none (-1)."""
-    known = [value for value in values if value >= 0]
-    least, most = min(known), max(known)
-    top = len(levels) - 1
-    if (most - least) * NOTICED <= most:
-        return "".join(levels[top // 2] if value >= 0 else levels[0] for value in values)
-    return "".join(
-        levels[1 + (value - least) * (top - 1) // (most - least)] if value >= 0 else levels[0]
-        for value in values
-    )
-
-
-def _units(trace: Trace) -> tuple[Unit, Unit]:
-    """Of starts and of durations."""
-    return start_unit(trace), Unit(1000, "us", 1)
 
 
 def _choices(state: State, summaries: Sequence[str]) -> Rows:

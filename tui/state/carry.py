@@ -61,6 +61,13 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
     return {-1: -1, **{wanted[int(new.order[row])]: int(row) for row in found}}
 
 
+def still_there(old: Trace, new: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows of the other trace for these rows, in order of time; those not found are left
+    out."""
+    found = np.flatnonzero(np.isin(new.order, old.order[rows]))
+    return found[np.argsort(new.start[found], kind="stable")]
+
+
 def _used(session: Session, index: int) -> Iterable[int]:
     """All rows of one side that a session refers to."""
     for views in (session.views, *session.past, *session.future):

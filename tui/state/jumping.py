@@ -24,14 +24,12 @@ def same_name(by: int) -> Run:
 
     def run(state: State) -> State:
         row = state.view.selected
-        return (
-            told(state, *NOTHING) if row < 0 else search.shown(state, _alike(state, row).step(by))
-        )
+        return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
 
     return run
 
 
-def _alike(state: State, row: int) -> Hits:
+def alike(state: State, row: int) -> Hits:
     """All slices of that name and role in order of time; those found before, as long as they are
     the same."""
     hits, trace = state.session.hits, state.side.trace

@@ -14,7 +14,7 @@ from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.ranks import SORTS
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Interval, Side, View
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import ReadRanks
 from fusetui.tui.state.reading import read
@@ -63,9 +63,8 @@ def sorted_by(by: int) -> Run:
 def to_worst_wait(state: State, row: RankRow) -> Outcome:
     """Opens a rank where it waits longest."""
     wait = row.worst_wait
-    window = (wait.start_ns, wait.start_ns + wait.wait_ns) if wait else None
-    now = replace(state, job=replace(state.job, window=window))
-    return arrived(now) if state.paths == (row.path,) else read(now, (row.path,))
+    window = _window_of(wait) if wait else None
+    return _opening(state, window, [row])
 
 
 def beside_the_last(state: State, row: RankRow) -> Outcome:
@@ -75,7 +74,7 @@ def beside_the_last(state: State, row: RankRow) -> Outcome:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _on_one_axis(state, wait, [row, *_of_rank(answer, wait.for_rank)])
+    return _opening(state, _window_of(wait), [row, *_of_rank(answer, wait.for_rank)])
 
 
 def beside_others(state: State, row: RankRow, most: int) -> Outcome:
@@ -87,8 +86,8 @@ def beside_others(state: State, row: RankRow, most: int) -> Outcome:
         return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
     wait = waiting.worst_wait
     rows = (waiting, *_of_rank(answer, wait.for_rank), row, *state.job.rows())
-    state = replace(state, job=replace(state.job, only_streams=True))
-    return _on_one_axis(state, wait, list({one.rank: one for one in rows}.values())[:most])
+    shown = list({one.rank: one for one in rows}.values())[:most]
+    return _opening(state, _window_of(wait), shown, only_streams=True)
 
 
 def _of_rank(answer: JobAnswer, rank: int | None) -> list[RankRow]:
@@ -104,26 +103,36 @@ def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
     return max(lengths, key=lambda found: found[0])[1] if lengths else None
 
 
-def _on_one_axis(state: State, wait: WorstWait, rows: Sequence[RankRow]) -> Outcome:
-    """Opens the traces of these ranks at a wait of the first."""
-    window = wait.start_ns, wait.start_ns + wait.wait_ns
-    now = replace(state, job=replace(state.job, window=window, beside=tuple(rows)))
-    paths = tuple(row.path for row in rows)
+def _window_of(wait: WorstWait) -> Interval:
+    return wait.start_ns, wait.start_ns + wait.wait_ns
+
+
+def _opening(
+    state: State, window: Interval | None, rows: Sequence[RankRow], only_streams: bool = False
+) -> Outcome:
+    """Opens the traces of these ranks, the first at a window of its time."""
+    job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
+    now, paths = replace(state, job=job), tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
 
 
+def are_wanted(state: State) -> bool:
+    """Whether the traces that are open are those of the ranks that were asked for."""
+    return state.paths == tuple(row.path for row in state.job.wanted)
+
+
 def arrived(state: State) -> State:
-    """Traces were opened: they show what was asked for."""
-    job = replace(state.job, window=None, beside=(), only_streams=False)
-    window, rows = state.job.window, state.job.beside
-    if window is None or len(state.sides) != (len(rows) or 1):
-        return state
+    """Traces were opened: those of the ranks that were asked for show what was asked for."""
+    job = replace(state.job, window=None, wanted=(), only_streams=False)
+    window, rows = state.job.window, state.job.wanted
+    if window is None or not are_wanted(state):
+        return replace(state, job=job)
     session, hint = state.session, ""
     side, (view, *others) = session.sides[0], session.views
     begin, end = (side.begin + time for time in window)
     margin = (end - begin) // AROUND
     first = over(side, view, begin - margin, end + margin)
-    if rows:
+    if others:
         later = _later_ns(session.sides, rows, as_recorded=_shares_clock(state))
         others = [
             replace(view, begin=first.begin + ns, end=first.end + ns)

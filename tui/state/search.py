@@ -14,11 +14,12 @@ from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action
+from fusetui.tui.state.carry import still_there
 from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.session import Hits
+from fusetui.tui.state.session import NOTHING, Hits
 from fusetui.tui.state.state import ListState, Outcome, State, told
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
@@ -56,6 +57,7 @@ def arrived(state: State, side: Side, found: Found) -> State:
 def again(before: State, state: State) -> Outcome:
     """More of a trace is read: what is typed is searched for in it, and in the whole of it also
     the args, for what a person goes through."""
+    state = _followed(before, state)
     if state.prompt is Prompt.SEARCH:
         text = state.found.text if state.found else ""
         return (replace(state, found=None), _searching(state, text)) if text else state
@@ -69,6 +71,19 @@ def again(before: State, state: State) -> Outcome:
     if state.sides[hits.side].trace.report.prefix:
         return state
     return state, _searching(state, hits.what, hits.side)
+
+
+def _followed(before: State, state: State) -> State:
+    """The list that lies over the page, in more of the trace: that of a search with the hits of
+    today, any other with the slices that it had."""
+    if not isinstance(state.overlay, HitList):
+        return state
+    hits, was = state.session.hits, state.overlay
+    if hits is None or not _lists(state, before.session.hits):
+        trace = state.sides[was.hits.side].trace
+        rows = still_there(was.side.trace, trace, was.hits.rows)
+        hits = replace(was.hits, rows=rows, at=-1, by_args=NOTHING)
+    return _listed(state, hits) if len(hits.rows) else replace(state, overlay=None)
 
 
 def searched(state: State, text: str) -> Outcome:
@@ -119,13 +134,24 @@ def _with_args(state: State, hits: Hits, found: Found) -> State:
     told_place = state.hint == _place(hits)
     state = replace(state, session=replace(state.session, hits=now))
     state = replace(state, hint=_place(now)) if told_place else state
-    if not (isinstance(state.overlay, HitList) and state.overlay.hits.what == hits.what):
+    return _listed(state, now) if _lists(state, hits) else state
+
+
+def _lists(state: State, hits: Hits | None) -> bool:
+    """Whether the list of these hits lies over the page."""
+    return isinstance(state.overlay, HitList) and state.overlay.hits is hits
+
+
+def _listed(state: State, hits: Hits) -> State:
+    """Other hits in the list that lies over the page, the cursor on the one that it was on."""
+    if not isinstance(state.overlay, HitList):
         return state
-    listed = state.list_of(OVERLAY)
-    row = state.overlay.hits.rows[min(listed.cursor, len(hits.rows) - 1)]
-    cursor = int(np.flatnonzero(now.rows == row)[0])
-    state = replace(state, overlay=replace(state.overlay, hits=now))
-    return state.with_list(OVERLAY, replace(listed, cursor=cursor))
+    trace = state.sides[hits.side].trace
+    was, list_ = state.overlay, state.list_of(OVERLAY)
+    row = int(was.hits.rows[min(list_.cursor, len(was.hits.rows) - 1)])
+    now = np.flatnonzero(trace.order[hits.rows] == was.side.trace.order[row]).tolist()
+    state = replace(state, overlay=HitList(state.sides[hits.side], hits))
+    return state.with_list(OVERLAY, replace(list_, cursor=now[0] if now else 0))
 
 
 def _place(hits: Hits) -> str:

@@ -174,6 +174,25 @@ def test_a_trace_without_gpu_events_has_lists_too(trace_of: Make) -> None:
     assert int(state.side.trace.dur[state.view.selected]) == 500_000
 
 
+def test_annotations_are_shares_of_the_time_in_any_of_them(trace_of: Make) -> None:
+    """On each thread, however they lie inside each other."""
+    times = [("epoch", 0, 100, 1), ("step", 0, 50, 1), ("load", 0, 20, 1), ("other", 0, 100, 2)]
+    events = [slice_(name, "user_annotation", ts, dur, 1, tid) for name, ts, dur, tid in times]
+    found = {one.title: one for one in lists(trace_of(events))}["time in annotations"]
+    shares = {entry.text: entry.aside for entry in found.entries}
+    assert shares == {"epoch": "50 %", "step": "25 %", "load": "10 %", "other": "50 %"}
+
+
+def test_n_goes_from_the_longest_of_a_row_to_the_next_in_time(trace_of: Make) -> None:
+    """Also where those of other threads come between."""
+    starts = ((1, 0, 10), (1, 200, 10), (2, 100, 50))
+    events = [slice_("aten::mm", "cpu_op", ts, dur, 1, tid) for tid, ts, dur in starts]
+    state = after(opened(trace_of(events)), explained, *do("into-answer", "answer-show"))
+    assert int(state.side.trace.start[state.view.selected]) == 100_000
+    now = after(state, *do("next-hit"))
+    assert int(state.side.trace.start[now.view.selected]) == 200_000
+
+
 @pytest.mark.parametrize("width", [60, 80, 118, 200])
 def test_lists_fill_the_width(trace_of: Make, width: int) -> None:
     found = lists(trace_of(training()))

@@ -14,7 +14,7 @@ from fusetui.trace.questions.search import find
 from fusetui.tui import whole
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.trend import Trend, trend
-from fusetui.tui.pages.overlays import spark
+from fusetui.tui.pages.hit_rows import spark
 
 US = 1000
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Verdict, diff
-from fusetui.tui.pages.diff import columns_of, formatted, verdict
+from fusetui.tui.pages.diff import verdict
+from fusetui.tui.pages.diff_rows import columns_of, formatted
 from fusetui.tui.state.comparison import Comparison, told
 
 

@@ -169,6 +169,24 @@ def test_a_rank_that_never_waits_is_shown_where_it_is_waited_for(
     assert told.hint == f"rank {late.rank} waits for nobody, and nobody waits longest for it"
 
 
+@pytest.mark.parametrize("asked", ["show", "ranks-beside", "ranks-others"])
+def test_what_was_asked_of_ranks_holds_for_their_traces_alone(
+    state: State, paths: tuple[str, ...], asked: str
+) -> None:
+    """Reading them was stopped, and another trace is opened."""
+    outcome = do(asked)[0](after(state, *do("row-down", "row-down")))
+    assert isinstance(outcome, tuple)
+    asking = replace(outcome[0], job=replace(outcome[0].job, window=(200_000, 210_000)))
+    for others in ((paths[3],), paths[2:]):
+        again = reading.read(asking, others)
+        assert isinstance(again, tuple)
+        sides = make_sides([open_trace(path) for path in others], ["a", "b"][: len(others)])
+        plain = after(replace(again[0], job=state.job), partial(arrived, sides=sides))
+        shown = after(again[0], partial(arrived, sides=sides))
+        assert shown.session.views == plain.session.views
+        assert (shown.page, shown.hint, shown.job.window) == (plain.page, plain.hint, None)
+
+
 def test_every_column_sorts(state: State) -> None:
     orders = set()
     for _ in SORTS:
