@@ -77,6 +77,11 @@ def test_a_step_can_be_skipped_and_read_again(lesson: Trace) -> None:
     assert after(state, *do(*["skip"] * 99)).tour == len(STEPS) - 1
 
 
+def test_who_skips_the_second_trace_is_not_asked_to_read_a_diff(lesson: Trace) -> None:
+    state = toured(lesson, "Side by side")
+    assert after(state, *do("skip")).tour == NUMBERS["Search"]
+
+
 def test_without_the_tour_its_keys_are_free(lesson: Trace) -> None:
     state = opened(lesson)
     assert after(state, *do("zoom-in", "zoom-in")).tour is None

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.state.action import action, nothing
 from fusetui.tui.state.state import State
-from fusetui.tui.state.tour_steps import STEPS
+from fusetui.tui.state.tour_steps import STEPS, Step
 
 SECTION = "In the tour"
 
@@ -23,7 +23,15 @@ def is_on(state: State) -> bool:
 
 
 def skip(state: State) -> State:
-    return state if state.tour is None else _at(state, state.tour + 1)
+    """To the next step that can be done here."""
+    if state.tour is None:
+        return state
+    later = (n for n in range(state.tour + 1, len(STEPS)) if _can_be_done(state, STEPS[n]))
+    return _at(state, next(later, state.tour))
+
+
+def _can_be_done(state: State, step: Step) -> bool:
+    return len(state.sides) == 2 or not step.of_two
 
 
 def back(state: State) -> State:

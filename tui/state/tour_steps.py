@@ -31,6 +31,7 @@ class Step(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]  # one way to do it, as Textual names keys
     is_done: Done
     picture: bool = False  # docs/tour.md shows the screen once it is done
+    of_two: bool = False  # it can be done only beside a second trace
 
 
 def _has_zoomed(before: State, after: State) -> bool:
@@ -185,6 +186,7 @@ STEPS = (
         "both timelines.",
         ("j", "enter"),
         _shown_from_the_diff,
+        of_two=True,
     ),
     Step(
         "Search",
