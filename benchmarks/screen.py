@@ -42,6 +42,7 @@ KEYS = {
     "zoom, a step": (STEP, "wwwwwwssssss" * 4),
     "pan, a step": (f"{STEP}www", "ddddddaaaaaa" * 4),
     "select, a slice": (f"{STEP}jJJ", "........,,,,,,,," * 3),
+    "select, out of sight": (f"{STEP}wwjj", "....,,,," * 5),
     "select, a line": (STEP, "jjjjkkkk" * 5),
     "gap": ("0", "eeeeEEEE" * 5),
     "tree": ("2", "jj jjj kk kkkk  " * 3),
@@ -50,7 +51,7 @@ KEYS = {
     "pan, whole trace": ("0wwww", "ddddddaaaaaa" * 4),
 }
 """What is pressed first, and what is measured."""
-DIVIDED = "select, a slice"
+FOLLOWED = "select, out of sight"
 """Where the window follows the selection, all lanes change, as if a person had moved it."""
 ALIKE = ("zoom, a step", "pan, a step", "select, a slice", "select, a line", "tree")
 """The same picture in both traces; the larger one has more gaps, and other ones."""
@@ -86,11 +87,7 @@ def walks(program: Program) -> Iterator[tuple[str, Sequence[Press]]]:
         for key in first:
             program.press(key)
         presses = [program.press(key) for key in keys]
-        if kind == DIVIDED:
-            yield kind, [press for press in presses if not press.moved]
-            yield f"{kind} out of sight", [press for press in presses if press.moved]
-        else:
-            yield kind, presses
+        yield kind, [press for press in presses if press.moved or kind != FOLLOWED]
         program.press("1")
         program.press("\x1b")
 
