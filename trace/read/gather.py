@@ -128,8 +128,9 @@ def _lanes(
 
 def _device(value: object) -> int | None:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
-    known = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << 31
-    return int(number) if known else None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
+        return None
+    return number
 
 
 def _marks(events: Sequence[Any], places: NDArray[np.int64] | None) -> Iterator[Mark]:
