@@ -32,9 +32,7 @@ def run(
 
 
 @pytest.fixture
-def long_trace(
-    write: Callable[[str], Path], event: Callable[..., dict[str, object]]
-) -> Path:
+def long_trace(write: Callable[[str], Path], event: Callable[..., dict[str, object]]) -> Path:
     """A trace whose answer is longer than what a pipe holds."""
     ops = [event(f"op{n} {'x' * 100}", n) for n in range(1000)]
     return write(json.dumps({"traceEvents": ops}))
