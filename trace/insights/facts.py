@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Accounts, Device
-from fusetui.trace.insights.cover import Cover, cover_of, innermost, joined
+from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined
 from fusetui.trace.insights.covering import inside_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.host import Host, Threads
@@ -19,7 +19,6 @@ from fusetui.trace.insights.idle import (
     LATE,
     Idle,
     bounds_on,
-    common,
     on_line,
     pieces,
     sums,
