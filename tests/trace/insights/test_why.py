@@ -62,8 +62,8 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
             ]
     found = why(trace_of(events))
     assert answer(found) == (
-        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of it. Together they are idle for "
-        "160 us, all of it while nothing was recorded of the thread that launches."
+        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of it. Together they are "
+        "idle for 160 us, all of it while nothing was recorded of the thread that launches."
     )
     (finding,) = (one for one in found.findings if one.rule == "host-bound")
     assert "160 us (80.0 % of the spans of 2 GPUs)" in finding.text
