@@ -40,8 +40,8 @@ def longest_gaps(
     idle = [device.idle_in(window) for device in devices]
     found = [
         gap
-        for device, (gaps, *rest) in zip(devices, idle, strict=True)
-        for gap in _told(device, (gaps, *rest), _longest(gaps, most))
+        for device, own in zip(devices, idle, strict=True)
+        for gap in _told(device, own, _longest(own[0], most))
     ]
     found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
     return Listed(tuple(found[:most]), sum(len(gaps) for gaps, *_ in idle))
