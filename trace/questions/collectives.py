@@ -21,10 +21,9 @@ from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import communicates
-from fusetui.trace.ranks.model import Group
-from fusetui.trace.ranks.naming import (
-    collective_name,
-    element_size,
+from fusetui.trace.questions.collective_kinds import collective_name, element_size
+from fusetui.trace.questions.process_groups import (
+    Group,
     group_of,
     groups_of_file,
     world_size,
