@@ -50,6 +50,7 @@ CASES = (
     Case("straggler, one host", "dp-loading", PLAIN, "rank", LOADING),
     Case("straggler, one host", "dp-tokens", PLAIN, "rank", TOKENS),
     Case("straggler, one host", "dp-sync", PLAIN, "rank", SYNC),
+    Case("straggler, one host", "dp-sometimes", PLAIN, "rank", LOADING._replace(steps=(0, 2, 3))),
     Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
     Case("gradients overlapped", "ddp-loading", DDP, "rank", LOADING),
     Case("sharded parameters", "fsdp-gemm", FSDP, "rank", GEMM),
@@ -105,9 +106,10 @@ CASES = (
 
 
 class Truth(NamedTuple):
-    """What was planted. Times in ns; `planted` is the own delay of a culprit per step, `waited`
-    what the other ranks waited for it per step where that can be counted (their mean), by the
-    true clock. `culprits` are the ranks with the fault."""
+    """What was planted. Times in ns per step, by the true clock: `planted` is the own delay of a
+    culprit, `waited` what the others waited for it (their mean) where each of their waits stops
+    them, `step` and `ordinary` how long a step takes, and would without the fault. `culprits`
+    are the ranks that have it."""
 
     case: str
     family: str
@@ -117,6 +119,7 @@ class Truth(NamedTuple):
     planted: float
     waited: float | None
     step: float
+    ordinary: float
     steps: int
     given: list[int]
     cause: str
@@ -135,8 +138,6 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     given = _given(case, sorted(faults), chance)
     for rank in set(range(shape.ranks)) - set(given):
         (folder / f"rank{rank}.json").unlink()
-    ends = [max(one.end for one in mine) for mine in whole.slices]
-    first = min(one.start for mine in whole.slices for one in mine)
     return Truth(
         case.name,
         case.family,
@@ -144,8 +145,9 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         case.expect,
         sorted(faults),
         _planted(shape, number, faults),
-        _waited(job, whole.starts, set(faults)) if shape.tp == shape.pp == 1 else None,
-        1e3 * (max(ends) - first) / shape.steps,
+        _waited(shape, whole.starts, set(faults)) if shape.plain else None,
+        _step(shape, whole.slices),
+        _step(shape, played(job._replace(programs=programs(shape, number, {}))).slices),
         shape.steps,
         given,
         case.fault.kind if case.fault else "",
@@ -165,9 +167,10 @@ def _faults(case: Case, chance: random.Random) -> dict[int, Fault]:
     if case.expect == "flips":
         late = chance.sample(range(shape.ranks), shape.steps)
         return {rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)}
-    rank = chance.randrange(shape.ranks)
+    each = shape.dp * shape.tp
+    loads = each if case.fault.kind == "loading" else shape.ranks  # the first stage reads batches
+    rank = chance.randrange(loads)
     if case.expect == "stage":
-        each = shape.dp * shape.tp
         stage = rank // each
         return dict.fromkeys(range(stage * each, (stage + 1) * each), case.fault)
     return {rank: case.fault}
@@ -213,21 +216,22 @@ def _without(slices: list[list[Slice]], lost: str, rank: int) -> list[list[Slice
     return slices
 
 
+def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
+    """ns."""
+    ends = [max(one.end for one in mine) for mine in slices]
+    return 1e3 * (max(ends) - min(mine[0].start for mine in slices)) / shape.steps
+
+
 def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
-    """ns per step by which the fault makes a rank later, if it meets nobody: the mean of them."""
-    if not faults:
-        return 0.0
+    """ns per step by which the faults make a rank later, if it meets nobody. Ranks late in the
+    same steps are one, those late in different steps add up."""
     late = [
         _alone(shape, programs(shape, seed, faults)[rank])
         - _alone(shape, programs(shape, seed, {})[rank])
         for rank in faults
     ]
-    return (
-        1e3
-        * sum(late)
-        / len(late)
-        / (1 if any(one.steps for one in faults.values()) else shape.steps)
-    )
+    together = len({fault.steps for fault in faults.values()})
+    return 1e3 * sum(late) / max(1, len(late)) * together / shape.steps
 
 
 def _alone(shape: Shape, program: Sequence[Op]) -> float:
@@ -240,7 +244,9 @@ def _alone(shape: Shape, program: Sequence[Op]) -> float:
     return max(one.end for one in mine) - min(one.start for one in mine)
 
 
-def _waited(job: Job, starts: dict[tuple[object, ...], dict[int, float]], late: set[int]) -> float:
+def _waited(
+    shape: Shape, starts: dict[tuple[object, ...], dict[int, float]], late: set[int]
+) -> float:
     """ns per step: in each collective whose last is one of these, the mean of what others wait."""
     total = 0.0
     for found in starts.values():
@@ -248,8 +254,7 @@ def _waited(job: Job, starts: dict[tuple[object, ...], dict[int, float]], late: 
         others = [found[last] - start for rank, start in found.items() if rank != last]
         if last in late and others:
             total += sum(others) / len(others)
-    steps = sum(1 for op in job.programs[0] if type(op).__name__ == "Step") - 1
-    return 1e3 * total / steps
+    return 1e3 * total / shape.steps
 
 
 def case_of(name: str) -> Case:

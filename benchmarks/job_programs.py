@@ -63,6 +63,11 @@ class Shape(NamedTuple):
     def ranks(self) -> int:
         return self.dp * self.tp * self.pp
 
+    @property
+    def plain(self) -> bool:
+        """One group, and each collective stops what comes after."""
+        return not (self.tp > 1 or self.pp > 1 or self.overlap or self.sharded)
+
     def groups(self) -> list[Group]:
         """The default one first."""
         named = [("default_pg", [tuple(range(self.ranks))])]
@@ -204,7 +209,7 @@ class _Writer:
         return Kernel(op, name, us * factor, dims, backward)
 
     def noise(self) -> float:
-        return max(0.9, self.chance.gauss(1, NOISE))
+        return max(0.9, self.chance.gauss(1, NOISE * (2 if self.shape.gloo else 1)))
 
     def gathered(self) -> Iterator[Op]:
         if self.shape.sharded:

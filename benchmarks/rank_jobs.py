@@ -42,6 +42,8 @@ REASONS = re.compile(
     r"cannot be told|cannot tell|do not tell|does not tell|is not told|outside the given ranks|"
     r"no rank stands out|are refused"
 )
+LONGER = re.compile(r"([\d.,]+) (ns|us|ms|s) a step (?:longer|more)\b")
+WOULD = re.compile(r"would take ([\d.,]+) (ns|us|ms|s)\b")
 UNIT_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -93,24 +95,43 @@ def _flips(text: str) -> float | None:
     """ns per step that are told where no rank stands out."""
     line = next((line for line in text.splitlines() if "no rank stands out" in line.lower()), "")
     time = re.search(r"([\d.,]+) (ns|us|ms|s)\b", line)
-    return float(time[1].replace(",", "")) * UNIT_NS[time[2]] if time else None
+    return _ns(time) if time else None
 
 
 def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     """The waiting that is charged to the culprit is what it planted."""
     if truth.expect == "stage":
         return Judged(RIGHT, "")
-    if found["ranks"][0]["rank"] != truth.culprits[0]:
-        return Judged(WRONG, f"rank {found['ranks'][0]['rank']} stands first in the table")
-    told = found["ranks"][0]["caused_ns"] / truth.steps
-    figures = [truth.planted] if truth.waited is None else [truth.planted, truth.waited]
-    if any(_near(told, figure) for figure in figures):
-        return Judged(RIGHT, "")
-    return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {figures[-1] / 1e3:.0f}")
+    first = found["ranks"][0]
+    if first["rank"] != truth.culprits[0]:
+        return Judged(WRONG, f"rank {first['rank']} stands first in the table")
+    told = first["caused_ns"] / truth.steps
+    if case_of(truth.case).shape.pp > 1:  # how much of it shows depends on the schedule
+        most = (1 + NEAR) * max(truth.planted, truth.step - truth.ordinary)
+        return Judged(RIGHT, "") if told <= most else Judged(WRONG, f"{told / 1e3:.0f} us charged")
+    figures = [truth.planted, *([] if truth.waited is None else [truth.waited])]
+    if not any(_near(told, figure) for figure in figures):
+        return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
+    more = list(_reasons(truth, found["stragglers"][0]["text"]))
+    return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
+
+
+def _reasons(truth: Truth, text: str) -> Iterator[str]:
+    """Figures of the reason that cannot be: more than was planted, or another step without it."""
+    for told in LONGER.finditer(text):
+        if _ns(told) > (1 + 2 * NEAR) * truth.planted:
+            yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
+    would = WOULD.search(text)
+    if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
+        yield f"{would[0]}, not {truth.ordinary / 1e3:.0f} us"
 
 
 def _near(told: float, planted: float) -> bool:
     return abs(told - planted) <= NEAR * planted
+
+
+def _ns(time: re.Match[str]) -> float:
+    return float(time[1].replace(",", "")) * UNIT_NS[time[2]]
 
 
 def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
@@ -124,7 +145,7 @@ def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
         row = rows[one["rank"]]
         told = WAITED.search(one["text"])
         each = row["caused_ns"] / max(1, row["steps"])
-        if told and abs(float(told[1]) * UNIT_NS[told[2]] - each) > 0.01 * each:
+        if told and abs(_ns(told) - each) > 0.01 * each:
             yield f"{told[0]} in the text, {each / 1e3:.1f} us in the JSON"
 
 
