@@ -22,7 +22,7 @@ from fusetui.trace.model.categories import (
     GPU_LAYERS,
     LAYER_ORDER,
     LAYERS,
-    STEP_PREFIX,
+    NO_OPS,
     Layer,
     Role,
     role,
@@ -110,11 +110,11 @@ def _sorted(
 
 
 def _roles(raw: Raw) -> NDArray[np.uint8]:
-    """Roles by category, except that traces from 2021 record steps as operators."""
+    """Roles by category, except that files of 2021 record annotations as operators."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
-    step = np.array([name.startswith(STEP_PREFIX) for name in raw.names] or [False])[raw.name]
-    roles[step & (roles == Role.OP)] = Role.ANNOTATION
+    noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[raw.name]
+    roles[noted & (roles == Role.OP)] = Role.ANNOTATION
     return roles
 
 

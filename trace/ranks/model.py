@@ -17,7 +17,7 @@ from fusetui.trace.questions.process_groups import Group
 
 Int64s = NDArray[np.int64]
 
-VERSION = 1
+VERSION = 2
 """Incremented with every change of what a summary holds or means."""
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
