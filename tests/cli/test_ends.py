@@ -18,9 +18,10 @@ import pytest
 from tests.hostile import WORST, obeyed
 from tests.laptops import needs_fork
 from tests.places import ROOT
+from tests.room import room_for
 
 from fusetui import cli
-from fusetui.commands import errors, signals
+from fusetui.commands import crash, errors, signals
 from fusetui.parser import EXIT_CODES
 
 Run = Callable[..., Any]
@@ -101,6 +102,15 @@ def test_a_bug_where_there_is_no_place_for_logs(
     found = fusetui("summary", "x")
     assert found.code == 70
     assert "it ends in test_ends.py, line" in found.sentence
+
+
+def test_no_half_report_of_a_bug_is_left(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with room_for(100), pytest.raises(OSError, match="File too large"):
+        crash.written("x" * 200)
+    assert [*logs.iterdir(), *tmp_path.glob("fusetui-crash-*")] == []
 
 
 def test_an_installation_that_is_not_whole() -> None:
