@@ -24,6 +24,7 @@ from fusetui.trace.insights.idle import (
     sums,
 )
 from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.transfers import Kind, transfers_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -85,6 +86,11 @@ class Facts:
     def kernels(self) -> Kernels:
         """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
+
+    @cached_property
+    def transfers(self) -> tuple[Kind, ...]:
+        """What communicates, by kind."""
+        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
     def kernel_rows(self) -> Rows:
