@@ -15,11 +15,14 @@ GEMM = Fault("gemm", 0.12)
 LOADING = Fault("loading", 1500.0)
 TOKENS = Fault("tokens", 0.15)
 SYNC = Fault("sync", 60.0)
+SMALL = Fault("gemm", 0.045)
+BEGIN = Fault("begin", 6000.0)
 TINY = Fault("gemm", 0.003)
 SLOW_STAGE = Fault("gemm", 0.25)
 HOSTS = Shape(dp=16, hosts=2, steps=4)
 TENSOR = Shape(dp=4, tp=2)
 FAR = Shape(dp=2, tp=8, hosts=2, steps=4)
+MANY = Shape(dp=8, tp=8, hosts=8, steps=3, layers=1, norm=True)
 PIPE = Shape(dp=1, pp=4, layers=1, steps=3)
 PIPES = Shape(dp=2, pp=4, layers=1, steps=3)
 CPU = Shape(dp=4, gloo=True, scale=10.0, steps=4, layers=2)
@@ -51,6 +54,9 @@ CASES = (
     Case("straggler, one host", "dp-tokens", PLAIN, "rank", TOKENS),
     Case("straggler, one host", "dp-sync", PLAIN, "rank", SYNC),
     Case("straggler, one host", "dp-sometimes", PLAIN, "rank", LOADING._replace(steps=(0, 2, 3))),
+    Case("straggler, one host", "dp-small", PLAIN, "rank", SMALL),
+    Case("late before the window", "dp-begin", PLAIN, "rank", BEGIN),
+    Case("late before the window", "tp2dp4-begin", TENSOR, "rank", BEGIN),
     Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
     Case("gradients overlapped", "ddp-loading", DDP, "rank", LOADING),
     Case("sharded parameters", "fsdp-gemm", FSDP, "rank", GEMM),
@@ -60,6 +66,7 @@ CASES = (
     Case("two hosts", "hosts-1ms", HOSTS, "rank", GEMM, apart=-1000),
     Case("two hosts", "hosts-5ms", HOSTS, "rank", GEMM, apart=5000),
     Case("two hosts", "hosts-5ms-loading", HOSTS, "rank", LOADING, apart=-5000),
+    Case("two hosts", "hosts-1ms-small", HOSTS, "rank", SMALL, apart=1000),
     Case("two hosts, drift", "drift", HOSTS._replace(scale=6.0), "rank", GEMM, 1000, 50e-6),
     Case("two hosts, no names", "unnamed-1ms", HOSTS, "rank", GEMM, apart=1000, names=False),
     Case("tensor in data", "tp2dp4-gemm", TENSOR, "rank", GEMM),
@@ -68,6 +75,8 @@ CASES = (
     Case("tensor in data", "tp4dp2-sync", Shape(dp=2, tp=4), "rank", SYNC),
     Case("tensor in data, two hosts", "tp8dp2-gemm", FAR, "rank", GEMM, apart=1000),
     Case("tensor in data, two hosts", "tp8dp2-loading", FAR, "rank", LOADING, apart=5000),
+    Case("64 ranks on 8 hosts", "many-gemm", MANY, "rank", GEMM, apart=700),
+    Case("64 ranks on 8 hosts", "many-balanced", MANY, apart=700),
     Case("pipeline, balanced", "pp4", PIPE),
     Case("pipeline, balanced", "pp4-batched", PIPE._replace(batched=True)),
     Case("pipeline, balanced", "pp4-norm", PIPE._replace(norm=True)),
@@ -131,7 +140,8 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     shape, chance = case.shape, random.Random(f"{case.name} {seed}")
     number = chance.randrange(10_000)
     faults = _faults(case, chance)
-    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo)
+    late = {rank: one.amount for rank, one in faults.items() if one.kind == "begin"}
+    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo, late)
     whole = played(job)
     slices = _without(whole.slices, case.lost, chance.randrange(shape.ranks))
     write(job, slices, _recording(case, chance), folder)
@@ -147,7 +157,7 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         _planted(shape, number, faults),
         _waited(shape, whole.starts, set(faults)) if shape.plain else None,
         _step(shape, whole.slices),
-        _step(shape, played(job._replace(programs=programs(shape, number, {}))).slices),
+        _step(shape, played(job._replace(programs=programs(shape, number, {}), late={})).slices),
         shape.steps,
         given,
         case.fault.kind if case.fault else "",
@@ -225,7 +235,7 @@ def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
 def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
     """ns per step by which the faults make a rank later, if it meets nobody. Ranks late in the
     same steps are one, those late in different steps add up."""
-    late = [
+    late = [one.amount for one in faults.values() if one.kind == "begin"] or [
         _alone(shape, programs(shape, seed, faults)[rank])
         - _alone(shape, programs(shape, seed, {})[rank])
         for rank in faults

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 LAUNCH_US, CALL_US, LATENCY_US, GAP_US = 9.0, 5.0, 6.0, 1.2
 COLLECTIVE_US, RUNLOOP_US = 42.0, 30.0
-JITTER_US, FAR_JITTER_US = 2.0, 25.0  # of the ends of a collective: on one host, between hosts
+JITTER_US, FAR_JITTER_US = 2.0, 20.0  # of the ends of a collective: on one host, between hosts
+SKEW_US = 8.0  # by which they are always later on some hosts
 
 
 class Group(NamedTuple):
@@ -104,6 +105,7 @@ class Job(NamedTuple):
     hosts: Sequence[int]
     seed: int
     gloo: bool = False
+    late: Mapping[int, float] = {}  # us by which ranks begin later
 
 
 class _Rank:
@@ -135,7 +137,10 @@ class Played(NamedTuple):
 def played(job: Job) -> Played:
     """Plays all ranks to their ends. Raises ValueError for a job that hangs."""
     chance = random.Random(f"{job.seed} begin")
-    ranks = [_Rank(program, 1000.0 + chance.uniform(0, 60)) for program in job.programs]
+    ranks = [
+        _Rank(program, 1000.0 + chance.uniform(0, 60) + job.late.get(rank, 0.0))
+        for rank, program in enumerate(job.programs)
+    ]
     starts: dict[tuple[object, ...], dict[int, float]] = {}
     moved = True
     while moved:
@@ -230,7 +235,9 @@ def _end(
 ) -> float:
     hosts = {job.hosts[member] for member in starts}
     near = random.Random(f"{job.seed} {key} {rank}").uniform(0, JITTER_US)
-    far = random.Random(f"{job.seed} {key} host {job.hosts[rank]}").uniform(0, FAR_JITTER_US)
+    host = f"{job.seed} host {job.hosts[rank]}"
+    far = random.Random(f"{host} {key}").uniform(0, FAR_JITTER_US)
+    far += random.Random(host).uniform(0, SKEW_US)
     if job.gloo:
         near *= 100  # 0.2 ms, as seen on one machine
     return max(starts.values()) + op.us + near + (far if len(hosts) > 1 else 0)

@@ -34,8 +34,8 @@ FORWARD = (
 
 
 class Fault(NamedTuple):
-    """What is planted into a rank: `kind` is gemm, loading, tokens or sync; `amount` is a share of
-    the kernels' time, or us per step."""
+    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, or begin (before the
+    window); `amount` is a share of the kernels' time, or us: per step, or once."""
 
     kind: str
     amount: float

@@ -48,6 +48,7 @@ CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
+    "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
 }
 UNIT_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
