@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Slice, played
+from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Played, Slice, played
 from benchmarks.job_programs import Fault, Shape, programs
 from benchmarks.job_traces import Clock, Recording, write
 
@@ -115,10 +115,13 @@ CASES = (
 
 
 class Truth(NamedTuple):
-    """What was planted. Times in ns per step, by the true clock: `planted` is the own delay of a
-    culprit, `waited` what the others waited for it (their mean) where each of their waits stops
-    them, `step` and `ordinary` how long a step takes, and would without the fault. `culprits`
-    are the ranks that have it."""
+    """What was planted. Times in ns per step, by the true clock.
+
+    `planted` is the own delay of a culprit. `waited` is by how much longer the others (their mean)
+    stand still in collectives than without it: less, as their own noise makes them wait as well.
+    `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
+    the ranks that have it.
+    """
 
     case: str
     family: str
@@ -126,7 +129,7 @@ class Truth(NamedTuple):
     expect: str
     culprits: list[int]
     planted: float
-    waited: float | None
+    waited: float
     step: float
     ordinary: float
     steps: int
@@ -143,6 +146,7 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     late = {rank: one.amount for rank, one in faults.items() if one.kind == "begin"}
     job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo, late)
     whole = played(job)
+    ordinary = played(job._replace(programs=programs(shape, number, {}), late={}))
     slices = _without(whole.slices, case.lost, chance.randrange(shape.ranks))
     write(job, slices, _recording(case, chance), folder)
     given = _given(case, sorted(faults), chance)
@@ -155,9 +159,9 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         case.expect,
         sorted(faults),
         _planted(shape, number, faults),
-        _waited(shape, whole.starts, set(faults)) if shape.plain else None,
+        _waited(shape, whole, ordinary, set(faults)),
         _step(shape, whole.slices),
-        _step(shape, played(job._replace(programs=programs(shape, number, {}), late={})).slices),
+        _step(shape, ordinary.slices),
         shape.steps,
         given,
         case.fault.kind if case.fault else "",
@@ -254,17 +258,11 @@ def _alone(shape: Shape, program: Sequence[Op]) -> float:
     return max(one.end for one in mine) - min(one.start for one in mine)
 
 
-def _waited(
-    shape: Shape, starts: dict[tuple[object, ...], dict[int, float]], late: set[int]
-) -> float:
-    """ns per step: in each collective whose last is one of these, the mean of what others wait."""
-    total = 0.0
-    for found in starts.values():
-        last = max(found, key=lambda rank: found[rank])
-        others = [found[last] - start for rank, start in found.items() if rank != last]
-        if last in late and others:
-            total += sum(others) / len(others)
-    return 1e3 * total / shape.steps
+def _waited(shape: Shape, whole: Played, ordinary: Played, late: set[int]) -> float:
+    """ns per step that the mean of the others waits longer than without the fault."""
+    pairs = zip(whole.waited, ordinary.waited, strict=True)
+    others = [now - before for rank, (now, before) in enumerate(pairs) if rank not in late]
+    return 1e3 * sum(others) / max(1, len(others)) / shape.steps
 
 
 def case_of(name: str) -> Case:

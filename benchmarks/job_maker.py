@@ -121,17 +121,28 @@ class _Rank:
         self.slices: list[Slice] = []
         self.step: float | None = None
         self.arrived: tuple[object, ...] | None = None
-        self.started = self.called = 0.0
+        self.started = self.called = self.waited = 0.0
+        self.waits: list[tuple[float, float]] = []  # in collectives that compute will join
+
+    def join(self, end: float) -> None:
+        """Compute stands still until `end`; the waits so far count from where it stopped."""
+        at = self.compute
+        for start, last in sorted(self.waits):
+            self.waited += max(0.0, last - max(at, start))
+            at = max(at, last)
+        self.waits.clear()
+        self.compute = max(self.compute, end)
 
     def add(self, kind: str, what: Op, start: float, end: float, **more: object) -> None:
         self.slices.append(Slice(kind, what, start, end, **more))  # type: ignore[arg-type]
 
 
 class Played(NamedTuple):
-    """Of each rank: what was recorded, and when each collective began there, by its key."""
+    """Of each rank: what was recorded, and how long its compute stood still for a rank that had
+    not arrived yet."""
 
     slices: list[list[Slice]]
-    starts: dict[tuple[object, ...], dict[int, float]]
+    waited: list[float]
 
 
 def played(job: Job) -> Played:
@@ -153,7 +164,7 @@ def played(job: Job) -> Played:
         raise ValueError(
             f"the job hangs: {[rank.program[rank.at : rank.at + 1] for rank in ranks]}"
         )
-    return Played([rank.slices for rank in ranks], starts)
+    return Played([rank.slices for rank in ranks], [rank.waited for rank in ranks])
 
 
 def _advance(
@@ -169,7 +180,7 @@ def _advance(
         rank.add("cpu", op, rank.cpu, rank.cpu + op.us)
         rank.cpu += op.us + 2
     elif isinstance(op, Join):
-        rank.compute = max(rank.compute, rank.pending)
+        rank.join(rank.pending)
     elif isinstance(op, Sync):
         end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
         rank.add("cpu", op, rank.cpu, end)
@@ -218,8 +229,10 @@ def _meet(
     rank.arrived = None
     end = _end(job, op, key, number, starts[key])
     rank.streams[where], rank.pending = end, max(rank.pending, end)
+    if isinstance(op, Collective):
+        rank.waits.append((rank.started, max(starts[key].values())))
     if isinstance(op, Exchange) or op.joined:
-        rank.compute = end
+        rank.join(end)
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
     _record(rank, op, end)

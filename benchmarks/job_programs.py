@@ -63,11 +63,6 @@ class Shape(NamedTuple):
     def ranks(self) -> int:
         return self.dp * self.tp * self.pp
 
-    @property
-    def plain(self) -> bool:
-        """One group, and each collective stops what comes after."""
-        return not (self.tp > 1 or self.pp > 1 or self.overlap or self.sharded)
-
     def groups(self) -> list[Group]:
         """The default one first."""
         named = [("default_pg", [tuple(range(self.ranks))])]
