@@ -1,9 +1,10 @@
 """Plays a job of many ranks: launches, streams and collectives, on one true clock, in microseconds.
 
-A rank is a program: what its Python thread does, in order. Kernels run on the compute stream in
-the order of their launch; a collective runs on the stream of its process group, begins after the
-kernels launched before it, and ends nearly at once on all members: when all have begun, plus the
-transfer, plus a jitter. Nothing here knows how fusetui reads traces.
+A rank is a program: what its threads do, in order (`backward`: in the thread of autograd).
+Kernels run on the compute stream in the order of their launch; a collective runs on the stream of
+its process group, begins after the kernels launched before it, and ends nearly at once on all
+members: when all have begun, plus the transfer, plus a jitter. Nothing here knows how fusetui
+reads traces.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ class Exchange(NamedTuple):
 
 
 class Cpu(NamedTuple):
-    """Work of the Python thread: an annotation, or an op."""
+    """Work of the Python thread in an annotation."""
 
     name: str
     us: float
-    is_op: bool = False
+    backward: bool = False
 
 
 class Join(NamedTuple):
@@ -75,6 +76,7 @@ class Sync(NamedTuple):
     """The Python thread waits for the GPU."""
 
     op: str = "aten::item"
+    backward: bool = False
 
 
 class Step(NamedTuple):

@@ -188,14 +188,14 @@ class _Writer:
                 tensor = self.by["TENSOR"]
                 yield Collective("allreduce", tensor, ACTIVATIONS, 45.0, backward=backward)
                 if self.planted.kind == "sync":
-                    yield from self.stalled()
+                    yield from self.stalled(backward)
             elif self.planted.kind == "sync":
-                yield from self.stalled()
+                yield from self.stalled(backward)
 
-    def stalled(self) -> Iterator[Op]:
+    def stalled(self, backward: bool) -> Iterator[Op]:
         """Waits for the GPU, then works on its result, in each of the `reduce` places."""
-        yield Sync("aten::nonzero")
-        yield Cpu("check_overflow", self.planted.amount)
+        yield Sync("aten::nonzero", backward)
+        yield Cpu("check_overflow", self.planted.amount, backward)
 
     def kernel(self, op: str, name: str, us: float, backward: bool = False) -> Kernel:
         kind, amount = self.planted.kind, self.planted.amount

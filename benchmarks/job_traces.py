@@ -138,6 +138,10 @@ class _Writer:
     def us(self, true_us: float) -> float:
         return round(self.how.clocks[self.rank].at(true_us), 3)
 
+    def thread(self, backward: bool) -> int:
+        """On the CPU autograd works in the thread that calls it."""
+        return self.pid + (BACKWARD_TID if backward and not self.job.gloo else 0)
+
     def slice(
         self, cat: str, name: str, start: float, end: float, args: dict[str, Any], **at: int
     ) -> dict[str, Any]:
@@ -161,8 +165,8 @@ class _Writer:
             self.steps += 1
             yield self.cpu("user_annotation", name, one.start, one.end, self.pid)
         elif isinstance(what, Cpu):
-            cat = "cpu_op" if what.is_op else "user_annotation"
-            yield self.cpu(cat, what.name, one.start, one.end, self.pid)
+            tid = self.thread(what.backward)
+            yield self.cpu("user_annotation", what.name, one.start, one.end, tid)
         elif isinstance(what, Sync):
             yield from self.sync(what, one)
         elif isinstance(what, Kernel):
@@ -173,18 +177,19 @@ class _Writer:
             yield from self.collective(what, one)
 
     def sync(self, what: Sync, one: Slice) -> Iterator[dict[str, Any]]:
-        op = self.cpu("cpu_op", what.op, one.start, one.end, self.pid)
+        tid = self.thread(what.backward)
+        op = self.cpu("cpu_op", what.op, one.start, one.end, tid)
         yield op
         if not self.job.gloo:
             args = {"External id": op["args"]["External id"], "cbid": 131, "correlation": 0}
             start, end = one.start + 2, one.end - 1
-            yield self.slice("cuda_runtime", "cudaStreamSynchronize", start, end, args)
+            yield self.slice("cuda_runtime", "cudaStreamSynchronize", start, end, args, tid=tid)
 
     def kernel(self, what: Kernel, one: Slice) -> Iterator[dict[str, Any]]:
         if one.kind == "kernel":
             yield from self.on_gpu(what.name, one, COMPUTE_STREAM, [64, 2, 1])
             return
-        tid = BACKWARD_TID + self.pid if what.backward and not self.job.gloo else self.pid
+        tid = self.thread(what.backward)
         dims, types = [list(one) for one in what.dims], ["float"] * len(what.dims)
         more = {"Input Dims": dims, "Input type": types}
         op = self.cpu("cpu_op", what.op, one.start, one.end, tid, **more)
@@ -238,8 +243,7 @@ class _Writer:
             yield from self.on_gpu(name, one, stream, [24, 1, 1], **({} if batched else args))
             return
         start, end = one.start, one.end
-        backward = isinstance(what, Collective) and what.backward
-        tid = BACKWARD_TID + self.pid if backward else self.pid
+        tid = self.thread(isinstance(what, Collective) and what.backward)
         if isinstance(what, Exchange) and batched:
             yield from self.batch(what, one)
         else:

@@ -44,6 +44,12 @@ REASONS = re.compile(
 )
 LONGER = re.compile(r"([\d.,]+) (ns|us|ms|s) a step (?:longer|more)\b")
 WOULD = re.compile(r"would take ([\d.,]+) (ns|us|ms|s)\b")
+CAUSES = {
+    "gemm": r"kernels|aten::mm|compute",
+    "tokens": r"kernels|aten::mm|compute",
+    "loading": r"DataLoader|annotat",
+    "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
+}
 UNIT_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -117,8 +123,13 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
 
 
 def _reasons(truth: Truth, text: str) -> Iterator[str]:
-    """Figures of the reason that cannot be: more than was planted, or another step without it."""
-    for told in LONGER.finditer(text):
+    """Another reason, or figures that cannot be: more than was planted, another step without it.
+
+    A thread that waits for the GPU may do so for longer than that makes it late.
+    """
+    if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
+        yield f"not {truth.cause}: {text}"
+    for told in LONGER.finditer(text) if truth.cause != "sync" else ():
         if _ns(told) > (1 + 2 * NEAR) * truth.planted:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
     would = WOULD.search(text)

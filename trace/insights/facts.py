@@ -35,6 +35,7 @@ from fusetui.trace.insights.idle import (
     sums,
 )
 from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.transfers import Kind, transfers_of
 from fusetui.trace.insights.warming import GRAPH_LAUNCH, Part, parts, slow_first_step
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
@@ -95,6 +96,11 @@ class Facts:
     def kernels(self) -> Kernels:
         """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
+
+    @cached_property
+    def transfers(self) -> tuple[Kind, ...]:
+        """What communicates, by kind."""
+        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
     def kernel_rows(self) -> Rows:

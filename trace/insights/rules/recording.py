@@ -8,7 +8,6 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.warming import FEWEST, first_step
-from fusetui.trace.layout.step_spans import Spans
 from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
@@ -21,7 +20,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     found = steps(facts.trace)
     notes = [
         *_unlinked(facts),
-        *_first_step(facts.spans),
+        *_first_step(facts, found),
         *_few_steps(facts, found),
         *_stacks(facts),
     ]
@@ -62,16 +61,17 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _first_step(spans: Spans) -> Iterator[Claim]:
-    found = first_step(spans)
-    if found is None:
+def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
+    lengths = first_step(facts.spans)
+    if lengths is None:
         return
-    first, others = found
+    first, others = lengths
     if others and first >= SLOW_FIRST * others:
         yield Claim(
             text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
+            rows=tuple(step.row for step in found[:1]),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 
