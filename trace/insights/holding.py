@@ -14,6 +14,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host
 from fusetui.trace.insights.idle import Flags, Int64s, Rows
 from fusetui.trace.insights.wording import frame_text, module_text
+from fusetui.trace.program.regions import is_module
 from fusetui.trace.text.figures import count, duration
 
 SHOWN = 2  # names of one kind
@@ -44,7 +45,7 @@ class Holding(msgspec.Struct, frozen=True, eq=False):
     def of(self, kind: Host) -> list[Holder]:
         """The names of a kind with the most time."""
         own = self.facts.accounts.kinds[self.rows] == kind
-        return self._named(self.rows[own], self.ns[own], _without_number)
+        return self._named(self.rows[own], self.ns[own], _label)
 
     @property
     def modules(self) -> list[Holder]:
@@ -68,9 +69,9 @@ class Holding(msgspec.Struct, frozen=True, eq=False):
         return sorted(enough, key=lambda one: -one.ns)[:SHOWN]
 
 
-def _without_number(name: str) -> str:
-    """Steps count as one: `ProfilerStep`."""
-    return frame_text(NUMBER.sub("", name))
+def _label(name: str) -> str:
+    """Steps count as one, as do modules of one class."""
+    return module_text(name) if is_module(name) else frame_text(NUMBER.sub("", name))
 
 
 def holding(facts: Facts, which: Sequence[Flags]) -> Holding:
