@@ -23,6 +23,8 @@ REASON_ROWS = 4
 TOLD_COMM = 0.05
 """From this share of the span on, the answer tells the exposed communication, which is not idle
 but computes nothing."""
+UNLIKE = 0.25
+"""From this difference between the shares of idle time on, step and span tell different stories."""
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
@@ -50,7 +52,37 @@ def answer(found: Why) -> str:
             )
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
-    return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
+    parts = (what, _busy(found, sums), _idle(sums, len(found.devices)), _other_story(found, sums))
+    return " ".join(part for part in parts if part)
+
+
+def _other_story(found: Why, sums: Sums) -> str:
+    """That the median step is not what the span is like, and where the difference lies."""
+    whole = _unlike(found, sums)
+    if not whole:
+        return ""
+    span, idle = whole["span"], whole["idle"]
+    steps, gpus = found.steps, len(found.devices)
+    text = f"{'Its span' if gpus == 1 else 'Their spans'} of {duration(span)}"
+    if sums["idle"] * span > idle * sums["span"]:
+        return f"{text} {'is' if gpus == 1 else 'are'} {percent(span - idle, span)} busy, though."
+    text += f" {'is' if gpus == 1 else 'are'} {percent(idle, span)} idle, though"
+    longest = max(steps, key=lambda step: sum(one.idle_ns for one in step.devices))
+    waits, lasts = sum(one.idle_ns for one in longest.devices), sum(one.dur_ns for one in steps)
+    if 2 * waits > idle:
+        return f"{text}: {printable(longest.name)} alone is idle for {duration(waits)}."
+    if 2 * lasts * gpus < span:
+        return f"{text}: the {count(len(steps))} steps take only {duration(lasts)}."
+    return f"{text}."
+
+
+def _unlike(found: Why, sums: Sums) -> Sums | None:
+    """The account of the span, if the share of idle time in the median step is far from that."""
+    whole = totals(found.devices)
+    if not steps_tell(found) or cut_off(found) or len(found.steps) < 2 or not whole["span"]:
+        return None
+    shares = [one["idle"] / one["span"] for one in (sums, whole)]
+    return whole if abs(shares[0] - shares[1]) >= UNLIKE else None
 
 
 def brief_answer(found: Why, with_reason: bool = True) -> str:
@@ -69,6 +101,8 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
     most = "all" if ns == idle else duration(ns)
     rest = f", {duration(idle)} idle" if why else ""
     rest += f", {most} of it {where}" if why and with_reason else ""
+    if whole := _unlike(found, sums):
+        rest += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
     return f"{what.removesuffix('.')}: {works}{rest}."
 
 
