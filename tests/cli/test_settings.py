@@ -44,6 +44,8 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("mouse = 3", "mouse is 3; it can be true or false."),
         ("them = 1", "there is no setting 'them'; theme, ascii, mouse are."),
         ("theme", "is not valid TOML"),
+        ("theme = " + "[" * 100_000, "is nested too deeply."),
+        ("#" * (1 << 20), "is larger than 1 MiB."),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:
@@ -61,6 +63,12 @@ def test_a_theme_that_there_is_not() -> None:
 def test_a_file_that_is_named_must_exist(file: Path) -> None:
     with pytest.raises(CommandError, match="does not exist: FUSETUI_CONFIG names it"):
         user_settings({"FUSETUI_CONFIG": str(file)})
+
+
+def test_a_device_is_not_read(file: Path) -> None:
+    """It might never end."""
+    with pytest.raises(CommandError, match=r"/dev/zero is not a file\."):
+        user_settings({"FUSETUI_CONFIG": "/dev/zero"})
 
 
 def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
