@@ -45,7 +45,7 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("them = 1", "there is no setting 'them'; theme, ascii, mouse are."),
         ("theme", "is not valid TOML"),
         ("theme = " + "[" * 100_000, "is nested too deeply."),
-        ("#" * (1 << 20), "is larger than 1 MiB."),
+        ("#" * ((1 << 20) + 1), "is larger than 1 MiB."),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:
@@ -77,7 +77,7 @@ def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("FUSETUI_THEME", raising=False)
     given: list[tuple[bool, bool]] = []
 
-    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, say: object) -> int:
+    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, **_: object) -> int:
         given.append((light, mouse))
         return 0
 
