@@ -45,7 +45,8 @@ def _replaced(
     found, left = [], []
     for step, op, members in _near(pieces):
         more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
-        if op and more and lacking and len(members) <= KINDS:
+        other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
+        if op and more and lacking and other and len(members) <= KINDS:
             name = f"step {items.work.windows.number_of(step)} of {side}"
             found.append(_other_kernels(items, more, lacking, name, side))
         else:
