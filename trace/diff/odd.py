@@ -31,6 +31,10 @@ steps."""
 LEAST = 3
 """What is usual shows from so many steps on; in all but one of them both sides do the same work."""
 
+IDLE, IDLE_BESIDE = 0.01, 0.03
+"""Idle time is told when it changed by this share of a step; the latter in a step that does other
+work too, which costs some by itself."""
+
 SHOWN = 5
 """At most this many such kernels are reported."""
 
@@ -175,7 +179,9 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     change = after - before
     filled = np.sign(change) * np.clip(np.sign(change) * gaps, 0, np.abs(change))
     apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
-    number, least = int(steps[place[0]]), int(np.median(a.work.windows.dur)) // 100
+    number = int(steps[place[0]])
+    share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
+    least = int(share * np.median(a.work.windows.dur))
     a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
     if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
         return []
