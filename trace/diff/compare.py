@@ -18,12 +18,13 @@ from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.layers import around, surplus
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
-from fusetui.trace.diff.pieces import in_common, work_of
+from fusetui.trace.diff.pieces import Work, in_common, work_of
 from fusetui.trace.diff.regions import Program, by_region
 from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.story import by_place, by_work, story
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.urls import without_credentials
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -40,7 +41,6 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@_without_collector()
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 
@@ -48,8 +48,14 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     `step_by`: annotations that match this regular expression or plain text are the steps of both;
     raises NoStepsError if one has none.
     """
-    labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = in_common(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+    labels = _labels(*(without_credentials(one.report.path) for one in (a, b)))
+    with _without_collector():
+        return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+
+
+def compared(work_a: Work, work_b: Work) -> Diff:
+    """The same for the work of some steps of two traces, or of one."""
+    work_a, work_b = in_common(work_a, work_b)
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
@@ -73,8 +79,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
     found = Diff(
-        a=labels[0],
-        b=labels[1],
+        a=work_a.label,
+        b=work_b.label,
         step=step,
         verdict=verdict(step, side_a, side_b),
         rows=rows,

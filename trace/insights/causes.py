@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fusetui.trace.insights.account import accounts
-from fusetui.trace.insights.cover import Cover, cover_of, innermost
+from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, without
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.host import CALLS, Host, Slices, Threads
-from fusetui.trace.insights.idle import Idle, Int64s, Rows, on_line, without
+from fusetui.trace.insights.host import LAYERS, Host, Threads, together
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
 from fusetui.trace.model.columns import Trace
-
-LAYERS = (CALLS, (Host.OP,), (Host.PYTHON,))
-"""What counts as innermost: a call before an op, an op before a frame."""
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -23,29 +22,43 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     facts = Facts(accounts(trace))
     if not facts.has_launches:
         return None
+    every = [np.ones(len(idle), dtype=np.bool_) for idle in facts.idle]
+    return held(facts, every, NOTHING, LAYERS[:-1])
+
+
+def held(
+    facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
+) -> tuple[Rows, Int64s]:
+    """Likewise in the host parts of some gaps of each device, except during a cover (ns of the
+    file), by the innermost slice of some layers."""
     found = [
         part
-        for idle in facts.idle
+        for idle, some in zip(facts.idle, which, strict=True)
         for line in facts.accounts.threads
-        for part in _on(line, _waiting(trace, line, idle))
+        for part in _on(line, _waiting(facts.trace, line, idle, some, leaving_out), layers)
     ]
     none = np.empty(0, dtype=np.int64)
     rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
     return rows, np.concatenate([none, *(ns for _, ns in found)])
 
 
-def _waiting(trace: Trace, line: Threads, idle: Idle) -> Cover:
-    """The host parts of the gaps of a device, as times of the threads that launched then."""
-    places, begin, _ = on_line(trace, line, idle)
-    until = line.on_line(idle.track(trace)[places], idle.called[places])
-    late = until > begin
-    return cover_of(begin[late], until[late])
+def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:
+    """The host parts of gaps of a device, as times of the threads that launched then."""
+    late = np.flatnonzero(some & (idle.launch >= 0) & (idle.called > idle.begin))
+    parts = Cover(idle.begin[late], idle.called[late])
+    counted, gap = pieces(parts, without(parts, leaving_out))
+    track = idle.track(trace)[late[gap]]
+    own = line.tracks[track]
+    return cover_of(*(line.on_line(track[own], times[own]) for times in counted))
 
 
-def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
+def _on(
+    line: Threads, waiting: Cover, layers: Sequence[tuple[Host, ...]]
+) -> list[tuple[Rows, Int64s]]:
     found = []
-    for kinds in LAYERS:
-        rows, start, end = _together([line.slices(kind).touching(*waiting) for kind in kinds])
+    for kinds in layers:
+        touching = [line.slices(kind).touching(*waiting) for kind in kinds]
+        rows, start, end = together(touching).columns
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
@@ -53,10 +66,3 @@ def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
             found.append((rows[place[:-1][inside]], ns))
             waiting = without(waiting, cover_of(start, end))
     return found
-
-
-def _together(slices: list[Slices]) -> tuple[Rows, Int64s, Int64s]:
-    """By (start, -duration), and in the order of the trace where both are equal."""
-    rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
-    order = np.lexsort((rows, start - end, start))
-    return rows[order], start[order], end[order]

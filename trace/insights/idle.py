@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
-from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.insights.cover import Cover, common, cover_of
 from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.model.columns import Trace
@@ -18,6 +18,9 @@ Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
+SLICE_NS = 200_000  # of no more than this on average
+LONG_WORK_NS = 50_000_000  # whatever it is made of
 LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
@@ -29,6 +32,7 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
     begin: Int64s
     end: Int64s
     called: Int64s  # the end of the host part: when the launch call begins; `begin` without one
+    returned: Int64s  # the end of that call, if it lies in the gap; `begin` without one
     event: Rows  # the GPU event that ends the gap
     before: Rows  # the GPU event that ended last before it, -1 for none
     launch: Rows  # its launch call, -1 where it is not known
@@ -56,7 +60,7 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some sorted, disjoint stretches outside a cover, and the stretch of each
+    """The pieces of some sorted, disjoint stretches inside a cover, and the stretch of each
     piece."""
     both = common(cover_of(*stretches), cover)
     edges = distinct(np.concatenate((*both, stretches.start)))
@@ -73,27 +77,6 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
     ends = np.searchsorted(places[order], np.arange(length + 1))
     found: Int64s = np.diff(total[ends])
     return found
-
-
-def common(a: Cover, b: Cover) -> Cover:
-    """The intersection of two covers."""
-    parts, inside = _divided(a, b)
-    return Cover(parts.start[inside], parts.end[inside])
-
-
-def without(a: Cover, b: Cover) -> Cover:
-    """The difference of two covers."""
-    parts, inside = _divided(a, b)
-    return Cover(parts.start[~inside], parts.end[~inside])
-
-
-def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
-    """The first one, cut wherever the second begins or ends, and which parts lie in the second."""
-    edges = distinct(np.concatenate((*a, *b)))
-    begin, end = edges[:-1], edges[1:]
-    own = a.within(begin, end) > 0
-    parts = Cover(begin[own], end[own])
-    return parts, b.within(*parts) > 0
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:
