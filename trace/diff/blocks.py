@@ -112,9 +112,7 @@ def _slid(
     return begin + shift, end + shift
 
 
-def _gain(
-    many: Lane, few: Lane, begin: int, end: int, place: int, size: int, way: int
-) -> Int64s:
+def _gain(many: Lane, few: Lane, begin: int, end: int, place: int, size: int, way: int) -> Int64s:
     """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative: better)."""
     n = np.arange(size)
     if way > 0:

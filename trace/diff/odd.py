@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import ONLY, Kind, Row
-from fusetui.trace.diff.odd_steps import odd_steps, rows_of
 from fusetui.trace.diff.odd_piece import Piece
 from fusetui.trace.diff.odd_rows import piece_rows
+from fusetui.trace.diff.odd_steps import odd_steps, rows_of
 from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.trace.questions.busy import any_busy_ns
 from fusetui.trace.text.figures import change
