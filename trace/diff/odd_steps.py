@@ -1,4 +1,4 @@
-"""Steps with unusual work: what of it is that of the usual steps, what they lack, and what is new."""
+"""Steps with unusual work: which items they have, what they lack, and what is new."""
 
 from __future__ import annotations
 
