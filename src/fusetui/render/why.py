@@ -9,10 +9,9 @@ from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.trace.insights.breakdown import breakdown_text
 from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, not_recorded
-from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import CUT, JSON_ALL, Column, left_out, table
+from fusetui.trace.text.tables import JSON_ALL, Column, cut, left_out, table
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
@@ -32,14 +31,17 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     most = UNBOUNDED if everything else MOST_LINES - below
     account = account_lines(found, width) if found.devices else _threads(found, width)
     paragraphs = [_head(found, width), account, _unknown(found, width)]
-    paragraphs.insert(2, _breakdown(found, width, everything))
-    paragraphs.insert(3, _findings(found, _room(paragraphs, most), width, everything))
+    breakdown = _breakdown(found, width, everything)
+    findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
+    if found.findings and not any(line.startswith("1. ") for line in findings):
+        breakdown, findings = [], _findings(found, _room(paragraphs, most), width, everything)
+    paragraphs[2:2] = [breakdown, findings]
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     if room >= FEWEST_GAPS + 2 and found.gaps:
         rows = gap_rows(found.gaps[: room - 2], found.base_ns)
         paragraphs.insert(4, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
-    return "\n".join(clip(line, width, CUT) for line in lines[:most])
+    return "\n".join(cut(line, width) for line in lines[:most])
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
