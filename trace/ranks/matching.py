@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.ranks.model import Group, RankSummary
-from fusetui.trace.ranks.naming import SYNCHRONOUS
+from fusetui.trace.ranks.model import UNKNOWN_GROUP, Group, RankSummary
+from fusetui.trace.ranks.naming import POINT_TO_POINT, SYNCHRONOUS
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -37,11 +37,13 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     row: Rows  # index in the collectives of that rank
     start: Int64s
     end: Int64s
+    covered: Int64s  # ns of each in which the rank computed
     names: tuple[str, ...]  # of shape [collectives], as the following
     groups: tuple[Group, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
     unmatched: Int64s  # of each rank
+    no_group: int  # of them, those of which it is not known in which group they are
 
     def __len__(self) -> int:
         return len(self.names)
@@ -61,6 +63,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def synchronous(self) -> NDArray[np.bool_]:
         return np.array([name in SYNCHRONOUS for name in self.names], dtype=np.bool_)
+
+    @cached_property
+    def point_to_point(self) -> NDArray[np.bool_]:
+        found = [name.partition(" ")[0] in POINT_TO_POINT for name in self.names]
+        return np.array(found, dtype=np.bool_)
 
     @cached_property
     def of_row(self) -> Rows:
@@ -98,6 +105,7 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
 
 
 UNMATCHED, ALONE = -1, -2
+NOBODY = Group("", (), 1)  # with whom is not known, so it is matched with nothing
 
 
 def _flat(ranks: Sequence[RankSummary]) -> _Flat:
@@ -135,10 +143,16 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
 
 def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group]:
     named, whole = one.names[name], one.groups[group]
-    if named in ("send", "recv") and peer >= 0:
+    if named in POINT_TO_POINT and peer >= 0:
         pair = (one.rank, peer) if named == "send" else (peer, one.rank)
-        return f"send_recv {pair[0]} to {pair[1]}", Group(whole.name, pair, 2)
-    return named, Group(whole.name, whole.ranks, whole.size)
+        if named == "send_recv":  # both in one kernel
+            pair, link = (min(pair), max(pair)), "with"
+        else:
+            link = "to"
+        return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
+    if named in POINT_TO_POINT:
+        return named, NOBODY
+    return named, whole if whole == UNKNOWN_GROUP else Group(whole.name, whole.ranks, whole.size)
 
 
 def _ordinals(key: Int64s) -> Int64s:
@@ -161,6 +175,7 @@ def _numbers(ranks: Sequence[RankSummary], flat: _Flat) -> Int64s:
         group = flat.keys[key][1]
         if group.size == 1:
             number[rows] = ALONE
+        if group.size == 1 or group == UNKNOWN_GROUP:
             continue
         places = _places(ranks, flat, rows)
         known = places >= 0
@@ -247,11 +262,17 @@ def _in_time(
         row=flat.row[rows],
         start=flat.start[rows],
         end=flat.end[rows],
+        covered=_column(ranks, flat, rows, "covered"),
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=_column(ranks, flat, heads, "size"),
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
+        no_group=int(
+            np.isin(
+                flat.key, [n for n, key in enumerate(flat.keys) if key[1] == UNKNOWN_GROUP]
+            ).sum()
+        ),
     )
 
 

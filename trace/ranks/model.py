@@ -16,7 +16,7 @@ from fusetui.trace.insights.gaps import IDLE
 
 Int64s = NDArray[np.int64]
 
-VERSION = 1
+VERSION = 5
 """Incremented with every change of what a summary holds or means."""
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
@@ -36,6 +36,10 @@ class Group(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]  # () if they were not recorded
     size: int  # 0 if it was not recorded
     description: str = ""
+
+
+UNKNOWN_GROUP = Group("", (), 0, "one of several")
+"""Of a collective that names no group, in a file that lists several."""
 
 
 class KernelTotal(msgspec.Struct, frozen=True):
@@ -69,6 +73,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     issued: Int64s
     start: Int64s
     end: Int64s
+    covered: Int64s  # ns between start and end in which the device computed
     before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:

@@ -98,6 +98,7 @@ def collectives(
         issued=start,
         start=start,
         end=_column([end + clock for _, end in times]),
+        covered=np.zeros(len(times), dtype=np.int64),
         before=packed(accounts),
     )
 
