@@ -102,11 +102,11 @@ def charges_of(
     limit = np.zeros(len(matched))
     limit[asked] = lateness
     pairs = _Pairs(asked, late, waits.usual[asked], np.ones(len(asked)))
-    chains = _Chains(matched, waits, limit, _unlike(matched, stage_of))
+    chains = _Chains(matched, waits, clocks, limit, _unlike(matched, stage_of))
     chains.follow(pairs)
     wait, owner, share = chains.parts.shares()
     last = matched.rank[waits.latest[matched.of_row]]
-    amount = np.minimum(waits.alone, EARLY * limit[matched.of_row])
+    amount: Floats = np.minimum(waits.alone, EARLY * limit[matched.of_row])
     unsure = waits.wait <= clocks.resolution_of(matched.rank, last)
     amount[unsure | matched.point_to_point[matched.of_row]] = 0
     rows = np.flatnonzero(amount > 0)
@@ -114,8 +114,9 @@ def charges_of(
     counts = until - first
     row = np.repeat(rows, counts)
     at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(row))
-    ns = amount[row] * share[at]
-    lost = np.bincount(np.maximum(owner[at] - ranks, -1) + 1, weights=ns, minlength=NOBODY + 1)[1:]
+    ns: Floats = np.asarray(amount[row] * share[at], dtype=np.float64)
+    whom = np.maximum(owner[at] - ranks, -1) + 1
+    lost = np.asarray(np.bincount(whom, weights=ns, minlength=NOBODY + 1)[1:], dtype=np.float64)
     kept = (owner[at] < ranks) & (owner[at] != matched.rank[row])
     return Charges(row[kept], owner[at][kept], ns[kept], *chains.own(), lost)
 
@@ -132,10 +133,13 @@ def _unlike(matched: Matched, stage_of: Sequence[int | None] | None) -> Rows:
 class _Chains:
     """Follows the two chains of every collective at once."""
 
-    def __init__(self, matched: Matched, waits: Waits, lateness: Floats, stage: Rows) -> None:
+    def __init__(
+        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage: Rows
+    ) -> None:
         self.parts = _Parts(len(matched.ranks))
         self._matched, self._waits, self._lateness, self._stage = matched, waits, lateness, stage
         self._kind, self._before = _kinds(matched), _before(matched, waits)
+        self._loose = _loose(matched, waits, clocks, self._before)
         self._told = waits.last >= 0
         self._own = np.zeros(len(matched.rank))
 
@@ -159,6 +163,7 @@ class _Chains:
         self._nobody(pairs.some(over), TRANSFER, gap[over])
         self._nobody(pairs.some(unlike), BUBBLE, gap[unlike])
         pairs, gap = pairs.some(~over & ~unlike), gap[~over & ~unlike]
+        pairs, gap = self._after_loose(pairs, gap)
         late, other = self._before[pairs.late], self._before[pairs.other]
         begins = (late < 0) | (other < 0)
         self._charge(pairs.some(begins), gap[begins])
@@ -175,6 +180,23 @@ class _Chains:
         return _joined(
             through, self._across(before.some(apart), one[apart], two[apart], left[apart])
         )
+
+    def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
+        """Where a rank comes from a collective that is not matched, what it did since then alone
+        is its own; how long it waited there, and for whom, is not known."""
+        since = np.maximum(self._loose[pairs.late], self._loose[pairs.other])
+        found = since > 0
+        some = pairs.some(found)
+        start = self._waits.start
+        late, other = (
+            np.where(self._loose[rows] > 0, start[rows] - self._loose[rows], 0)
+            for rows in (some.late, some.other)
+        )
+        both = (self._loose[some.late] > 0) & (self._loose[some.other] > 0)
+        own = np.where(both, late - other, 0).astype(np.float64)
+        self._charge(some, own)
+        self._nobody(some, OUTSIDE, gap[found] - own)
+        return pairs.some(~found), gap[~found]
 
     def _through(self, pairs: _Pairs, carried: Floats) -> _Pairs:
         """A collective in which both met, but that did not stop the one in time, which computed
@@ -237,9 +259,27 @@ def _kinds(matched: Matched) -> Rows:
 def _before(matched: Matched, waits: Waits) -> Rows:
     """For each row, the one on the same rank that ended last before its start; -1 for none."""
     begin = int(waits.start.min())
-    span = int(waits.end.max()) - begin + 1
-    ends = matched.rank * span + (waits.end - begin)
-    order = np.argsort(ends, kind="stable")
-    at = np.searchsorted(ends[order], matched.rank * span + (waits.start - begin), "right") - 1
+    found = _latest(matched.rank, waits.end - begin, matched.rank, waits.start - begin)
+    return found
+
+
+def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int64s:
+    """For each row, when a collective that is not matched ended on its rank, if that is after the
+    end of the row before; else 0."""
+    none = np.zeros(len(matched.rank), dtype=np.int64)
+    if not len(matched.loose_rank):
+        return none
+    end = clocks.common(matched.loose_rank, matched.loose_end)
+    begin = min(int(waits.start.min()), int(end.min()))
+    found = _latest(matched.loose_rank, end - begin, matched.rank, waits.start - begin)
+    since = np.where(before >= 0, waits.end[before], begin)
+    return np.where((found >= 0) & (end[found] > since), end[found], none)
+
+
+def _latest(own: Rows, ends: Int64s, rank: Rows, starts: Int64s) -> Rows:
+    """For each start the last of the ends on the same rank that is not after it; -1 for none."""
+    span = int(max(ends.max(), starts.max())) + 1
+    order = np.argsort(own * span + ends, kind="stable")
+    at = np.searchsorted((own * span + ends)[order], rank * span + starts, "right") - 1
     found = order[np.maximum(at, 0)]
-    return np.where((at >= 0) & (matched.rank[found] == matched.rank), found, -1)
+    return np.where((at >= 0) & (own[found] == rank), found, -1)

@@ -45,8 +45,8 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     step = steps.of_row[charges.row]
     kept_in = kept & (step >= 0)
     at = charges.owner[kept_in] * count + step[kept_in]
-    by_step = np.bincount(at, weights=charges.ns[kept_in], minlength=ranks * count)
-    by_step = by_step.reshape(ranks, count) / waiters[:, None]
+    sums = np.bincount(at, weights=charges.ns[kept_in], minlength=ranks * count)
+    by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
@@ -55,15 +55,18 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
         waiters=waiters,
         by_step=by_step,
         straggles=_straggle(by_step, LEAST * steps.length_ns),
-        every_step=every / max(ranks - 1, 1),
+        every_step=np.asarray(every / max(ranks - 1, 1), dtype=np.float64),
     )
 
 
 def _straggle(by_step: Floats, least: float) -> NDArray[np.bool_]:
     """Who holds up the others by enough in at least three of four steps, or causes almost all
     of the waiting."""
-    often = (
-        np.percentile(by_step, QUARTER, axis=1) >= least if len(by_step) else by_step.any(axis=1)
-    )
-    mean = by_step.mean(axis=1)
-    return often | ((mean >= least) & (mean >= ALMOST_ALL * mean.sum()))
+    mean = by_step.sum(axis=1) / by_step.shape[1]
+    enough = (mean >= least) & (mean > 0)
+    almost_alone = mean >= ALMOST_ALL * mean.sum()
+    often = np.zeros(len(by_step), dtype=np.bool_)
+    if len(by_step):
+        often = np.percentile(by_step, QUARTER, axis=1) >= least
+    found: NDArray[np.bool_] = enough & (often | almost_alone)
+    return found

@@ -28,7 +28,7 @@ FEWEST = 4  # collectives at either end, for a drift
 CONVERTED_NS = 2_000.0
 """On one host, times of GPUs are converted to its clock about this exactly: the ends of one
 collective lie as close together on eight V100. Less is assumed where they lie closer still."""
-BOUNDS, ENDS = "bounds", "ends"
+REFERENCE, BOUNDS, ENDS = "reference", "bounds", "ends"
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -116,8 +116,10 @@ def _decided(
     half[precise] = ends.half[precise]
     if len(low):
         offset[zero] = half[zero] = 0.0
-    by = np.where(precise, ENDS, np.where(bounded, BOUNDS, ""))
-    return offset, half, tuple(by.tolist()), outside
+    by = np.where(precise, ENDS, np.where(bounded, BOUNDS, "")).tolist()
+    if by:
+        by[zero] = REFERENCE
+    return offset, half, tuple(by), outside
 
 
 def _reference(matched: Matched, rows: Rows) -> int:

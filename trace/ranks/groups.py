@@ -49,8 +49,8 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     chosen = [np.full(len(one.collectives), -1, dtype=np.intp) for one in ranks]
     for places in _alike(ranks, unknown):
         kind = _fitting(ranks, kinds, places)
-        for rank, rows in enumerate(places if kind >= 0 else ()):
-            chosen[rank][rows] = kind
+        for own, rows in zip(chosen, places, strict=True):
+            own[rows] = kind
     return tuple(_named(one, kinds, n, chosen[n]) for n, one in enumerate(ranks))
 
 
@@ -103,10 +103,10 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
             continue
         for n in range(len(by_rank[0])):
             own = places.setdefault((first, n), [[] for _ in ranks])
-            for rank, rows in by_rank.items():
-                own[rank].append(rows[n])
+            for rank, listed in by_rank.items():
+                own[rank].append(listed[n])
     for found in places.values():
-        yield [np.array(rows, dtype=np.intp) for rows in found]
+        yield [np.array(numbers, dtype=np.intp) for numbers in found]
 
 
 def _steps_of(one: RankSummary, rows: Rows) -> list[object]:
@@ -130,7 +130,7 @@ def _fitting(ranks: Sequence[RankSummary], kinds: Sequence[_Kind], places: list[
     if not np.isfinite(best):
         return -1
     fits = np.flatnonzero(spreads <= max(ALIKE * best, LEAST_NS))
-    sizes = np.array([kinds[n].size for n in fits])
+    sizes = np.array([kinds[n].size for n in fits.tolist()])
     largest = fits[sizes == sizes.max()]
     return int(largest[0]) if len(largest) == 1 else -1
 

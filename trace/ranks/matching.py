@@ -43,7 +43,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
     unmatched: Int64s  # of each rank
-    no_group: int  # of them, those of which it is not known in which group they are
+    loose_rank: Rows  # of the collectives that are not matched, in no order
+    loose_end: Int64s
+    no_group: (
+        int  # of those that are not matched, those of which it is not known in which group they are
+    )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -101,7 +105,10 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
         np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]])),
         minlength=len(ranks),
     )
-    return _in_time(tuple(ranks), flat, order[shared], number, unmatched)
+    sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys] or [False])
+    loose = (number == UNMATCHED) | (sends[flat.key] & (number == ALONE))
+    loose[order[~shared]] = True
+    return _in_time(tuple(ranks), flat, order[shared], number, unmatched, np.flatnonzero(loose))
 
 
 UNMATCHED, ALONE = -1, -2
@@ -241,7 +248,12 @@ def _column(ranks: Sequence[RankSummary], flat: _Flat, rows: Rows, name: str) ->
 
 
 def _in_time(
-    ranks: tuple[RankSummary, ...], flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s
+    ranks: tuple[RankSummary, ...],
+    flat: _Flat,
+    order: Rows,
+    number: Int64s,
+    unmatched: Int64s,
+    loose: Rows,
 ) -> Matched:
     """The collectives in the order of their first starts."""
     first = np.flatnonzero(np.diff(number[order], prepend=-1))
@@ -255,6 +267,7 @@ def _in_time(
     starts = np.concatenate(([0], np.cumsum(counts)))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
+    nowhere = [n for n, (_, group) in enumerate(flat.keys) if group == UNKNOWN_GROUP]
     return Matched(
         ranks=ranks,
         first=starts,
@@ -268,11 +281,9 @@ def _in_time(
         bytes=_column(ranks, flat, heads, "size"),
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
-        no_group=int(
-            np.isin(
-                flat.key, [n for n, key in enumerate(flat.keys) if key[1] == UNKNOWN_GROUP]
-            ).sum()
-        ),
+        loose_rank=flat.rank[loose],
+        loose_end=flat.end[loose],
+        no_group=int(np.isin(flat.key, nowhere).sum()),
     )
 
 

@@ -16,7 +16,7 @@ from fusetui.trace.insights.gaps import IDLE
 
 Int64s = NDArray[np.int64]
 
-VERSION = 5
+VERSION = 6
 """Incremented with every change of what a summary holds or means."""
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)

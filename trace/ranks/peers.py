@@ -53,5 +53,7 @@ def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
                 sign = 1 if name == "send" or (name == "send_recv" and one.rank < other) else -1
                 both = (min(pair), max(pair)) if name == "send_recv" else pair
                 balance["both" if name == "send_recv" else "one", *both] += sign
-    alone = sum(int((peer == one.rank).sum()) for one, peer in zip(ranks, peers, strict=True))
-    return sum(map(abs, balance.values())) + alone
+    return sum(map(abs, balance.values())) + sum(
+        int(((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum())
+        for one, peer in zip(ranks, peers, strict=True)
+    )

@@ -134,7 +134,7 @@ class _Reason:
         found = self._accounts[rank]
         if not len(found):
             return None
-        own = found[self._matched.row[row]].copy()
+        own: Int64s = found[self._matched.row[row]].copy()
         before = self._previous[row]  # what ran beside the collective before counts too
         own[COMPUTE] += self._matched.covered[before] if before >= 0 else 0
         return own

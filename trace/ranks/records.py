@@ -61,7 +61,7 @@ class HostClock(msgspec.Struct, frozen=True):
 
     host: str
     ranks: int  # that are given
-    by: str  # ends, bounds; "" if nothing bounds it
+    by: str  # reference, ends, bounds; "" if nothing bounds it
     offset_ns: int | None
     uncertainty_ns: int | None
     drift_ns_per_s: float

@@ -103,13 +103,13 @@ def pipeline_text(pipeline: Pipeline, step_ns: float, anyone: bool) -> Iterator[
 
 def flips_text(every: Sequence[float], ranks: int) -> str:
     """Another rank is late in each step."""
-    mean = sum(every) / len(every)
+    mean, late = duration(round(sum(every) / len(every))), plural(ranks, "rank")
     if len(every) == 1:
-        return f"No rank stands out: the others wait {duration(round(mean))}, for {ranks} ranks in turn."
+        return f"No rank stands out: the others wait {mean}, for {late} in turn."
     least, most = duration(round(min(every))), duration(round(max(every)))
     return (
-        f"No rank stands out: the others wait {duration(round(mean))} a step ({least} to {most}), "
-        f"but not always for the same one: {plural(ranks, 'rank')} are late in turn."
+        f"No rank stands out: the others wait {mean} a step ({least} to {most}), but not always "
+        f"for the same one: {late} are late in turn."
     )
 
 
@@ -213,10 +213,7 @@ def clocks_text(answer: JobAnswer) -> str:
     elif clocks.uncertainty_ns is None:
         text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
     else:
-        text = (
-            f"{_clocks_of(clocks)} aligned to that of rank {clocks.reference_rank} to within "
-            f"{duration(clocks.uncertainty_ns)}; waits are known no better than that."
-        )
+        text = _aligned(clocks, duration(clocks.uncertainty_ns))
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
@@ -230,14 +227,16 @@ def clocks_text(answer: JobAnswer) -> str:
     return text
 
 
-def _clocks_of(clocks: ClockAnswer) -> str:
-    """The subject of the sentence."""
-    several_ranks = any(one.ranks > 1 for one in clocks.hosts)
+def _aligned(clocks: ClockAnswer, within: str) -> str:
     by_ends = sum(one.by == "ends" for one in clocks.hosts)
-    how = ", by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
-    if several_ranks:
-        return f"The clocks of {plural(len(clocks.hosts), 'host')} are{how}"
-    return f"Clocks are{how}"
+    how = " by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
+    if all(one.ranks == 1 for one in clocks.hosts):
+        whom = f"Clocks are aligned to rank {clocks.reference_rank}{how and ','}{how}"
+        return f"{whom} to within {within}; waits are known no better than that."
+    return (
+        f"The clocks of {plural(len(clocks.hosts), 'host')} are aligned{how and ','}{how} to "
+        f"within {within}; waits between ranks of different hosts are known no better than that."
+    )
 
 
 def numbers(ranks: Sequence[int]) -> str:
