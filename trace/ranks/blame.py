@@ -61,7 +61,7 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
         return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
 
 
-class _Parts:
+class _Shares:
     """Amounts that explain a lateness, by the collective waited in and who is charged."""
 
     def __init__(self, ranks: int) -> None:
@@ -136,7 +136,7 @@ class _Chains:
     def __init__(
         self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage: Rows
     ) -> None:
-        self.parts = _Parts(len(matched.ranks))
+        self.parts = _Shares(len(matched.ranks))
         self._matched, self._waits, self._lateness, self._stage = matched, waits, lateness, stage
         self._kind, self._before = _kinds(matched), _before(matched, waits)
         self._loose = _loose(matched, waits, clocks, self._before)

@@ -16,10 +16,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.questions.collective_kinds import POINT_TO_POINT
+from fusetui.trace.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.trace.ranks.hosts import SLACK_NS
 from fusetui.trace.ranks.matching import step_keys
-from fusetui.trace.ranks.model import UNKNOWN_GROUP, Group, RankSummary
-from fusetui.trace.ranks.naming import POINT_TO_POINT
+from fusetui.trace.ranks.model import RankSummary
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

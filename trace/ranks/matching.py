@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.ranks.model import UNKNOWN_GROUP, Group, RankSummary
-from fusetui.trace.ranks.naming import POINT_TO_POINT, SYNCHRONOUS
+from fusetui.trace.questions.collective_kinds import POINT_TO_POINT, SYNCHRONOUS
+from fusetui.trace.questions.process_groups import UNKNOWN_GROUP, Group
+from fusetui.trace.ranks.model import RankSummary
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

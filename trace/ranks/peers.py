@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.questions.collective_kinds import POINT_TO_POINT
 from fusetui.trace.ranks.model import RankSummary
-from fusetui.trace.ranks.naming import POINT_TO_POINT
 
 Int64s = NDArray[np.int64]
 

@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.questions.collective_kinds import POINT_TO_POINT
 from fusetui.trace.ranks.causing import LEAST
 from fusetui.trace.ranks.matching import Matched
 from fusetui.trace.ranks.model import CLASSES, RankSummary
-from fusetui.trace.ranks.naming import POINT_TO_POINT
 from fusetui.trace.ranks.outliers import FEWEST, LIMIT, SCALE
 
 Floats = NDArray[np.float64]

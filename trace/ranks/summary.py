@@ -17,18 +17,22 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.questions.busy import communicates
+from fusetui.trace.questions.collectives import Found, Told, collectives_of
 from fusetui.trace.questions.memory import memory_peaks
 from fusetui.trace.questions.note import note_of
+from fusetui.trace.questions.process_groups import (
+    UNKNOWN_GROUP,
+    Group,
+    groups_of_file,
+    world_size,
+)
 from fusetui.trace.ranks import naming
-from fusetui.trace.ranks.collectives import Found, Told, collectives_of
 from fusetui.trace.ranks.model import (
     CLASSES,
     MOST_COLLECTIVES,
     MOST_KERNELS,
-    UNKNOWN_GROUP,
     VERSION,
     Collectives,
-    Group,
     KernelTotal,
     NoSummary,
     RankSummary,
@@ -85,7 +89,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     base = base_ns(trace)
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
-        groups = list(dict.fromkeys((*groups, *naming.groups_of_file(trace.keys).values())))
+        groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
     names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
     begin = _before(trace, found)
     start, end = trace.start[found.rows], trace.end[found.rows]
@@ -97,7 +101,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         path=path,
         rank=rank,
         rank_by=rank_by,
-        world_size=naming.world_size(trace.keys),
+        world_size=world_size(trace.keys),
         host=_text(trace, "host_name"),
         backend=naming.backend(trace.keys),
         devices=_listed(trace),

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.model import (
     CLASSES,
     VERSION,
     Collectives,
-    Group,
     KernelTotal,
     Place,
     RankSummary,

@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.trace.ranks.made import US, Meet, played, rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.answer import answer_of
-from fusetui.trace.ranks.model import Group, RankSummary
+from fusetui.trace.ranks.model import RankSummary
 
 TP = [Group("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
 DP = [Group("dp", (0, 2, 4, 6), 4), Group("dp", (1, 3, 5, 7), 4)]

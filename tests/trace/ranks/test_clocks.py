@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 from tests.trace.ranks.made import US, rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.answer import answer_of
 from fusetui.trace.ranks.clocks import clocks_of
 from fusetui.trace.ranks.matching import match
-from fusetui.trace.ranks.model import Group, RankSummary
+from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.telling import clocks_text
 
 

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 from tests.trace.ranks.made import Meet, played, rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.answer import answer_of
 from fusetui.trace.ranks.matching import match
-from fusetui.trace.ranks.model import Group, RankSummary
+from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.ranks.peers import with_peers
 from fusetui.trace.ranks.records import RankRow
 

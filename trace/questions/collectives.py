@@ -22,13 +22,16 @@ from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import communicates
-from fusetui.trace.ranks.model import UNKNOWN_GROUP, Group
-from fusetui.trace.ranks.naming import (
+from fusetui.trace.questions.collective_kinds import (
     collective_name,
     element_size,
+    is_batch,
+)
+from fusetui.trace.questions.process_groups import (
+    UNKNOWN_GROUP,
+    Group,
     group_of,
     groups_of_file,
-    is_batch,
     world_size,
 )
 
@@ -76,7 +79,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
 
 def collectives_of(trace: Trace) -> Found:
     """All collectives, on the GPU and on the CPU."""
-    parts = (_on_gpu(trace), _on_cpu(trace))
+    parts = (collectives_on_gpu(trace), collectives_on_cpu(trace))
     rows, issued, host = (
         np.concatenate([getattr(part, field) for part in parts])
         for field in ("rows", "issued", "host")
@@ -86,7 +89,8 @@ def collectives_of(trace: Trace) -> Found:
     return Found(tuple(told[n] for n in order), rows[order], issued[order], host[order])
 
 
-def _on_gpu(trace: Trace) -> Found:
+def collectives_on_gpu(trace: Trace) -> Found:
+    """The kernels that communicate, in the order of the trace."""
     gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = gpu[trace.role[gpu] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -95,11 +99,15 @@ def _on_gpu(trace: Trace) -> Found:
     every = _named(trace, Role.OP, re.compile(COMMS + r"\Z"))
     comms = _around(trace, every, thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
-    args = [_args(trace, some) for some in (rows, comms, marks)]
-    told = [
-        _told(trace, int(row), int(mark), own)
-        for row, mark, *own in zip(rows, marks, *args, strict=True)
-    ]
+    args = _args(trace, (rows, comms, marks), "transfers")
+    known: dict[tuple[int, ...], Told] = {}
+    told = []
+    for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):
+        marked = int(trace.name[mark]) if mark >= 0 else -1
+        key = (int(trace.name[row]), marked, *map(id, own))
+        if key not in known:
+            known[key] = _told(trace, row, mark, own)
+        told.append(known[key])
     batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
     for place, one in zip(batched, _of_batches(trace, every, thread, issued, batched), strict=True):
         told[place] = one or told[place]
@@ -114,7 +122,7 @@ def _of_batches(
     if not len(batched):
         return
     threads = trace.thread_of_track[trace.track[comms]]
-    args = _args(trace, comms)
+    (args,) = _args(trace, (comms,))
     for place in batched.tolist():
         same = issued[(thread == thread[place]) & (issued < issued[place])]
         since = int(same.max()) if len(same) else trace.begin_ns
@@ -128,9 +136,10 @@ def _of_batches(
         yield replace(sends[0], name="send_recv", sequence=-1) if alike else None
 
 
-def _on_cpu(trace: Trace) -> Found:
+def collectives_on_cpu(trace: Trace) -> Found:
+    """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
-    args = _args(trace, rows)
+    (args,) = _args(trace, (rows,))
     told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
     host = _issuing_ops(trace, rows, [one.name for one in told])
     issued = np.where(host >= 0, trace.start[host], trace.start[rows])
@@ -172,16 +181,16 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
     return found
 
 
-def _args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
-    """The args of each row, {} for -1 or none."""
-    found: list[dict[str, Any]] = [{} for _ in rows]
+def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list[dict[str, Any]]]:
+    """The args of the rows of each array, the same {} for -1 or none; one pass over the file."""
+    rows = np.concatenate(several)
     known = np.flatnonzero(rows >= 0)
-    read = arguments(trace.elements, trace.order[rows[known]], ARGS)
-    distinct = [_values(texts) for texts in read.distinct]
-    for place, number in zip(known.tolist(), read.number.tolist(), strict=True):
-        if number >= 0:
-            found[place] = distinct[number]
-    return found
+    read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
+    number = np.full(len(rows), -1, dtype=np.int32)
+    number[known] = read.number
+    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    ends = np.cumsum([len(some) for some in several])[:-1]
+    return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
 
 
 def _values(texts: Sequence[bytes]) -> dict[str, Any]:
