@@ -26,6 +26,7 @@ from fusetui.trace.ranks.telling import (
     straggler_text,
 )
 from fusetui.trace.ranks.waits import OfRanks, Waits
+from fusetui.trace.text.figures import percent
 
 Floats = NDArray[np.float64]
 
@@ -114,7 +115,7 @@ def verdict_of(told: Told, stragglers: tuple[Straggler, ...]) -> Iterator[str]:
     if lost[worst] >= least:
         yield none_text(float(lost[worst]), WHY[worst])
     else:
-        yield f"No rank holds up the others by {round(100 * LEAST)} % of a step."
+        yield f"No rank holds up the others by {percent(LEAST, 1)} of a step."
 
 
 def _lost(told: Told) -> Floats:

@@ -42,7 +42,7 @@ def test_below_two_percent_of_the_step_nobody_is_a_straggler() -> None:
     """A step takes 3,170 us: 6 times 10 are less than 63.4, 6 times 11 are more."""
     answer = answer_of(tensor_in_data(10))
     assert answer.stragglers == ()
-    assert answer.verdict == ("No rank holds up the others by 2 % of a step.",)
+    assert answer.verdict == ("No rank holds up the others by 2.0 % of a step.",)
     assert [one.rank for one in answer_of(tensor_in_data(11)).stragglers] == [5]
 
 

@@ -53,7 +53,7 @@ def test_groups_are_told_by_the_ends() -> None:
 
 
 def test_the_delay_goes_back_through_them() -> None:
-    """Rank 1 is 200 us later in each of two layers: three ranks wait 400 us a step for it. Where all
+    """Rank 1 is 200 us later in each of two layers: three ranks wait 400 us a step. Where all
     meet, ranks 0 and 2 wait another 150 us, for what ranks of odd numbers do before."""
     (found,) = answer_of(job(200)).stragglers
     assert (found.rank, found.waiters, found.caused_ns) == (1, 3, 4 * (550 + 550 + 400) // 3 * US)
