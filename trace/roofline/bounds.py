@@ -18,7 +18,13 @@ from fusetui.trace.roofline.peaks import Peak
 
 # Algorithms that need fewer products than the plain sum: their share of peak would mislead.
 _FEWER_PRODUCTS: Final = re.compile(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
-_PLAIN_CORES: Final = {"fp32": re.compile(r"sgemm|scudnn"), "fp64": re.compile(r"dgemm")}
+_PLAIN_CORES: Final = {
+    "fp32": re.compile(
+        r"sgemm|scudnn|_simt_|_ffma_|[dw]grad(?:_alg\d)?_engine|[dw]grad2d_alg\d|convolve_sgemm"
+    ),
+    "fp64": re.compile(r"dgemm"),
+}
+"""What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
 _PLAIN_HALF: Final = re.compile(r"(?:^|_)hgemm_|_simt_")
 _IN_CACHE: Final = 2  # times the size of the cache
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
@@ -101,6 +107,14 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
     if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
         return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
     return _narrow(kernel) or ("fp8" if dtype.startswith("fp8") else dtype)
+
+
+def on_plain_cores(kernel: KernelName) -> bool:
+    """A GEMM or convolution of float32 whose name says that it uses no tensor core."""
+    if kernel.op not in ("gemm", "conv") or "fp32" not in (kernel.dtype_a, kernel.dtype):
+        return False
+    no_cores = kernel.math is None and kernel.mma is None
+    return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
 
 
 def _narrow(kernel: KernelName) -> str | None:

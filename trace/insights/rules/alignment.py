@@ -10,7 +10,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import count, duration, plural
 
@@ -32,7 +32,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     text = (
         f"{plural(number, 'matrix product')} {'takes' if number == 1 else 'take'} "
         f"{duration(taken)} "
-        f"({share_of_span(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
+        f"({share_of_work(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
         f"{_shape(kernels, unaligned)}"
     )
     at_stake = kernels.bounded.at_stake_ns[unaligned]
@@ -76,6 +76,7 @@ RULE = Rule(
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
     find=find,
+    of_kernels=True,
     silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
     "plain cores and of float64, which always load one element at a time.",
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import most_module, share_of_span
+from fusetui.trace.insights.wording import most_module, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
@@ -32,7 +32,7 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
     at_stake = int(kernels.effective_ns[copies].sum())
     if at_stake:
         yield Claim(
-            text=f"{_those(copies)} {duration(at_stake)} ({share_of_span(facts, at_stake)})"
+            text=f"{_those(copies)} {duration(at_stake)} ({share_of_work(facts, at_stake)})"
             f"{_asked_by(facts, copies)}.",
             at_stake_ns=at_stake,
             rows=kernels.heaviest(copies),
@@ -73,7 +73,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     if at_stake:
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
-            f"pageable memory: {duration(at_stake)} ({share_of_span(facts, at_stake)}) in which no "
+            f"pageable memory: {duration(at_stake)} ({share_of_work(facts, at_stake)}) in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
             rows=kernels.heaviest(copies),
@@ -96,4 +96,5 @@ RULE = Rule(
     "write into slices of one buffer instead of torch.cat.",
     thresholds={},
     find=find,
+    of_kernels=True,
 )

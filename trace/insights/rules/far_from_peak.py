@@ -11,7 +11,7 @@ from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.rules.alignment import is_unaligned
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.roofline.row import Job
 from fusetui.trace.text.figures import count, duration, percent
 
@@ -29,7 +29,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         return
     yield Claim(
         text=f"{count(int(np.count_nonzero(far)))} x large matrix product: {duration(taken)} "
-        f"({share_of_span(facts, taken)}) in kernels that reach {percent(least, taken)} of what is "
+        f"({share_of_work(facts, taken)}) in kernels that reach {percent(least, taken)} of what is "
         "attainable for their shapes.",
         at_stake_ns=taken - least,
         rows=kernels.heaviest(far),
@@ -68,4 +68,5 @@ RULE = Rule(
     'hipBLASLt, or torch.compile(mode="max-autotune"), which measures several kernels.',
     thresholds={"far": FAR},
     find=find,
+    of_kernels=True,
 )

@@ -10,7 +10,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(number, 'kernel')} {'leaves' if number == 1 else 'leave'} a quarter of the "
         f"multiprocessors or more without a block, with nothing beside them, for {duration(taken)} "
-        f"({share_of_span(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
+        f"({share_of_work(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
         f"{count(int(kernels.sms[at]))} in {name}. Spread over all of them, they could save "
         f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
@@ -66,5 +66,6 @@ RULE = Rule(
     "with few channels channels_last, or another implementation of it.",
     thresholds={"shortest_ns": SHORTEST_NS, "few": FEW, "least_share": LEAST_SHARE},
     find=find,
+    of_kernels=True,
     silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
 )

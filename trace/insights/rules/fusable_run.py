@@ -13,7 +13,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
-from fusetui.trace.insights.wording import module_text, share_of_span
+from fusetui.trace.insights.wording import module_text, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
@@ -61,13 +61,13 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
         f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"take {duration(taken)} ({share_of_span(facts, taken)}), most of it in "
+        f"take {duration(taken)} ({share_of_work(facts, taken)}), most of it in "
         f"{_most(facts, runs)}"
     )
     if (least >= 0).any():
         yield Claim(
             text=f"{text}: one kernel for each run would read its first inputs and write its last "
-            f"output once, and save {duration(at_stake)} ({share_of_span(facts, at_stake)}) at "
+            f"output once, and save {duration(at_stake)} ({share_of_work(facts, at_stake)}) at "
             "most.",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
@@ -202,5 +202,6 @@ RULE = Rule(
     "same by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
+    of_kernels=True,
     silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches.",
 )
