@@ -144,6 +144,7 @@ class Kernels:
             effective_ns=self.effective_ns,
             bound_ns=bound,
             at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
+            least_ns=np.append(found.least_ns, -1)[own],
             assumed=np.append(found.assumed, False)[own],
         )
 

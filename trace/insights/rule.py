@@ -20,8 +20,8 @@ class CannotTell(Exception):  # noqa: N818
 
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
 LEAST_OF_BUSY = 0.05
-"""Of the time in which the device is busy: findings about its kernels are worth a look from there on
-too, in a span that is mostly idle."""
+"""Of the time in which the device is busy: a finding about its kernels is worth a look from there
+on too, however idle the span is."""
 
 
 def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:

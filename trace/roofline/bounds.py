@@ -31,6 +31,10 @@ _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 _BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
 
 
+BY_MEMORY: Final = ("elementwise", "softmax", "norm")
+"""Kinds of work of which only the bytes count."""
+
+
 class Roof(msgspec.Struct, frozen=True):
     """Shares of the peak; 1.0 is all of it. None if a peak or an amount is unknown."""
 
@@ -126,8 +130,10 @@ def _narrow(kernel: KernelName) -> str | None:
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:
-    if amount.kind == "elementwise":
+    if amount.kind in BY_MEMORY:
         return "memory" if memory is not None else None
+    if amount.kind == "conv" and memory is None:
+        return "compute" if compute is not None else None  # the bound of its FLOP
     if compute is None or memory is None:
         return None
     return "compute" if compute >= memory else "memory"

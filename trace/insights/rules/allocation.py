@@ -10,7 +10,7 @@ from fusetui.trace.insights.facts import Facts, Rows
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.step_spans import step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
@@ -26,7 +26,8 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
-SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
+RECURS = 0.5  # of the steps after the first one, or of the parts of the span
+PARTS = 10  # of a span without steps
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -52,15 +53,17 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _recurring(facts: Facts, rows: Rows) -> Rows:
-    """Calls after the first step; without steps, all calls if they extend over half of the span."""
-    found = steps(facts.trace)
-    if len(found) > 1:
-        return rows[facts.trace.start[rows] >= found[1].start_ns]
-    if found or not len(rows):
-        return rows[:0]
+    """The calls after the first step if there are some in at least two of the other steps, and in
+    half of them; without steps, all calls if there are some in half of the parts of the span."""
+    spans = step_spans(facts.trace)
     start = facts.trace.start[rows]
-    lasts = int(start.max() - start.min())
-    return rows if lasts >= SPREAD * (facts.end_ns - facts.begin_ns) else rows[:0]
+    if len(spans):
+        step = np.searchsorted(spans.start, start, side="right") - 1
+        rows, step = rows[step > 0], step[step > 0]
+        often = len(np.unique(step))
+        return rows if often >= max(2, RECURS * (len(spans) - 1)) else rows[:0]
+    part = (start - facts.begin_ns) * PARTS // max(1, facts.end_ns - facts.begin_ns)
+    return rows if len(np.unique(part)) >= RECURS * PARTS else rows[:0]
 
 
 def _frees(facts: Facts, rows: Rows) -> int:
@@ -73,9 +76,12 @@ RULE = Rule(
     title="Allocation during the work",
     question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
-    formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
+    formula="The host part of gaps that lies in calls that allocate or free, after the first step, "
+    "if at least two of the others and half of them have such calls; without steps, if half of the "
+    "tenths of the span have some.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"spread": SPREAD, "often": OFTEN},
+    thresholds={"recurs": RECURS, "parts": PARTS, "often": OFTEN},
     find=find,
+    silent="What happens in one step only, or at the beginning, is warm-up.",
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
-from fusetui.trace.insights.rule import CannotTell, Claim, Rule
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.roofline.bounds import on_plain_cores
 from fusetui.trace.roofline.peaks import Peak
@@ -55,6 +55,17 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = kernels.flags(on_plain_cores)
+    faster = _faster(kernels.peak) if kernels.peak is not None else None
+    if faster is None or not found.any():
+        return np.zeros_like(found)
+    saved = kernels.effective_ns[found] - _least_ns(kernels, found, faster.ratio)
+    return found & is_worth(facts, int(saved.sum()), of_kernels=True)
+
+
 def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
     """The same work at the faster rate, but no faster than its bytes can be moved."""
     each = kernels.effective_ns[plain]
@@ -81,8 +92,8 @@ RULE = Rule(
     "them?",
     needs="Kernel names, and a device whose rates are known.",
     formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
-    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its bandwidth if, by "
-    "the shapes, that takes longer.",
+    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
+    "bandwidth if, by the shapes, that takes longer.",
     remedy='torch.set_float32_matmul_precision("high") uses TF32: inputs are rounded to 10 bits of '
     "mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},

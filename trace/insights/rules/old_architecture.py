@@ -13,6 +13,7 @@ from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.rules.alignment import is_unaligned
+from fusetui.trace.insights.rules.far_from_peak import far_of
 from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import KernelName, decode
 from fusetui.trace.layout.devices import device_properties
@@ -43,7 +44,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             "are built for this one.",
             at_stake_ns=taken - least,
             rows=kernels.heaviest(old),
-            part_of="far-from-peak",
+            part_of="far-from-peak" if far_of(facts)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.rules.far_from_peak import far_of
 from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.roofline.row import Job
@@ -34,10 +35,10 @@ def find(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The last wave of tiles is mostly empty in {plural(int(tailed.sum()), 'product')} of "
         f"{duration(taken)} ({share_of_work(facts, taken)}): {most} waves in {name}. Full waves "
-        f"would save {duration(saved)} at most.",
+        f"would save an estimated {duration(saved)}.",
         at_stake_ns=saved,
         rows=kernels.heaviest(tailed),
-        part_of="far-from-peak",
+        part_of="far-from-peak" if far_of(facts)[tailed].all() else None,
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags, Rows
 from fusetui.trace.insights.kernels import Kernels
-from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.rule import Claim, Rule, is_worth
 from fusetui.trace.insights.wording import most_module, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import duration, plural
@@ -39,6 +39,16 @@ def find(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
+
+
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    softmax = kernels.flags(is_softmax)
+    if softmax.any():
+        found[attention(kernels, softmax)[0]] = True
+    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
 
 
 def is_no_product(kernel: KernelName) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .conftest import Ask
-from .work import ADD, COPY, Event, work
+from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
 def test_it_speaks(found: Ask) -> None:
@@ -13,6 +13,20 @@ def test_it_speaks(found: Ask) -> None:
         "1 kernel that copies, casts or concatenates takes 30 us (30.0 % of the span), most of it "
         "in aten::copy_."
     )
+
+
+def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
+    """Of three copies, one lies between two adds of a module."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30), ("aten::add", ADD, 30)]
+    apart = [("aten::copy_", COPY, 20)] * 2
+    events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
+    (finding,) = found("casts-and-copies", events, **A100)
+    assert finding.text.endswith("; 30 us of it is in runs that fusable-run counts too.")
+    assert finding.part_of is None
+    (finding,) = found(
+        "casts-and-copies", [module("Block_0", 0, 29), *work(*kernels, args=ROWS)], **A100
+    )
+    assert finding.part_of == "fusable-run"
 
 
 def test_pageable_copies(found: Ask) -> None:

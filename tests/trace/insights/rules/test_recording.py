@@ -35,6 +35,35 @@ def test_few_steps(found: Ask, event: Make) -> None:
     assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
 
 
+def optimizer(event: Make, *ends: int) -> list[dict[str, Any]]:
+    """From 0 on, the end of each step of the optimizer."""
+    name = "Optimizer.step#SGD.step"
+    calls = [event(name, end - 10, 10, cat="user_annotation") for end in ends]
+    return [event("aten::add", 0, 10), *calls]
+
+
+def test_steps_of_an_optimizer(found: Ask, event: Make) -> None:
+    """Up to their ends, they take 300, 100, and 120 us."""
+    (finding,) = found("recording", optimizer(event, 300, 400, 520))
+    assert finding.text == (
+        "The first step (up to the end of Optimizer.step#SGD.step) takes 300 us, 2.7 times as long "
+        "as the median of the others (110 us)."
+    )
+    assert found("recording", optimizer(event, 110, 220, 330)) == []
+
+
+def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
+    (finding,) = found("recording", optimizer(event, 110, 220))
+    assert finding.text.startswith("Only 2 steps (up to the end of Optimizer.step#SGD.step) were")
+    assert finding.try_ == "Record 3 steps or more."
+
+
+def test_one_step_of_a_server_is_not_few(found: Ask, event: Make, launched: Make) -> None:
+    name = "execute_context_1(512)_generation_0(0)"
+    batch = event(name, 0, 50, cat="user_annotation")
+    assert found("recording", [batch, *launched(1, 5, 20)]) == []
+
+
 def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 110, 120, 110)) == []
 
