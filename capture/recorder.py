@@ -9,6 +9,10 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from fusetui.trace import open_trace
+from fusetui.trace.questions.tally import Tallies, tallies
+
+from .errors import CaptureError
 from .guard import leave_if_forked
 from .options import Options
 from .scrub import scrubbed, set_trace_name
@@ -61,8 +65,11 @@ def settings(options: Options, device_kind: str) -> dict[str, Any]:
 def compress(plain: Path, path: Path, scrub: bool) -> None:
     """Moves a trace into its gzip file, replacing the path in it by the file's name.
 
-    With `scrub` all other private data is removed as well.
+    With `scrub` all other private data is removed as well. Raises CaptureError if the profiler did
+    not write it.
     """
+    if not plain.exists():
+        raise CaptureError("The profiler could not write its trace: is the disk full?")
     if scrub:
         text = scrubbed(plain, plain.name)
     else:
@@ -70,6 +77,14 @@ def compress(plain: Path, path: Path, scrub: bool) -> None:
         text = set_trace_name(text, plain.name)
     path.write_bytes(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
     plain.unlink()
+
+
+def counted(path: Path) -> Tallies:
+    """What ran in a trace just written. Raises CaptureError if only part of it was."""
+    trace = open_trace(str(path), cached=False)
+    if missing := trace.report.missing:
+        raise CaptureError(f"The profiler did not write its whole trace ({missing}).")
+    return tallies(trace)
 
 
 def run_labeled(step: Step) -> None:

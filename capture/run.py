@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fusetui.trace import open_trace
-from fusetui.trace.questions.tally import Tallies, tallies
+from fusetui.trace.questions.tally import Tallies
 
 from . import check, compiler, expect, failure, recorder, step, timing, turns
 from .device import Device, versions
@@ -228,7 +227,7 @@ def _first_phase(trial: Trial) -> str:
 
 def _counted(path: Path, kind: str) -> Tallies:
     """The kernels of a trace just written. Raises EmptyTraceError if there are none."""
-    counted = tallies(open_trace(str(path), cached=False))
+    counted = recorder.counted(path)
     if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
         raise EmptyTraceError(NO_KERNELS)
     return counted

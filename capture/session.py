@@ -139,14 +139,11 @@ def _record(
 ) -> RunRecord:
     """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
 
-    Raises CaptureError if there is no trace.
+    Raises CaptureError if there is no trace, or only part of one.
     """
-    from fusetui.trace import open_trace
-    from fusetui.trace.questions.tally import tallies
-
     from . import expect, recorder
 
-    if not (plain.exists() and session.recorded_steps):
+    if not session.recorded_steps:
         raise CaptureError(
             f"The loop ended after {session.steps} steps, before one was recorded: "
             "call step() at the end of each, and use a smaller skip."
@@ -154,7 +151,7 @@ def _record(
     path = plain.with_name(f"{plain.name}.gz")
     recorder.compress(plain, path, options.scrub)
     # A loop that ends early leaves one more step open.
-    counted = tallies(open_trace(str(path), cached=False)).first(session.recorded_steps)
+    counted = recorder.counted(path).first(session.recorded_steps)
     guesses = expect.parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,

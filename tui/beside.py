@@ -114,7 +114,9 @@ class Beside:
         if process is None or process.stdin is None:
             raise NotBeside
         try:
-            process.stdin.write(msgspec.json.encode(request) + b"\n")
+            left = memoryview(msgspec.json.encode(request) + b"\n")
+            while left:  # it has no buffer
+                left = left[process.stdin.write(left) :]
             while (found := unship(lambda size: self._take(size, cancelled), trace)) is not None:
                 if found is False:
                     raise NotBeside

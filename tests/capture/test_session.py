@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.laptops import needs_fork
+from tests.room import room_for
 
 import fusetui.capture
 from fusetui.capture.errors import CaptureError
@@ -71,6 +72,29 @@ def test_work_after_the_last_step_belongs_to_none(tmp_path: Path) -> None:
 def test_a_loop_without_a_recorded_step_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="after 1 steps, before one was recorded"):
         loop(tmp_path / "a", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_that_finds_no_room_is_an_error(tmp_path: Path) -> None:
+    with room_for(3000), pytest.raises(CaptureError, match="could not write its trace"):
+        loop(tmp_path / "a", 6)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_of_which_a_part_was_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions of torch do that do not look whether their writes succeed."""
+    profiler = pytest.importorskip("torch.profiler", reason="capture runs torch")
+    export = profiler.profile.export_chrome_trace
+
+    def cut(self: Any, path: str) -> None:
+        export(self, path)
+        os.truncate(path, os.path.getsize(path) // 2)
+
+    monkeypatch.setattr(profiler.profile, "export_chrome_trace", cut)
+    with pytest.raises(CaptureError, match=r"whole trace \(the file was cut short\)"):
+        loop(tmp_path / "a", 6)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,6 +136,17 @@ def test_a_terminal_that_says_nothing(trace: Path) -> None:
     with Terminal(["open", trace], environment=asks, change=change) as shown:
         shown.wait_for(READY)
         assert ON_BLACK in shown.output
+
+
+def test_a_signal_that_comes_while_the_terminal_is_asked(trace: Path) -> None:
+    """The terminal is gone, so it cannot be restored either; the signal is heard all the same."""
+    asks = {"FUSETUI_THEME": "auto"}
+    change = "from fusetui.tui import app; app.run = lambda *_, **__: 0"
+    with Terminal(["open", trace], environment=asks, change=change) as shown:
+        while QUESTION not in shown.output:
+            shown.rest()
+        shown.hang_up()
+        assert shown.wait() == 128 + signal.SIGHUP
 
 
 def test_nothing_but_ascii_in_a_c_locale(trace: Path) -> None:

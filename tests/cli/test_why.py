@@ -57,7 +57,7 @@ def test_text(fusetui: Run, trace_file: File) -> None:
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us a step (the median of 3). The GPU works 45 % of it. 499 us is idle, "
+        "900 us a step (the median of 3). The GPU is busy 45 % of the step. 499 us is idle, "
     )
     assert len(lines) <= 25
     assert "GPU 0 NVIDIA A100-SXM4-80GB" in found.out
@@ -90,10 +90,13 @@ def test_the_median_step_is_a_step(
 def test_the_answer_tells_the_work_that_only_communicates(
     trace_of: Callable[..., Any], event: Run
 ) -> None:
-    """Of 200 us the GPU works 190, but computes only 60 or 185."""
+    """Of 200 us the GPU is busy for 190, but computes only 60 or 185."""
     for computes, told in (
-        (60, "The GPU works 95 % of it; for 130 us of that it communicates and computes nothing."),
-        (185, "The GPU works 95 % of it."),
+        (
+            60,
+            "The GPU is busy 95 % of it; for 130 us of that it communicates and computes nothing.",
+        ),
+        (185, "The GPU is busy 95 % of it."),
     ):
         names = (
             ("gemm", 0, computes),
@@ -285,9 +288,9 @@ def test_real_traces_fit_a_screen(
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
-    """The step only launches and the GPU works after it, so the answer is about the GPU's span."""
+    """The step only launches and the GPU runs it later, so the answer is about the GPU's span."""
     found = fusetui("why", TRACES / "mi300_vllm_decode_graph.json.gz").out
-    assert "The GPU's span is 10.74 ms. The GPU works 99.8 % of it." in " ".join(found.split())
+    assert "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of it." in " ".join(found.split())
     assert "Python" not in found
 
 

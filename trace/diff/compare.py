@@ -17,7 +17,7 @@ from fusetui.trace.diff.change import step_change
 from fusetui.trace.diff.items import Vocabulary, items, settled
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
-from fusetui.trace.diff.pieces import in_common, work_of
+from fusetui.trace.diff.pieces import Work, in_common, work_of
 from fusetui.trace.diff.regions import Program, by_region
 from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.story import by_place, by_work, story
@@ -39,7 +39,6 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@_without_collector()
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 
@@ -48,7 +47,13 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     raises NoStepsError if one has none.
     """
     labels = _labels(a.report.path, b.report.path)
-    work_a, work_b = in_common(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+    with _without_collector():
+        return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+
+
+def compared(work_a: Work, work_b: Work) -> Diff:
+    """The same for the work of some steps of two traces, or of one."""
+    work_a, work_b = in_common(work_a, work_b)
     words = Vocabulary()
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
@@ -72,8 +77,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
     found = Diff(
-        a=labels[0],
-        b=labels[1],
+        a=work_a.label,
+        b=work_b.label,
         step=step,
         verdict=verdict(step, side_a, side_b),
         rows=rows,

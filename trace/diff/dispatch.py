@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import CPU, ONLY, Kind, Row
 from fusetui.trace.diff.names import dispatch_name
+from fusetui.trace.diff.noise import beyond_noise
 from fusetui.trace.diff.pieces import Work
-from fusetui.trace.diff.statistics import beyond_noise, median
+from fusetui.trace.diff.statistics import median
 from fusetui.trace.diff.usual import mean
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace

@@ -10,15 +10,17 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.names import identity
+from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
 from fusetui.trace.diff.sorts import OTHER, of_all
-from fusetui.trace.diff.statistics import beyond_noise, resolution
+from fusetui.trace.diff.statistics import resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.text.figures import change, duration
@@ -99,7 +101,7 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
         timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
         if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
-            timed = f", within noise: {_range(a, i)} -> {_range(b, j)}"
+            timed = f", may be noise: {_range(a, i)} -> {_range(b, j)}"
         said.append(f"the same {thing}{timed}")
     why = "; ".join([text for text in (*said, group.why) if text])
     rows = (a.rows[i],), (b.rows[j],)
@@ -146,14 +148,26 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
 
 def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
-    timed = dict(zip(pairs, _timed(a, b, [groups[n] for n in pairs]), strict=True))
-    return [timed[n] if n in timed else _shape(a, b, group) for n, group in enumerate(groups)]
+    one = np.array([groups[n].a[0] for n in pairs], dtype=np.intp)
+    other = np.array([groups[n].b[0] for n in pairs], dtype=np.intp)
+    same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
+    noise = noise_of(
+        a.samples[:, one[same]],
+        b.samples[:, other[same]],
+        same_steps=np.array_equal(a.alike, b.alike),
+    )
+    timed = _timed(a, b, one, other, noise)
+    kinds = [k if s else Kind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)]
+    known = dict(zip(pairs, kinds, strict=True))
+    return [
+        known[n] if n in known else _shape(a, b, group, noise) for n, group in enumerate(groups)
+    ]
 
 
-def _shape(a: Items, b: Items, group: Group) -> Kind:
+def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     """The kind of a group that is no pair."""
     if group.together:
-        return _as_a_whole(a, b, group) if _one_kernel(a, b, group) else Kind.REPLACED
+        return _as_a_whole(a, b, group, noise) if _one_kernel(a, b, group) else Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
@@ -168,29 +182,28 @@ def _one_kernel(a: Items, b: Items, group: Group) -> bool:
     return len(found | {*(b.exact[[*group.b]] & KERNEL_MASK).tolist()}) == 1
 
 
-def _as_a_whole(a: Items, b: Items, group: Group) -> Kind:
+def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     """Of one kernel several times on both sides: by the time of all of them."""
     before, after = (
         items.samples[:, [*members]].sum(axis=1, keepdims=True)
         for items, members in ((a, group.a), (b, group.b))
     )
     tick = max(resolution(a.samples), resolution(b.samples))
-    if not beyond_noise(before, after, tick)[0]:
+    if not beyond_noise(before, after, tick, noise)[0]:
         return Kind.SAME
     return Kind.FASTER if np.median(after) < np.median(before) else Kind.SLOWER
 
 
-def _timed(a: Items, b: Items, pairs: Sequence[Group]) -> list[Kind]:
-    """The kind of a pair: the same kernel, its time within noise or not, or another kernel."""
-    one = np.array([group.a[0] for group in pairs], dtype=np.intp)
-    other = np.array([group.b[0] for group in pairs], dtype=np.intp)
-    replaced = (a.exact[one] & KERNEL_MASK) != (b.exact[other] & KERNEL_MASK)
+def _timed(
+    a: Items, b: Items, one: NDArray[np.intp], other: NDArray[np.intp], noise: Noise
+) -> list[Kind]:
+    """The kind of pairs of the same kernel: its time within noise or not."""
     tick = max(resolution(a.samples), resolution(b.samples))
-    changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick)
+    changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick, noise)
     faster = b.median_ns[other] < a.median_ns[one]
     return [
-        Kind.REPLACED if new else Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
-        for new, far, less in zip(replaced.tolist(), changed.tolist(), faster.tolist(), strict=True)
+        Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
+        for far, less in zip(changed.tolist(), faster.tolist(), strict=True)
     ]
 
 

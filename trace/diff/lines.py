@@ -32,7 +32,7 @@ MARKS = {
 
 SAME = "the same kernel"
 REGION = "region"
-NOISE = "within noise"
+NOISE = "may be noise"
 EARLIER = "work that ran in the step, launched before it"
 LATER = "work of the step that ran after it"
 OVERLAP = "work that ran at the same time as other work"

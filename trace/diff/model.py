@@ -12,7 +12,7 @@ import msgspec
 class Kind(StrEnum):
     """What happened to a piece of work between A and B."""
 
-    SAME = "same"  # the same kernel, its time within noise
+    SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
     SLOWER = "slower"
     REPLACED = "replaced"  # another kernel does the work

@@ -1,4 +1,4 @@
-"""Medians, intervals and what counts as noise."""
+"""Medians, and how many steps a verdict takes."""
 
 from __future__ import annotations
 
@@ -31,21 +31,6 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return ordered[last // 4], ordered[last - last // 4]
-
-
-def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int) -> NDArray[np.bool_]:
-    """Per column of two sample arrays, shapes [steps, items]: whether the change is more than
-    noise.
-
-    The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves of
-    the samples do not overlap.
-    """
-    of_a, of_b = median(a), median(b)
-    floor = np.maximum(np.maximum(of_a, of_b) * FLOOR_PERCENT // 100, FLOOR_NS)
-    far = np.abs(of_b - of_a) > np.maximum(floor, resolution_ns)
-    (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    apart: NDArray[np.bool_] = far & ((low_a > high_b) | (low_b > high_a))
-    return apart
 
 
 def resolution(samples: Int64s) -> int:

@@ -95,7 +95,7 @@ def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
 def _detail(work: str, rows: Sequence[Row]) -> str:
     """What to say about the row, or the op, that makes up most of a term."""
     if all(row.kind is Kind.SAME for row in rows):
-        return "within noise"
+        return "may be noise"
     whole = _change(rows)
     largest = max(rows, key=lambda row: abs(row.change_ns))
     if largest.kind in (Kind.FUSED, Kind.SPLIT) and _change([largest]) / (whole or 1) >= MOSTLY:

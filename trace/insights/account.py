@@ -117,12 +117,18 @@ class Device:
         lead_cuts = cuts_of(self.trace, lead, self.latency_ns)
         return one_after_another(lead, self.gaps), one_after_another(lead_cuts, self.cuts)
 
-    def reasons_between(
-        self, gaps: Gaps, cuts: Cuts, which: Rows, begin: Int64s, end: Int64s
-    ) -> Int64s:
-        """How long some gaps (places) lasted for which reason from `begin` to `end`."""
-        until = self._reasons(gaps, cuts, which, end)
-        return until - self._reasons(gaps, cuts, which, begin)
+    def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Cuts, Int64s]:
+        """The gaps, their cuts and how long each lasted for which reason (ns, shape [IDLE, gaps]);
+        in a window [begin, end) (ns of the file) the parts that lie in it, and the time before the
+        first event is a gap too."""
+        if window is None:
+            return self.gaps, self.cuts, self.reasons
+        gaps, cuts = self.gaps_since(window[0])
+        which = np.flatnonzero((gaps.begin < window[1]) & (gaps.end > window[0]))
+        inside = gaps.within(which, *window)
+        until = self._reasons(gaps, cuts, which, inside.end)
+        lasted = until - self._reasons(gaps, cuts, which, inside.begin)
+        return inside, cuts.within(which, inside), lasted
 
     @cached_property
     def span(self) -> DeviceAccount:

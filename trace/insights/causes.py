@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.trace.insights.account import accounts
-from fusetui.trace.insights.cover import Cover, cover_of, innermost
+from fusetui.trace.insights.cover import Cover, cover_of, innermost, without
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.host import CALLS, Host, Slices, Threads
-from fusetui.trace.insights.idle import Idle, Int64s, Rows, on_line, without
+from fusetui.trace.insights.host import LAYERS, Threads, together
+from fusetui.trace.insights.idle import Idle, Int64s, Rows, on_line
 from fusetui.trace.model.columns import Trace
-
-LAYERS = (CALLS, (Host.OP,), (Host.PYTHON,))
-"""What counts as innermost: a call before an op, an op before a frame."""
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -44,8 +41,9 @@ def _waiting(trace: Trace, line: Threads, idle: Idle) -> Cover:
 
 def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
     found = []
-    for kinds in LAYERS:
-        rows, start, end = _together([line.slices(kind).touching(*waiting) for kind in kinds])
+    for kinds in LAYERS[:-1]:  # without annotations
+        touching = [line.slices(kind).touching(*waiting) for kind in kinds]
+        rows, start, end = together(touching).columns
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
@@ -53,10 +51,3 @@ def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
             found.append((rows[place[:-1][inside]], ns))
             waiting = without(waiting, cover_of(start, end))
     return found
-
-
-def _together(slices: list[Slices]) -> tuple[Rows, Int64s, Int64s]:
-    """By (start, -duration), and in the order of the trace where both are equal."""
-    rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
-    order = np.lexsort((rows, start - end, start))
-    return rows[order], start[order], end[order]

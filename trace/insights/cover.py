@@ -12,6 +12,7 @@ from fusetui.trace.model.intervals import covered_until, distinct, union
 
 Int64s = NDArray[np.int64]
 Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 class Cover(NamedTuple):
@@ -25,6 +26,13 @@ class Cover(NamedTuple):
         both = covered_until(self.start, self.end, np.concatenate((begin, end)))
         covered: Int64s = both[len(begin) :] - both[: len(begin)]
         return covered
+
+    def place_of(self, times: Int64s) -> Places:
+        """Which interval each time lies in, -1 for none."""
+        if not len(self.start):
+            return np.full(len(times), -1, dtype=np.intp)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        return np.where((place >= 0) & (times < self.end[place]), place, -1)
 
 
 NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
@@ -41,6 +49,27 @@ def joined(*covers: Cover) -> Cover:
         np.concatenate([cover.start for cover in covers]),
         np.concatenate([cover.end for cover in covers]),
     )
+
+
+def common(a: Cover, b: Cover) -> Cover:
+    """The intersection of two covers."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[inside], parts.end[inside])
+
+
+def without(a: Cover, b: Cover) -> Cover:
+    """The difference of two covers."""
+    parts, inside = _divided(a, b)
+    return Cover(parts.start[~inside], parts.end[~inside])
+
+
+def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
+    """The first one, cut wherever the second begins or ends, and which parts lie in the second."""
+    edges = distinct(np.concatenate((*a, *b)))
+    begin, end = edges[:-1], edges[1:]
+    own = a.within(begin, end) > 0
+    parts = Cover(begin[own], end[own])
+    return parts, b.within(*parts) > 0
 
 
 def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Places]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Accounts
-from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, joined
+from fusetui.trace.insights.cover import NOTHING, Cover, common, cover_of, innermost
 from fusetui.trace.insights.host import Host, Threads, named
 from fusetui.trace.insights.model import ThreadAccount
 from fusetui.trace.model.categories import CPU_LAYERS
@@ -44,8 +44,7 @@ def _of_line(
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
     split = line.split(first, last)
-    ops, frames = line.covers[Host.OP], _waiting_frames(trace, line)
-    waits = joined(ops, frames).within(first, last) - ops.within(first, last)
+    waits = common(line.covers[Host.PYTHON], _waiting_frames(trace, line)).within(first, last)
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
     found: list[tuple[int, ThreadAccount]] = []
     columns = (track, end - begin, op, split[Host.PYTHON] - waits, split[Host.SYNC] + waits)

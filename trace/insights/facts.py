@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Accounts, Device
-from fusetui.trace.insights.cover import Cover, cover_of, innermost, joined
+from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined
 from fusetui.trace.insights.covering import inside_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.host import Host, Threads
@@ -19,12 +19,12 @@ from fusetui.trace.insights.idle import (
     LATE,
     Idle,
     bounds_on,
-    common,
     on_line,
     pieces,
     sums,
 )
 from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.transfers import Kind, transfers_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -86,6 +86,11 @@ class Facts:
     def kernels(self) -> Kernels:
         """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
+
+    @cached_property
+    def transfers(self) -> tuple[Kind, ...]:
+        """What communicates, by kind."""
+        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
     def kernel_rows(self) -> Rows:
@@ -259,22 +264,15 @@ class Facts:
         )
 
     def _idle(self, device: Device) -> Idle:
-        gaps, cuts = device.gaps, device.cuts
-        if not self.is_whole:
-            gaps, cuts = device.gaps_since(self.begin_ns)
-        inside = (gaps.end > self.begin_ns) & (gaps.begin < self.end_ns)
-        begin = np.maximum(gaps.begin[inside], self.begin_ns)
-        end = np.minimum(gaps.end[inside], self.end_ns)
-        launch = gaps.launch[inside]
-        plain = gaps.plain[inside]
-        called = self.trace.start[np.maximum(launch, 0)]
+        window = None if self.is_whole else (self.begin_ns, self.end_ns)
+        gaps, cuts, reasons = device.idle_in(window)
         return Idle(
             device=device,
-            begin=begin,
-            end=end,
-            called=np.where(plain, np.clip(called, begin, end), begin),
-            event=gaps.event[inside],
-            before=gaps.before[inside],
-            launch=launch,
-            reasons=device.reasons_between(gaps, cuts, np.flatnonzero(inside), begin, end),
+            begin=gaps.begin,
+            end=gaps.end,
+            called=np.where(gaps.plain, cuts.called, gaps.begin),
+            event=gaps.event,
+            before=gaps.before,
+            launch=gaps.launch,
+            reasons=reasons,
         )

@@ -53,6 +53,12 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.begin)
 
+    def within(self, which: Rows, begin_ns: int, end_ns: int) -> Gaps:
+        """Some of them, by their places, clipped to a window."""
+        begin, end = np.maximum(self.begin[which], begin_ns), np.minimum(self.end[which], end_ns)
+        rest = (self.event[which], self.before[which], self.launch[which], self.in_graph[which])
+        return Gaps(begin, end, *rest)
+
     @property
     def plain(self) -> NDArray[np.bool_]:
         """Which gaps are neither unlinked nor within a graph."""
@@ -121,6 +127,11 @@ class Cuts(msgspec.Struct, frozen=True, eq=False):
     called: Int64s  # the launch call begins
     returned: Int64s  # it has ended
     due: Int64s  # the event should have started
+
+    def within(self, which: Rows, gaps: Gaps) -> Cuts:
+        """Those of some of the gaps, by their places, which have been clipped."""
+        called, returned, due = (np.clip(t[which], gaps.begin, gaps.end) for t in astuple(self))
+        return Cuts(called, returned, due)
 
 
 def cuts_of(trace: Trace, gaps: Gaps, latency_ns: int) -> Cuts:

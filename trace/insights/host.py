@@ -1,13 +1,14 @@
 """What the threads that launch were doing: at each moment the innermost slice, by its kind.
 
-A runtime or driver call counts before an op, an op before a Python frame, a frame before an
-annotation. The kind of a slice is that of its category.
+A runtime or driver call counts before ops and Python frames, and these before an annotation. Of an
+op and a frame the one that started later counts, so that a wrapper explains only what it does
+itself. The kind of a slice is that of its role.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cached_property
 
@@ -15,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, joined
-from fusetui.trace.model.categories import Role, role
+from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined, without
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.collectives import LONGEST_NAME
 from fusetui.trace.model.columns import Trace
 
@@ -25,8 +26,8 @@ Rows = NDArray[np.intp]
 
 
 class Host(IntEnum):
-    """What a thread does. Of several at the same time, the first counts; the first three are calls,
-    of which the innermost counts."""
+    """What a thread does. Of several at the same time, one of the first of LAYERS counts: its
+    innermost slice."""
 
     SYNC = 0  # waits until the device is done
     ALLOC = 1
@@ -38,6 +39,9 @@ class Host(IntEnum):
 
 
 CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
+LAYERS = (CALLS, (Host.PYTHON, Host.OP), (Host.ANNOTATION,))
+"""Kinds among which the innermost slice counts; of several with the same bounds, that of the last
+kind."""
 KINDS = {
     Role.CALL: Host.CALL,
     Role.OP: Host.OP,
@@ -61,10 +65,10 @@ FARTHEST = 1 << 62  # ns on one line of time
 
 
 def host_kinds(trace: Trace) -> NDArray[np.int8]:
-    """The Host of each row by category and name, NOTHING for all that is not a slice of a CPU
-    thread; shape [slices]."""
-    by_category = [KINDS.get(role(name), Host.NOTHING) for name in trace.categories]
-    found = np.array(by_category or [Host.NOTHING], dtype=np.int8)[trace.cat]
+    """The Host of each row by role and name, NOTHING for all that is not a slice of a CPU thread;
+    shape [slices]."""
+    by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
+    found: NDArray[np.int8] = by_role[trace.role]
     calls = np.flatnonzero(found == Host.CALL)
     found[calls] = named(trace, calls, _kind_of_call)[trace.name[calls]]
     later = calls[found[calls] == Host.CALL]
@@ -109,6 +113,10 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
     def columns(self) -> tuple[Rows, Int64s, Int64s]:
         return self.rows, self.start, self.end
 
+    @property
+    def bounds(self) -> tuple[Int64s, Int64s]:
+        return self.start, self.end
+
     def only(self, which: NDArray[np.bool_]) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
 
@@ -117,6 +125,13 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
         ended = np.sort(end).searchsorted(self.start, side="right")
         begun = np.sort(begin).searchsorted(self.end, side="left")
         return self.only(ended < begun)
+
+
+def together(slices: Sequence[Slices]) -> Slices:
+    """Slices of several kinds as one; of those with the same bounds, in the order of the kinds."""
+    rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
+    order = np.lexsort((start - end, start))  # stable
+    return Slices(rows[order], start[order], end[order])
 
 
 class Threads:
@@ -164,16 +179,12 @@ class Threads:
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
-        """The three kinds of calls separately, then ever larger unions: all calls and ops, these
-        and frames, these and annotations."""
-        calls = self._calls
-        covers = [*calls]
-        before = joined(*calls)
-        for kind in (Host.OP, Host.PYTHON, Host.ANNOTATION):
-            slices = self.slices(kind)
-            before = joined(before, cover_of(slices.start, slices.end))
-            covers.append(before)
-        return tuple(covers)
+        """When each kind counts, in the order of Host; disjoint, without NOTHING."""
+        notes, frames = (cover_of(*self.slices(k).bounds) for k in (Host.ANNOTATION, Host.PYTHON))
+        ops, calls = self._ops, self._calls
+        called = joined(*calls)
+        frames, busy = without(frames, joined(called, ops)), joined(called, ops, frames)
+        return *calls, without(ops, called), frames, without(notes, busy)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
@@ -181,25 +192,39 @@ class Threads:
         The kinds of a stretch add up to its length, exactly.
         """
         found = np.stack([cover.within(begin, end) for cover in self.covers] + [end - begin])
-        found[Host.OP :] -= np.concatenate(
-            (found[: Host.OP].sum(axis=0, keepdims=True), found[Host.OP : -1])
-        )
+        found[Host.NOTHING] -= found[: Host.NOTHING].sum(axis=0)
         return found
 
     @cached_property
     def _calls(self) -> tuple[Cover, ...]:
         """The time in which a call of each kind is the innermost one."""
-        calls = [self.slices(kind) for kind in CALLS]
-        rows = np.concatenate([slices.rows for slices in calls])
-        if not len(rows):
-            return (NOTHING,) * len(CALLS)
-        rows, start, end = self._sorted(np.sort(rows)).columns
-        kinds = self._kinds[rows]
+        return self._innermost([self.slices(kind) for kind in CALLS], CALLS)
+
+    @cached_property
+    def _ops(self) -> Cover:
+        """The time in which the innermost op started no earlier than any frame. Only frames that
+        start inside an op can start later than the innermost one, and there are few of them."""
+        ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
+        whole = cover_of(*ops.bounds)
+        inside = whole.place_of(frames.start)
+        around = np.unique(inside[inside >= 0])
+        if not len(around):
+            return whole
+        part = Cover(whole.start[around], whole.end[around])
+        found = self._innermost(
+            [frames.only(inside >= 0), ops.only(part.place_of(ops.start) >= 0)], (Host.PYTHON,)
+        )
+        return without(whole, common(part, *found))
+
+    def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
+        """The time in which a slice of each kind is the innermost one of these."""
+        rows, start, end = together(slices).columns
+        found = self._kinds[rows]
         if (start[1:] < end[:-1]).any():
             times, inner = innermost(start, end)
-            kinds = np.where(inner >= 0, kinds[inner], Host.NOTHING)[:-1]
+            found = np.where(inner >= 0, found[inner], Host.NOTHING)[:-1]
             start, end = times[:-1], times[1:]
-        return tuple(cover_of(start[kinds == kind], end[kinds == kind]) for kind in CALLS)
+        return tuple(cover_of(start[found == kind], end[found == kind]) for kind in kinds)
 
 
 def in_lines(

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
-from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.insights.cover import Cover, common, cover_of
 from fusetui.trace.insights.gaps import IDLE
 from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.model.columns import Trace
@@ -73,27 +73,6 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
     ends = np.searchsorted(places[order], np.arange(length + 1))
     found: Int64s = np.diff(total[ends])
     return found
-
-
-def common(a: Cover, b: Cover) -> Cover:
-    """The intersection of two covers."""
-    parts, inside = _divided(a, b)
-    return Cover(parts.start[inside], parts.end[inside])
-
-
-def without(a: Cover, b: Cover) -> Cover:
-    """The difference of two covers."""
-    parts, inside = _divided(a, b)
-    return Cover(parts.start[~inside], parts.end[~inside])
-
-
-def _divided(a: Cover, b: Cover) -> tuple[Cover, Flags]:
-    """The first one, cut wherever the second begins or ends, and which parts lie in the second."""
-    edges = distinct(np.concatenate((*a, *b)))
-    begin, end = edges[:-1], edges[1:]
-    own = a.within(begin, end) > 0
-    parts = Cover(begin[own], end[own])
-    return parts, b.within(*parts) > 0
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.covering import Covering, covering, inside_of
-from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.gaps import IDLE, Cuts, Gaps
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
@@ -18,6 +18,8 @@ from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 Rows = NDArray[np.intp]
+Idle = tuple[Gaps, Cuts, NDArray[np.int64]]
+"""See Device.idle_in."""
 
 LONGEST = 100
 """The number of gaps that are reported, unless all are asked for."""
@@ -33,28 +35,31 @@ class Listed(msgspec.Struct, frozen=True):
 def longest_gaps(
     devices: Sequence[Device], most: int | None = LONGEST, window: tuple[int, int] | None = None
 ) -> Listed:
-    """The gaps of all devices together; None for all. `window`: only those that lie at least partly
-    in [begin, end), in ns of the file."""
-    chosen = [_touching(device, window) for device in devices]
-    count = sum(len(places) for places in chosen)
-    if most is not None:
-        chosen = [_longest(device, own, most) for device, own in zip(devices, chosen, strict=True)]
+    """The gaps of all devices together; None for all. `window`: what lies in [begin, end), in ns of
+    the file; a gap across its border counts with the part inside, as in the account."""
+    idle = [device.idle_in(window) for device in devices]
     found = [
-        gap for device, own in zip(devices, chosen, strict=True) for gap in gaps_of(device, own)
+        gap
+        for device, own in zip(devices, idle, strict=True)
+        for gap in _told(device, own, _longest(own[0], most))
     ]
     found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
-    return Listed(tuple(found[:most]), count)
+    return Listed(tuple(found[:most]), sum(len(gaps) for gaps, *_ in idle))
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
     """Some gaps of a device, by their indices in `device.gaps`."""
-    trace, gaps = device.trace, device.gaps
-    rows = explained(device, which)
-    names = (rows.op, rows.annotation, rows.module, rows.frame, drained_by(device, which))
+    return _told(device, device.idle_in(None), which)
+
+
+def _told(device: Device, idle: Idle, which: Rows) -> list[Gap]:
+    trace, (gaps, cuts, reasons) = device.trace, idle
+    rows = _explained(device, gaps, cuts, which)
+    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(device, gaps, which))
     columns = (
         gaps.begin[which].tolist(),
         (gaps.end[which] - gaps.begin[which]).tolist(),
-        device.reasons[:, which].T.tolist(),
+        reasons[:, which].T.tolist(),
         _names(trace, gaps.before[which]),
         gaps.event[which].tolist(),
         gaps.launch[which].tolist(),
@@ -82,10 +87,10 @@ def gaps_of(device: Device, which: Rows) -> list[Gap]:
     ]
 
 
-def explained(device: Device, which: Rows) -> Covering:
+def _explained(device: Device, gaps: Gaps, cuts: Cuts, which: Rows) -> Covering:
     """The rows that covered most of the host part of some gaps; for a gap without one, of the
     launch call that was running."""
-    trace, gaps, cuts = device.trace, device.gaps, device.cuts
+    trace = device.trace
     begin, called, returned = gaps.begin[which], cuts.called[which], cuts.returned[which]
     waits = called > begin
     first, last = np.where(waits, begin, called), np.where(waits, called, returned)
@@ -101,10 +106,10 @@ def explained(device: Device, which: Rows) -> Covering:
     return Covering(*found)
 
 
-def drained_by(device: Device, which: Rows) -> Rows:
+def _drained_by(device: Device, gaps: Gaps, which: Rows) -> Rows:
     """The call that waits for the device inside which the launching thread was when a gap began,
     -1 for none; shape of `which`."""
-    trace, gaps = device.trace, device.gaps
+    trace = device.trace
     found = np.full(len(which), -1, dtype=np.intp)
     launch = gaps.launch[which]
     track = trace.track[np.maximum(launch, 0)]
@@ -116,17 +121,8 @@ def drained_by(device: Device, which: Rows) -> Rows:
     return found
 
 
-def _touching(device: Device, window: tuple[int, int] | None) -> Rows:
-    if window is None:
-        return np.arange(len(device.gaps))
-    begin, end = window
-    return np.flatnonzero((device.gaps.begin < end) & (device.gaps.end > begin))
-
-
-def _longest(device: Device, places: Rows, most: int | None) -> Rows:
-    length = device.gaps.end[places] - device.gaps.begin[places]
-    order = np.argsort(-length, kind="stable")[:most]
-    return places[order]
+def _longest(gaps: Gaps, most: int | None) -> Rows:
+    return np.argsort(gaps.begin - gaps.end, kind="stable")[:most]
 
 
 def _names(trace: Trace, rows: Rows) -> list[str | None]:

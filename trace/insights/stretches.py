@@ -138,7 +138,7 @@ def _of_host(trace: Trace, line: Threads, gaps: Gaps, cuts: Cuts, which: Rows) -
     inside = (place >= 0) & (edges < end[place]) if len(begin) else np.zeros(len(edges), np.bool_)
     kind = np.full(len(edges), int(Host.NOTHING))
     for number in range(len(covers) - 1, -1, -1):
-        kind[_covered(*covers[number], edges)] = number
+        kind[covers[number].place_of(edges) >= 0] = number
     here = np.flatnonzero(inside)
     start, until, back = edges[here], edges[np.minimum(here + 1, len(edges) - 1)], place[here]
     start, until, kind = start - shift[back], until - shift[back], kind[here]
@@ -151,15 +151,6 @@ def _inside(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
         return times[:0]
     place = np.searchsorted(begin, times, side="right") - 1
     return times[(place >= 0) & (times < end[place])]
-
-
-def _covered(start: Int64s, end: Int64s, times: Int64s) -> NDArray[np.bool_]:
-    """Whether each of the times lies in a cover."""
-    if not len(start):
-        return np.zeros(len(times), dtype=np.bool_)
-    place = np.searchsorted(start, times, side="right") - 1
-    found: NDArray[np.bool_] = (place >= 0) & (times < end[place])
-    return found
 
 
 def _reason(name: str, pieces: Sequence[Pieces]) -> Reason:

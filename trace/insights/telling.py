@@ -51,13 +51,13 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
     what, sums = headline(found)
     busy, idle = sums["span"] - sums["idle"], sums["idle"]
     several = len(found.devices) != 1
-    works = f"{'GPUs work' if several else 'the GPU works'} {percent(busy, sums['span'])}"
-    if cut_off(found):
-        works = f"{'GPUs work' if several else 'the GPU works'} at least {duration(busy)}"
+    works = "GPUs are" if several else "the GPU is"
+    longer = f" busy for at least {duration(busy)}"
+    works += longer if cut_off(found) else f" {percent(busy, sums['span'])} busy"
     why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
     ns, where = max(why, default=(0, ""))
     most = "all" if ns == idle else duration(ns)
-    rest = f", {duration(idle)} is idle" if why else ""
+    rest = f", {duration(idle)} idle" if why else ""
     rest += f", {most} of it {where}" if why and with_reason else ""
     return f"{what.removesuffix('.')}: {works}{rest}."
 
@@ -96,10 +96,10 @@ def cut_off(found: Why) -> list[str]:
 
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
-    who = "The GPU works" if gpus == 1 else f"The {count(gpus)} GPUs work"
+    who = "The GPU is busy" if gpus == 1 else f"The {count(gpus)} GPUs are busy"
     if cut_off(found):
-        return f"{who} {duration(busy)} of it, and longer on work from before the window."
-    works = f"{who} {percent(busy, sums['span'])} of it"
+        return f"{who} for {duration(busy)} of it, and longer with work from before the window."
+    works = f"{who} {percent(busy, sums['span'])} of {'the step' if steps_tell(found) else 'it'}"
     if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
         return f"{works}."
     what = "it communicates and computes" if gpus == 1 else "they communicate and compute"

@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fusetui.trace.model.categories import GPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 
+WORK = (Layer.STREAM, Layer.DEVICE)
+
+
+def device_numbers(
+    layers: Sequence[Layer], lanes: Sequence[tuple[Id, Id, int | None]]
+) -> Callable[[Id, int | None], Id]:
+    """From the pid of GPU work, and the device that it names if any, to the number of its device.
+
+    `lanes` are (pid, tid, `args.device`). Work that names none is on the one device that other
+    work of its pid names, else its pid is the number. So it is for all where two pids name the
+    same device: those are ranks in one file, each of which counts from 0.
+    """
+    work = {
+        (pid, device)
+        for layer, (pid, _, device) in zip(layers, lanes, strict=True)
+        if layer in WORK
+    }
+    named: dict[Id, set[int]] = {}
+    for pid, device in work:
+        if device is not None:
+            named.setdefault(pid, set()).add(device)
+    only: dict[Id, Id] = {pid: next(iter(those)) for pid, those in named.items() if len(those) == 1}
+
+    def number(pid: Id, device: int | None) -> Id:
+        return only.get(pid, pid) if device is None else device
+
+    distinct = {(pid, number(pid, device)) for pid, device in work}
+    ambiguous = len({device for _, device in distinct}) < len(distinct)
+    return (lambda pid, device: pid) if ambiguous else number
+
 
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """Properties of each device that has events, {} if unknown.
 
-    ROCm writes agent numbers as pid instead of the ids of deviceProperties. An unknown id is
-    resolved only if all listed devices are of the same model.
+    ROCm writes agent numbers, and from 0 on the ids of deviceProperties only if a device is 0, as
+    agent 0 is a CPU. An unknown id is resolved only if all listed devices are of the same model.
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
     by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
     rocm = is_rocm(trace)
     alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
-    return {pid: alike if rocm else by_id.get(pid, alike) for pid in device_ids(trace)}
+    used = device_ids(trace)
+    agents = rocm and 0 not in used
+    return {number: alike if agents else by_id.get(number, alike) for number in used}
 
 
 def is_rocm(trace: Trace) -> bool:
@@ -28,7 +61,7 @@ def is_rocm(trace: Trace) -> bool:
 
 
 def device_ids(trace: Trace) -> list[Id]:
-    """The pids of lanes with device work, in lane order."""
+    """The numbers of devices with work, in lane order."""
     lanes = [t for t in trace.tracks if t.layer in GPU_LAYERS and t.layer is not Layer.SYNC]
     return list(dict.fromkeys(t.pid for t in lanes))
 

@@ -15,13 +15,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import Nesting, arrange
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
     GPU_LAYERS,
     LAYER_ORDER,
     LAYERS,
-    STEP_PREFIX,
+    NO_OPS,
     Layer,
     Role,
     role,
@@ -30,7 +31,7 @@ from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.pool import each, in_threads
 from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.read import Raw
-from fusetui.trace.read.gather import Label, Thread
+from fusetui.trace.read.gather import Label, Lane, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
@@ -41,7 +42,7 @@ class TrackKey(msgspec.Struct, frozen=True):
     """The identity of a track, before its rows are known."""
 
     layer: Layer
-    pid: Id
+    pid: Id  # of a GPU's track the number of the device
     tid: Id
     label: str
     subrow: int
@@ -109,11 +110,11 @@ def _sorted(
 
 
 def _roles(raw: Raw) -> NDArray[np.uint8]:
-    """Roles by category, except that traces from 2021 record steps as operators."""
+    """Roles by category, except that files of 2021 record annotations as operators."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
-    step = np.array([name.startswith(STEP_PREFIX) for name in raw.names] or [False])[raw.name]
-    roles[step & (roles == Role.OP)] = Role.ANNOTATION
+    noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[raw.name]
+    roles[noted & (roles == Role.OP)] = Role.ANNOTATION
     return roles
 
 
@@ -124,21 +125,28 @@ def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], NDArray
     present, group = small_unique(key)
     first = np.full(len(present), np.iinfo(np.int64).max)
     np.minimum.at(first, group, raw.start)
-    naming = Naming(raw.labels)
-    keys: list[TrackKey] = []
-    for value in present.tolist():
-        layer = LAYER_ORDER[value % len(LAYER_ORDER)]
-        pid, tid = raw.threads[value // len(LAYER_ORDER)]
-        keys.append(TrackKey(layer, pid, tid, naming.label(layer, pid, tid), 0))
+    layers = [LAYER_ORDER[n % len(LAYER_ORDER)] for n in present.tolist()]
+    lanes = [raw.threads[n // len(LAYER_ORDER)] for n in present.tolist()]
+    keys = _keys(layers, lanes, Naming(raw.labels))
     begins = _thread_begins(raw.threads, present // len(LAYER_ORDER), first)
-    ranking = sorted(range(len(keys)), key=lambda n: _place(keys[n], begins[n]))
-    place = np.empty(len(keys), dtype=np.int32)
-    place[ranking] = np.arange(len(keys))
-    return [keys[n] for n in ranking], place[group]
+    place_of = {key: _place(key, begin) for key, begin in zip(keys, begins, strict=True)}
+    ranking = sorted(place_of, key=lambda key: place_of[key])
+    place = {key: number for number, key in enumerate(ranking)}
+    return ranking, np.array([place[key] for key in keys], dtype=np.int32)[group]
+
+
+def _keys(layers: Sequence[Layer], lanes: Sequence[Lane], naming: Naming) -> list[TrackKey]:
+    """The tracks of lanes; those that differ only in whether an event says its device are one."""
+    number = device_numbers(layers, lanes)
+    keys: list[TrackKey] = []
+    for layer, (pid, tid, device) in zip(layers, lanes, strict=True):
+        own = number(pid, device) if layer in GPU_LAYERS else pid
+        keys.append(TrackKey(layer, own, tid, naming.label(layer, pid, tid, own), 0))
+    return keys
 
 
 def _thread_begins(
-    threads: Sequence[Thread], thread: NDArray[np.int64], first: NDArray[np.int64]
+    threads: Sequence[Lane], thread: NDArray[np.int64], first: NDArray[np.int64]
 ) -> list[int]:
     """The first start of the thread that each track belongs to."""
     begins = np.full(len(threads), np.iinfo(np.int64).max)
@@ -231,18 +239,17 @@ class Naming:
             elif label.kind == "process_labels" and label.value:
                 self._processes.setdefault(label.pid, str(label.value))
 
-    def label(self, layer: Layer, pid: Id, tid: Id) -> str:
+    def label(self, layer: Layer, pid: Id, tid: Id, device: Id) -> str:
+        """`device` is the number of the device, of GPU layers."""
         name = self._threads.get((pid, tid), "").strip()
         if layer in GPU_LAYERS:
-            return self._device(layer, pid, tid, name)
+            known = self._processes.get(pid, "")
+            own = known if device == pid or known != device_label(pid) else ""
+            return f"{own or device_label(device)} {name or stream_label(tid)}"
         found = THREAD_NAME.match(name)
         if found:
             return f"{found[2]} {found[1]}"
         return name or (f"thread {tid}" if isinstance(tid, int) else str(tid or "events"))
-
-    def _device(self, layer: Layer, pid: Id, tid: Id, name: str) -> str:
-        device = self._processes.get(pid) or device_label(pid)
-        return f"{device} {name or stream_label(tid)}"
 
 
 def _more_specific(known: str, new: str) -> str:

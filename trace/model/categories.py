@@ -81,6 +81,17 @@ LAYER_ORDER = (*CPU_LAYERS, *GPU_LAYERS, Layer.OTHER, Layer.CAPTURED)
 
 STEP_PREFIX = "ProfilerStep#"
 
+NO_OPS = (
+    STEP_PREFIX,
+    "Optimizer.",
+    "enumerate(DataLoader)#",
+    "DataLoader",
+    "DistributedDataParallel.",
+    "##",
+)
+"""How the names of annotations begin that files of 2021 record as operators: what torch puts around
+steps, optimizers, loaders and replicas, and `## forward ##` of its examples."""
+
 
 def role(category: str) -> Role:
     """The role of a category, in any case, as that has changed over the years. Every *_runtime and

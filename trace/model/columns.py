@@ -20,7 +20,7 @@ class Track(msgspec.Struct, frozen=True):
     """Slices that nest perfectly: the rows [first_row, end_row) of the trace."""
 
     layer: Layer
-    pid: Id
+    pid: Id  # of GPU layers the number of the device: `args.device`, else the pid of the file
     tid: Id
     label: str
     subrow: int  # more than 0: overlap others of the thread or stream without nesting

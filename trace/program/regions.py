@@ -1,8 +1,7 @@
 """The slices that name a part of the program: module calls and annotations.
 
 If stacks are recorded, torch names a module call by its class and a number, `nn.Module: Qwen2MLP_3`
-(torch/csrc/autograd/profiler_python.cpp). Annotations come from record_function; traces from 2021
-record some of them as ops.
+(torch/csrc/autograd/profiler_python.cpp). Annotations come from record_function.
 """
 
 from __future__ import annotations
@@ -18,9 +17,6 @@ from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.spans import Line, Spans, cpu_rows
 
 MODULE_PREFIX = "nn.Module: "
-OWN_OP = re.compile(r"##.*##\Z|Optimizer\.\w+#|enumerate\(DataLoader\)#|DistributedDataParallel\.")
-"""Annotations of torch or the program that older files record as ops."""
-
 COLLECTIVE = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
 """Annotations of torch.distributed: they last as long as the collective, whatever their thread does
 meanwhile, so they are not parts of the program."""
@@ -37,9 +33,9 @@ def is_region(role: Role, name: str) -> bool:
     """Whether a slice with this role and name is a part of the program."""
     if role == Role.PYTHON:
         return is_module(name)
-    if role == Role.ANNOTATION:
-        return not name.startswith(STEP_PREFIX) and not COLLECTIVE.match(name)
-    return role == Role.OP and OWN_OP.match(name) is not None
+    if role != Role.ANNOTATION:
+        return False
+    return not name.startswith(STEP_PREFIX) and not COLLECTIVE.match(name)
 
 
 def label_of(name: str, expanded: bool = False) -> str:
@@ -57,7 +53,7 @@ def label_of(name: str, expanded: bool = False) -> str:
 def regions(trace: Trace, line: Line) -> Spans:
     """All regions of the CPU threads."""
     chosen = np.zeros(len(trace), dtype=np.bool_)
-    for role in (Role.PYTHON, Role.ANNOTATION, Role.OP):
+    for role in (Role.PYTHON, Role.ANNOTATION):
         rows = rows_there(trace, role)
         flags = np.zeros(len(trace.names) + 1, dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():

@@ -3,6 +3,8 @@
 __all__ = [
     "busy",
     "chain",
+    "collective_kinds",
+    "collectives",
     "computing",
     "counters",
     "effective",
@@ -13,6 +15,7 @@ __all__ = [
     "missing",
     "note",
     "op_groups",
+    "process_groups",
     "query",
     "queue",
     "search",

@@ -1,15 +1,11 @@
-"""The bandwidth of collectives, as nccl-tests defines it (doc/PERFORMANCE.md there).
-
-Algorithm bandwidth is size / time. Bus bandwidth is that times a factor which makes it comparable
-to the links' own: 2 (n - 1) / n for an all_reduce, (n - 1) / n where every rank sends to or
-receives from all others, 1 for a broadcast and a reduce.
-"""
+"""The bandwidth of collectives once all ranks have arrived (see collective_kinds.py)."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
 
+from fusetui.trace.questions.collective_kinds import bus_factor
 from fusetui.trace.ranks.matching import Matched
 from fusetui.trace.ranks.waits import Waits
 
@@ -27,17 +23,6 @@ class KindOfCollective(msgspec.Struct, frozen=True):
     transfer_ns: int | None  # the median
     algorithm_bytes_per_s: float | None
     bus_bytes_per_s: float | None
-
-
-def bus_factor(name: str, ranks: int) -> float | None:
-    """How much data crosses a link per byte of size; None if nccl-tests does not define it."""
-    if name == "all_reduce":
-        return 2 * (ranks - 1) / ranks
-    if name in ("all_gather", "reduce_scatter", "all_to_all"):
-        return (ranks - 1) / ranks
-    if name in ("broadcast", "reduce") or name.startswith("send_recv"):
-        return 1.0
-    return None
 
 
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.ranks.model import Group, RankSummary
-from fusetui.trace.ranks.naming import SYNCHRONOUS
+from fusetui.trace.questions.collective_kinds import SYNCHRONOUS
+from fusetui.trace.questions.process_groups import Group
+from fusetui.trace.ranks.model import RankSummary
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

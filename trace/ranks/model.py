@@ -13,10 +13,11 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.questions.process_groups import Group
 
 Int64s = NDArray[np.int64]
 
-VERSION = 1
+VERSION = 2
 """Incremented with every change of what a summary holds or means."""
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
@@ -27,15 +28,6 @@ MOST_KERNELS = 200
 MOST_PLACES = 256
 """A summary keeps at most so many collectives, names of kernels, and stretches before collectives
 whose places are known; what is left out is said."""
-
-
-class Group(msgspec.Struct, frozen=True):
-    """A process group as a rank recorded it."""
-
-    name: str  # "" if it was not recorded
-    ranks: tuple[int, ...]  # () if they were not recorded
-    size: int  # 0 if it was not recorded
-    description: str = ""
 
 
 class KernelTotal(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fusetui.trace.layout.steps import main_thread
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.ranks.collectives import Found
+from fusetui.trace.questions.collectives import Found
 from fusetui.trace.ranks.model import MOST_PLACES, Place
 
 Int64s = NDArray[np.int64]

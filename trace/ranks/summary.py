@@ -17,17 +17,17 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.questions.busy import communicates
+from fusetui.trace.questions.collectives import Found, Told, collectives_of
 from fusetui.trace.questions.memory import memory_peaks
 from fusetui.trace.questions.note import note_of
+from fusetui.trace.questions.process_groups import Group, world_size
 from fusetui.trace.ranks import naming
-from fusetui.trace.ranks.collectives import Found, Told, collectives_of
 from fusetui.trace.ranks.model import (
     CLASSES,
     MOST_COLLECTIVES,
     MOST_KERNELS,
     VERSION,
     Collectives,
-    Group,
     KernelTotal,
     NoSummary,
     RankSummary,
@@ -92,7 +92,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         path=path,
         rank=rank,
         rank_by=rank_by,
-        world_size=naming.world_size(trace.keys),
+        world_size=world_size(trace.keys),
         host=_text(trace, "host_name"),
         backend=naming.backend(trace.keys),
         devices=_listed(trace),

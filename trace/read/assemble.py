@@ -21,7 +21,7 @@ from fusetui.trace.read.body import Body
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
-from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Mark, Thread
+from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark
 from fusetui.trace.read.kept import text_of
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
@@ -42,7 +42,7 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     phases: Counter[str]
     names: tuple[str, ...]
     categories: tuple[str, ...]
-    threads: tuple[Thread, ...]
+    threads: tuple[Lane, ...]
     labels: tuple[Label, ...]
     start: NDArray[np.int64]  # ns
     dur: NDArray[np.int64]  # ns, never negative
@@ -150,7 +150,7 @@ def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
         dur=grown(raw.dur, dur),
         name=grown(raw.name, tables[0].ids(p.name for p in more)),
         category=grown(raw.category, tables[1].ids(p.category for p in more)),
-        thread=grown(raw.thread, threads.ids(p.thread for p in more)),
+        thread=grown(raw.thread, threads.ids((*p.thread, None) for p in more)),
         correlation=grown(raw.correlation, none),
         external_id=grown(raw.external_id, none),
         order=grown(raw.order, np.array([p.order for p in more], np.int64)),

@@ -23,6 +23,7 @@ class Args(msgspec.Struct, gc=False):
     name: Any = None
     labels: Any = None
     sort_index: Any = None
+    device: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -79,6 +80,7 @@ class LooseArgs(msgspec.Struct, gc=False):
     name: Any = None
     labels: Any = None
     sort_index: Any = None
+    device: Any = None
 
 
 AnyEvent = Event | ExactEvent
@@ -156,6 +158,7 @@ def _args(text: bytes) -> Args | None:
         name=None if args.name is None else _text(args.name),
         labels=None if args.labels is None else _text(args.labels),
         sort_index=args.sort_index,
+        device=args.device,
     )
 
 

@@ -12,11 +12,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, ExactEvent
+from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
 from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
 
 Thread = tuple[Id, Id]
+Lane = tuple[Id, Id, int | None]
+"""pid, tid and, of a GPU event, the number of its device (`args.device`), if it says so."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -46,7 +49,7 @@ class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
     phases: Counter[str]
     names: list[str]
     categories: list[str]
-    threads: list[Thread]
+    threads: list[Lane]
     labels: list[Label]
     start: NDArray[np.int64]
     dur: NDArray[np.int64]
@@ -86,15 +89,18 @@ def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) 
     start, dur = _times([e.ts for e in slices]), _times([e.dur for e in slices])
     check_ends(start, dur)
     order = np.flatnonzero(np.array(is_slice, dtype=np.bool_))
-    names, categories, threads = Interner(), Interner(), Interner()
+    names, categories = Interner(), Interner()
+    category = categories.ids(map(attrgetter("cat"), slices), count)
+    on_gpu = np.array([role(c) in GPU_ROLES for c in categories], np.bool_)[category]
+    threads, thread = _lanes(slices, args, np.flatnonzero(on_gpu))
     return ChunkColumns(
         phases=Counter(phases),
         labels=[_label(event) for event in compress(events, map("M".__eq__, phases))],
         start=start,
         dur=dur,
         name=names.ids(map(attrgetter("name"), slices), count),
-        category=categories.ids(map(attrgetter("cat"), slices), count),
-        thread=threads.ids(map(attrgetter("pid", "tid"), slices), count),
+        category=category,
+        thread=thread,
         correlation=_integers([a.correlation for a in args]),
         external_id=np.maximum(
             _integers([a.external_id for a in args]), _integers([a.external_id_2021 for a in args])
@@ -102,9 +108,29 @@ def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) 
         order=order if places is None else places[order],
         names=list(names),
         categories=list(categories),
-        threads=[(_identity(pid), _identity(tid)) for pid, tid in threads],
+        threads=threads,
         marks=tuple(_marks(events, places)) if exact else (),
     )
+
+
+def _lanes(
+    slices: Sequence[AnyEvent], args: Sequence[Args], on_gpu: NDArray[np.intp]
+) -> tuple[list[Lane], NDArray[np.int32]]:
+    """The lanes of the slices, and which of them each slice is on."""
+    threads = Interner()
+    thread = threads.ids(map(attrgetter("pid", "tid"), slices), len(slices))
+    lanes = Interner({(*key, None): number for key, number in threads.items()})
+    rows = on_gpu.tolist()
+    keys = ((slices[n].pid, slices[n].tid, _device(args[n].device)) for n in rows)
+    thread[on_gpu] = lanes.ids(keys, len(rows))
+    return [(_identity(pid), _identity(tid), device) for pid, tid, device in lanes], thread
+
+
+def _device(value: object) -> int | None:
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
+        return None
+    return number
 
 
 def _marks(events: Sequence[Any], places: NDArray[np.int64] | None) -> Iterator[Mark]:

@@ -72,6 +72,7 @@ def _moved(room: IO[bytes]) -> IO[bytes]:
     place = file_on_disk()
     room.seek(0)
     shutil.copyfileobj(room, place, PIECE)
+    place.flush()
     room.close()
     return place
 

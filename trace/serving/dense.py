@@ -17,7 +17,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.roofline.inputs import SIZES
 from fusetui.trace.serving.config import DTYPES, whole
 from fusetui.trace.serving.layers import Layers
-from fusetui.trace.serving.weights import Products
+from fusetui.trace.serving.weights import Product, Products
 
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
@@ -60,14 +60,14 @@ def by_configuration(
         found,
         known=found.unknown,
         kernels=found.unknown,
-        bytes_by_op={"": size * sum(k * n for k, n in every)},
-        flop={model.dtype: 2 * sum(m * k * n for m, (k, n) in zip(rows, every, strict=True))},
+        each=tuple(
+            Product("", size * k * n, 2 * m * k * n if new_tokens else 0, model.dtype)
+            for m, (k, n) in zip(rows, every, strict=True)
+        ),
         shapes=tuple(sorted(set(every))),
         unknown=0,
         source="config",
     )
-    if not new_tokens:
-        known = msgspec.structs.replace(known, flop={})
     return known, (
         f"the weights are those of the configuration ({config['model_type']}), whose {model.layers}"
         f" layers have as many products as ran; the trace itself does not tell their shapes"

@@ -22,12 +22,13 @@ from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.serving.dense import by_configuration
 from fusetui.trace.serving.kv import cache_of
 from fusetui.trace.serving.layers import Layers
-from fusetui.trace.serving.requests import Asked
-from fusetui.trace.serving.weights import Products, products_of
+from fusetui.trace.serving.requests import Asked, Phase
+from fusetui.trace.serving.weights import Product, Products, products_of
 from fusetui.trace.text.figures import plural
 
 Rows = NDArray[np.intp]
 BETWEEN = "between kernels"
+ATTENTION = "attention"
 NEEDED = (
     "--captured-by gives them, with a trace of the capture of the graph; --model-config, if the"
     " model is dense"
@@ -35,8 +36,9 @@ NEEDED = (
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Where the time of a step goes: kernels of one op, or the time between kernels. `least_ns` is
-    None where nothing is known about it."""
+    """Where the time of a step goes: kernels of one op, or the time between kernels. `least_ns`:
+    what they take at least, each product the longer of its bytes and its FLOP; None where that is
+    not known of all of them."""
 
     what: str
     of: str  # op, kernel (where no op is known) or gap
@@ -132,7 +134,7 @@ def limit_of(
         bound=None if least is None else "memory" if least == memory else "compute",
         cannot_tell=tuple(missing),
         remarks=(*remarks, *([cache.remark] if kv is not None and cache.remark else [])),
-        losses=_losses(trace, rows, ns, products, peak, kv),
+        losses=_losses(trace, rows, ns, _least_by_op(products, peak, memory, kv, asked)),
     )
 
 
@@ -181,8 +183,32 @@ def _missing(
     return said
 
 
+def _least_by_op(
+    products: Products, peak: Peak | None, memory: int | None, kv: int | None, asked: Asked | None
+) -> dict[str, tuple[int, float]]:
+    """By op: how many of its products are known, and what these take at least, in ns. ATTENTION:
+    what reading the keys and values takes, where attention of few tokens does little else."""
+    if peak is None:
+        return {}
+    rate = peak.bytes_per_s if memory is not None else None
+    found: dict[str, tuple[int, float]] = {}
+    for one in products.each:
+        count, ns = found.get(one.op, (0, 0.0))
+        found[one.op] = count + 1, ns + _least(one, peak, rate)
+    if kv is not None and rate and asked and asked.phase in (Phase.DECODE, Phase.VERIFY):
+        found[ATTENTION] = 1, kv * NS / rate
+    return found
+
+
+def _least(product: Product, peak: Peak, bytes_per_s: float | None) -> float:
+    """Nanoseconds; without `bytes_per_s` its weights may be in the cache."""
+    flop_per_s = peak.flop_per_s(_kind(product.dtype))
+    compute = product.flop * NS / flop_per_s if flop_per_s else 0.0
+    return max(compute, product.bytes * NS / bytes_per_s if bytes_per_s else 0.0)
+
+
 def _losses(
-    trace: Trace, rows: Rows, ns: int, products: Products, peak: Peak | None, kv: int | None
+    trace: Trace, rows: Rows, ns: int, least: Mapping[str, tuple[int, float]]
 ) -> tuple[Loss, ...]:
     """By op, or where none is known by kernel, with the time between kernels as one more; the
     largest loss first. The keys and values are read by the op of attention, if there is only
@@ -196,12 +222,12 @@ def _losses(
     for name in np.unique(named).tolist():
         own = kernels[named == name]
         what = trace.names[name if name >= 0 else -1 - name]
-        least = None
-        if name >= 0 and peak is not None and peak.bytes_per_s:
-            moved = kv if attention == [what] else products.bytes_by_op.get(what)
-            least = None if moved is None else int(moved * NS / peak.bytes_per_s)
+        known, floor = least.get(ATTENTION if attention == [what] else what, (0, 0.0))
+        if attention != [what] and known < len(np.unique(trace.op[own])):
+            known = 0
         of = "op" if name >= 0 else "kernel"
-        found.append(Loss(what, of, int(trace.dur[own].sum()), len(own), least))
+        spent = int(trace.dur[own].sum())
+        found.append(Loss(what, of, spent, len(own), int(floor) if known else None))
     gaps = ns - union_length(trace.start[rows], trace.end[rows])
     found.append(Loss(BETWEEN, "gap", gaps, 0, 0))
     found.sort(key=lambda loss: -(loss.dur_ns - (loss.least_ns or 0)))

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.kernel_names import decode
 from fusetui.trace.layout.steps import by_launch_time
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -15,8 +16,11 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.serving.replays import graph_calls, replays
 from fusetui.trace.serving.requests import Asked, Phase
 from fusetui.trace.serving.steps import server_steps
+from fusetui.trace.serving.weights import PRODUCTS
 
 Rows = NDArray[np.intp]
+FROM_HOST, COMPUTES = 1, 2
+NEVER = np.iinfo(np.int64).max
 
 
 class Mode(StrEnum):
@@ -37,7 +41,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     asked: Asked
     mode: Mode
     rows: Rows  # all GPU events that it launched
-    model: Rows  # of the device with most: those of its graphs, or all if it is eager
+    model: Rows  # of the device with most: those of its graphs, or if it is eager, see _prepared
     replays: int
 
     @property
@@ -85,11 +89,11 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     launched, called = by_launch_time(trace)
     first = np.searchsorted(called, steps.start, side="left")
     last = np.searchsorted(called, steps.end, side="left")
-    graph = graph_calls(trace)
+    graph, kinds = graph_calls(trace), _kinds(trace)
     found = []
     for number, row in enumerate(steps.rows.tolist()):
         rows = launched[first[number] : last[number]]
-        model, mode, count = _model(trace, rows, graph)
+        model, mode, count = _model(trace, rows, graph, kinds)
         found.append(
             Pass(
                 name=trace.name_of(row),
@@ -105,7 +109,9 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     return tuple(found)
 
 
-def _model(trace: Trace, rows: Rows, graph: NDArray[np.bool_]) -> tuple[Rows, Mode, int]:
+def _model(
+    trace: Trace, rows: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
+) -> tuple[Rows, Mode, int]:
     """The events of the model itself, how they were launched, and by how many graphs."""
     if not len(rows):
         return rows, Mode.NOTHING, 0
@@ -115,7 +121,31 @@ def _model(trace: Trace, rows: Rows, graph: NDArray[np.bool_]) -> tuple[Rows, Mo
     calls = len(np.unique(trace.launch[rows[of_graph]]))
     kernels = trace.role[rows] == Role.KERNEL
     if 2 * int((of_graph & kernels).sum()) <= int(kernels.sum()):
-        return rows, Mode.EAGER, calls
+        return _prepared(trace, rows, kinds), Mode.EAGER, calls
     if calls == 1:
         return rows[of_graph], Mode.GRAPH, calls
-    return rows, Mode.PIECEWISE, calls
+    begin, end = trace.start[rows[of_graph]].min(), trace.end[rows[of_graph]].max()
+    inside = (trace.start[rows] >= begin) & (trace.end[rows] <= end)
+    return rows[inside], Mode.PIECEWISE, calls
+
+
+def _prepared(trace: Trace, rows: Rows, kinds: NDArray[np.int8]) -> Rows:
+    """Those of an eager step that begin after its inputs were copied: after the last copy from the
+    host before its first product or attention."""
+    own = kinds[trace.name[rows]]
+    first = trace.start[rows[own == COMPUTES]].min(initial=NEVER)
+    copies = rows[own == FROM_HOST]
+    ready = trace.end[copies[trace.end[copies] <= first]].max(initial=-NEVER)
+    return rows[trace.start[rows] >= ready] if first < NEVER else rows
+
+
+def _kinds(trace: Trace) -> NDArray[np.int8]:
+    """Of each name of a GPU event, whether it is a copy from the host, a product or attention."""
+    kinds = np.zeros(len(trace.names), dtype=np.int8)
+    for name in np.unique(trace.name[trace.gpu_rows]).tolist():
+        known = decode(trace.names[name])
+        if known is not None and known.direction == "HtoD":
+            kinds[name] = FROM_HOST
+        elif known is not None and known.op in (*PRODUCTS, "attention"):
+            kinds[name] = COMPUTES
+    return kinds

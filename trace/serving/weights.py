@@ -29,14 +29,22 @@ WEIGHTS = {
 PRODUCTS = ("gemm", "gemv", "moe")
 
 
+class Product(msgspec.Struct, frozen=True):
+    """What one matrix product reads of weights, and computes."""
+
+    op: str  # "" where the configuration tells it
+    bytes: int
+    flop: int
+    dtype: str
+
+
 class Products(msgspec.Struct, frozen=True):
     """The products of some kernels; each op counts once, however many kernels it launched."""
 
     known: int  # products whose weights are known
     kernels: int  # their kernels
     ns: int  # the durations of those
-    bytes_by_op: dict[str, int]  # of the weights; "" for all ops together
-    flop: dict[str, int]  # of the known ones by element type
+    each: tuple[Product, ...]  # the known ones
     shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
     rows: int | None  # M of more than half of them: tokens
     unknown: int  # kernels of products, by their name, whose weights are not known
@@ -45,7 +53,15 @@ class Products(msgspec.Struct, frozen=True):
 
     @property
     def weight_bytes(self) -> int:
-        return sum(self.bytes_by_op.values())
+        return sum(one.bytes for one in self.each)
+
+    @property
+    def flop(self) -> dict[str, int]:
+        """Of the known ones, by element type."""
+        found: Counter[str] = Counter()
+        for one in self.each:
+            found[one.dtype] += one.flop
+        return {dtype: flop for dtype, flop in found.items() if flop}
 
 
 def products_of(trace: Trace, kernels: Rows) -> Products:
@@ -64,16 +80,15 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
     asked = asked[np.array([trace.name_of(op) in WEIGHTS for op in asked.tolist()], np.bool_)]
     found = {op: inputs for op, inputs in inputs_by_op(trace, asked).items() if _weights(inputs)}
     own = np.isin(ops, list(found))
-    flop: Counter[str] = Counter()
     rows: Counter[int] = Counter()
     shapes: set[tuple[int, int]] = set()
-    moved: Counter[str] = Counter()
+    each: list[Product] = []
     for inputs in found.values():
         product, weights = matmul(inputs), _weights(inputs)
         if product is None or weights is None:
             continue
-        moved[inputs.op] += weights.bytes or 0
-        flop[product.dtype or ""] += product.flop or 0
+        moved, flop = weights.bytes or 0, product.flop or 0
+        each.append(Product(inputs.op, moved, flop, product.dtype or ""))
         rows[product.m or 0] += 1
         shapes.add((product.k or 0, product.n or 0))
     most, count = rows.most_common(1)[0] if rows else (0, 0)
@@ -81,8 +96,7 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
         known=len(found),
         kernels=int(own.sum()),
         ns=int(trace.dur[kernels[own]].sum()),
-        bytes_by_op=dict(moved),
-        flop=dict(flop),
+        each=tuple(each),
         shapes=tuple(sorted(shapes)),
         rows=most if 2 * count > len(found) else None,
         unknown=int((multiplies & ~own).sum()),

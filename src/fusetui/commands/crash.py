@@ -65,8 +65,13 @@ def _written(name: str, content: bytes) -> str:
 
 
 def _filled(handle: int, name: str, content: bytes) -> str:
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    """The whole content in a file, or no file. Raises OSError."""
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    except OSError:
+        os.unlink(name)
+        raise
     return name
 
 

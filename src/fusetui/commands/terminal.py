@@ -119,7 +119,8 @@ def ask(patience: float) -> bytes:
                 os.write(handle, QUESTION)
                 answer = _until(handle, time.monotonic() + patience)
             finally:
-                termios.tcsetattr(handle, termios.TCSANOW, before)
+                with suppress(OSError, termios.error):  # nothing to restore where it is gone
+                    termios.tcsetattr(handle, termios.TCSANOW, before)
         finally:
             os.close(handle)
     return answer

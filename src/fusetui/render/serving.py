@@ -39,7 +39,6 @@ STEP = (
     Column("cached", spare=3),
     Column("captured", spare=4),
     Column("launched by", left=True),
-    Column("why it is long", left=True),
 )
 
 
@@ -84,12 +83,15 @@ def _steps(found: Serving, width: int) -> str:
     if not rows:
         return ""
     return "\n".join(
-        [table(STEP, rows, width, 12), *left_out(len(order) - STEPS, "step", JSON_ALL)]
+        [
+            table(STEP, rows, width, 12),
+            *left_out(len(order) - STEPS, "step", JSON_ALL),
+            *(line for step in order[:STEPS] for line in _wrapped(_why_long(step), width)),
+        ]
     )
 
 
 def _step_row(step: Step) -> tuple[str, ...]:
-    because = "; ".join(step.because) or "nothing that was recorded explains it"
     return (
         duration(step.model_ns),
         duration(step.start_ns),
@@ -99,8 +101,15 @@ def _step_row(step: Step) -> tuple[str, ...]:
         _number(step.cached_tokens),
         _number(step.captured_tokens),
         step.mode if step.replays < 2 else f"{step.replays} graphs",
-        because if step.outlier else "",
     )
+
+
+def _why_long(step: Step) -> str:
+    """Of an outlier, in a line of its own; else empty."""
+    if not step.outlier:
+        return ""
+    because = printable("; ".join(step.because)) or "nothing that was recorded explains it"
+    return f"The step from {duration(step.start_ns)} is long: {because}."
 
 
 def _number(value: int | None) -> str:
@@ -116,9 +125,16 @@ def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
     yield from _wrapped(f"  {layers}", width)
     if one.experts:
         yield from _wrapped(f"  {_experts(one.experts)}", width)
-    known = any(loss.least_ns is not None and loss.kernels for loss in limit.losses)
-    losses = several([_loss(loss) for loss in limit.losses], LOSSES)
-    yield from _wrapped(f"  {'Largest losses' if known else 'Most time'}: {losses}.", width)
+    lost = [_loss(loss) for loss in limit.losses if loss.least_ns is not None]
+    rest = [_loss(loss) for loss in limit.losses if loss.least_ns is None]
+    if any(loss.least_ns is not None and loss.kernels for loss in limit.losses):
+        yield from _wrapped(f"  Largest losses: {several(lost, LOSSES)}.", width)
+        if rest:
+            told = f"Most time of what has no known limit: {several(rest, LOSSES)}"
+            yield from _wrapped(f"  {told}.", width)
+    else:
+        losses = several([_loss(loss) for loss in limit.losses], LOSSES)
+        yield from _wrapped(f"  Most time: {losses}.", width)
     if limit.cannot_tell:
         yield from _wrapped(f"  Cannot tell: {'; '.join(limit.cannot_tell)}.", width)
 
@@ -223,8 +239,9 @@ def _which(between: Between) -> str:
             f"Between passes of the model: {plural(between.count, 'gap')}, the median {median},"
             f" {total} in all"
         )
-    before, after = duration(between.before_ns or 0), duration(between.after_ns or 0)
-    return f"Around the pass of the model, {before} before it and {after} after it are recorded"
+    sides = (between.before_ns or 0, "before"), (between.after_ns or 0, "after")
+    told = " and ".join(f"{duration(ns)} {where} it" for ns, where in sides if ns)
+    return f"Around the pass of the model, {told} are recorded"
 
 
 def _wrapped(text: str, width: int) -> Sequence[str]:

@@ -10,7 +10,8 @@ import pytest
 from fusetui.trace import Trace
 from fusetui.trace.diff import Answer, Verdict, diff
 from fusetui.trace.diff.interval import Interval, drift, ratio_interval
-from fusetui.trace.diff.statistics import beyond_noise, median, resolution
+from fusetui.trace.diff.noise import beyond_noise
+from fusetui.trace.diff.statistics import median, resolution
 
 Build = Callable[..., Trace]
 ADD = [("aten::add", "add_kernel", 100.0)]

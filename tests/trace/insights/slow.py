@@ -17,7 +17,9 @@ from fusetui.trace import Trace
 
 COMMUNICATES = ("nccl", "cross_device_reduce", "multimem_all", "allreduce_fusion", "deep_ep")
 ALLOCATES = ("Malloc", "Free", "HostAlloc", "HostRegister", "MemCreate", "MemMap")
-KINDS = ("call", "op", "python", "annotation")  # the first that is there counts
+LAYERS = {"call": 0, "op": 1, "python": 1, "annotation": 2}  # the first that is there counts
+RANGES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#", "DataLoader", "##")
+"""What files of 2021 record as ops, though nothing runs but what lies in it."""
 NEVER = 1 << 62
 
 
@@ -50,11 +52,12 @@ def slices_of(trace: Trace) -> list[Slice]:
     ]
 
 
-def kind_of(category: str) -> str | None:
-    if category.endswith(("runtime", "driver")):
+def kind_of(one: Slice) -> str | None:
+    if one.category.endswith(("runtime", "driver")):
         return "call"
-    named = {"cpu_op": "op", "operator": "op", "python_function": "python"}
-    return {**named, "user_annotation": "annotation"}.get(category)
+    op = "annotation" if one.name.startswith(RANGES) else "op"
+    named = {"cpu_op": op, "operator": op, "python_function": "python"}
+    return {**named, "user_annotation": "annotation"}.get(one.category)
 
 
 def is_gpu(category: str) -> bool:
@@ -72,9 +75,9 @@ class Slow:
         for one in self.slices:
             if is_gpu(one.category):
                 self.events[one.thread[0]].append(one)
-            elif kind_of(one.category):
+            elif kind := kind_of(one):
                 self.host[one.thread].append(one)
-                if kind_of(one.category) == "call":
+                if kind == "call":
                     self.calls[one.correlation].append(one)
         pageable = [e for found in self.events.values() for e in found if "Pageable" in e.name]
         self.pageable = {call.row for event in pageable if (call := self.launch(event))}
@@ -97,7 +100,8 @@ class Slow:
         return "host_alloc" if any(word in name for word in ALLOCATES) else "host_call"
 
     def what_thread_does(self, thread: tuple[object, object]) -> list[Segment]:
-        """By the innermost slice of each moment, for the whole trace."""
+        """By what counts at each moment, for the whole trace: a call, else the op or frame that
+        started last (of two the shorter, then the op), else an annotation."""
         if thread not in self.doing:
             self.doing[thread] = list(self._sweep(self.host[thread]))
         return self.doing[thread]
@@ -105,17 +109,17 @@ class Slow:
     def _sweep(self, slices: Sequence[Slice]) -> Iterator[Segment]:
         times = sorted({time for one in slices for time in (one.start, one.end)})
         waiting = sorted(slices, key=lambda one: -one.start)
-        active: list[tuple[int, int, int, Slice]] = []
+        active: list[tuple[int, int, int, str, Slice]] = []
         for begin, end in pairwise(times):
             while waiting and waiting[-1].start <= begin:
                 one = waiting.pop()
-                kind = KINDS.index(kind_of(one.category) or "")
-                heappush(active, (kind, -one.start, one.end - one.start, one))
-            while active and active[0][3].end <= begin:
+                kind = kind_of(one) or ""  # "op" comes before "python"
+                heappush(active, (LAYERS[kind], -one.start, one.end - one.start, kind, one))
+            while active and active[0][-1].end <= begin:
                 heappop(active)
             if active:
-                kind, *_, one = active[0]
-                what = f"host_{KINDS[kind]}" if kind else self.kind_of_call(one)
+                *_, kind, one = active[0]
+                what = self.kind_of_call(one) if kind == "call" else f"host_{kind}"
                 yield Segment(begin, end, what)
 
     def host_part(self, call: Slice, begin: int, end: int) -> Iterator[Segment]:

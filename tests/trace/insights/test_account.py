@@ -104,14 +104,14 @@ def test_few_gaps_tell_no_latency(trace_of: Make, gaps: int) -> None:
 
 
 def test_host_part(trace_of: Make, event: Make) -> None:
-    """10-60 us: an annotation, a frame, an op, calls. The kind counts first, then the start."""
+    """10-60 us: an annotation, a frame, an op, a frame that it calls, and runtime calls."""
     trace = trace_of(
         [
             kernel(0, 10),
             event("note", 10, 40, cat="user_annotation"),
             event("model.py(1): f", 15, 30, cat="python_function"),
             event("aten::mul", 20, 15),
-            event("model.py(9): hook", 21, 3, cat="python_function"),  # inside the op: still op
+            event("model.py(9): hook", 21, 3, cat="python_function"),
             call("cudaMalloc", 25, 5),
             call("cudaDeviceSynchronize", 40, 2),
             event("noise", 40, 20, cat="overhead"),
@@ -122,8 +122,8 @@ def test_host_part(trace_of: Make, event: Make) -> None:
     )
     assert idle(trace) == {
         "host_annotation": 5_000 + 5_000,
-        "host_python": 5_000 + 5_000 + 3_000,
-        "host_op": 10_000,
+        "host_python": 5_000 + 5_000 + 3_000 + 3_000,
+        "host_op": 1_000 + 1_000 + 5_000,
         "host_alloc": 5_000,
         "host_sync": 2_000,
         "host_nothing": 10_000,
@@ -178,10 +178,45 @@ def test_the_innermost_of_calls(trace_of: Make) -> None:
     }
 
 
-def test_steps_of_2021_are_ops(trace_of: Make, event: Make) -> None:
-    events = [event("ProfilerStep#1", 0, 40, cat="Operator"), call("cudaLaunchKernel", 20, 1, 1)]
+@pytest.mark.parametrize(
+    ("frame", "op", "reasons"),
+    [
+        ((12, 6), (10, 10), {"host_op": 4_000, "host_python": 6_000}),  # an op calls Python
+        ((10, 10), (12, 6), {"host_op": 6_000, "host_python": 4_000}),
+        ((10, 4), (10, 10), {"host_op": 6_000, "host_python": 4_000}),  # together: the shorter
+        ((10, 10), (10, 4), {"host_op": 4_000, "host_python": 6_000}),
+        ((10, 10), (10, 10), {"host_op": 10_000}),
+    ],
+)
+def test_of_op_and_frame_the_inner_one(
+    trace_of: Make,
+    event: Make,
+    frame: tuple[int, int],
+    op: tuple[int, int],
+    reasons: dict[str, int],
+) -> None:
+    """`frame`, `op`: start and duration, us."""
+    events = [event("a.py(1): f", *frame, cat="python_function"), event("aten::mul", *op)]
+    launch = [call("cudaLaunchKernel", 20, 1, 1), kernel(21, 1, 1)]
+    assert idle(trace_of([kernel(0, 10), *events, *launch])) == {**reasons, "launch_call": 1_000}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ProfilerStep#1",
+        "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "DataLoader",
+        "DistributedDataParallel.forward",
+        "## forward ##",
+    ],
+)
+def test_ranges_of_2021_are_no_ops(trace_of: Make, event: Make, name: str) -> None:
+    events = [event(name, 0, 40, cat="Operator"), call("cudaLaunchKernel", 20, 1, 1)]
     assert idle(trace_of([kernel(0, 10), *events, kernel(21, 1, 1)])) == {
-        "host_op": 10_000,
+        "host_annotation": 10_000,
         "launch_call": 1_000,
     }
 
@@ -283,7 +318,7 @@ def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> N
 
 NAMES = {
     "cuda_runtime": ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaFree", "cudaEventSynchronize"),
-    "cpu_op": ("aten::a",),
+    "cpu_op": ("aten::a", "Optimizer.step#A"),
     "python_function": ("f.py(1): f",),
     "user_annotation": ("note",),
     "kernel": ("k", "ncclKernel"),
@@ -347,7 +382,8 @@ def test_real_traces(row: dict[str, str]) -> None:
 MEASURED = {
     "v100_resnet50_2021": {
         "idle": 392.919,
-        "host_op": 360.832,
+        "host_annotation": 192.442,
+        "host_op": 168.390,
         "launch_call": 14.946,
         "queued": 11.451,
         "launch_latency": 3.469,
@@ -399,6 +435,15 @@ def test_measured_before(name: str) -> None:
     assert {key: found[key] for key in MEASURED[name]} == MEASURED[name]
     if len(MEASURED[name]) > 2:
         assert found.keys() == MEASURED[name].keys()
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+def test_measured_before_in_a_step() -> None:
+    """The GPU is idle for longer in the step than in its span, which begins later."""
+    trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
+    (device,), steps = accounts(trace).devices, step_spans(trace)
+    (account,) = device.over(steps.start, steps.end)
+    assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")

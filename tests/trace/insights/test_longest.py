@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec.structs import astuple
 from tests.trace.insights.test_account import call, kernel
 
 from fusetui.trace import Trace
@@ -114,5 +116,30 @@ def test_the_longest_of_all_devices_first(trace_of: Make) -> None:
         (0, 4_000),
     ]
     assert [gap.dur_ns for gap in gaps(trace, 2)] == [21_000, 10_000]
-    inside = longest_gaps(accounts(trace).devices, None, (5_000, 9_000))
-    assert [gap.dur_ns for gap in inside.gaps] == [10_000, 7_000]
+
+
+def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None:
+    """Gaps from 10 to 30 and from 31 to 50, the first ops of each at 12 and 40."""
+    ops = [event("aten::a", 0, 12), event("aten::b", 31, 9)]
+    launches = [call("launch", 12, 1, 1), call("launch", 40, 5, 2)]
+    kernels = [kernel(0, 10), kernel(30, 1, 1), kernel(50, 1, 2)]
+    devices = accounts(trace_of([*ops, *launches, *kernels])).devices
+    found = longest_gaps(devices, None, (11_000, 42_000))
+    assert [(gap.start_ns, gap.dur_ns, gap.op, gap.idle) for gap in found.gaps] == [
+        (11_000, 19_000, "aten::a", {"host_op": 1_000, "launch_call": 1_000, "queued": 17_000}),
+        (31_000, 11_000, "aten::b", {"host_op": 9_000, "launch_call": 2_000}),
+    ]
+    assert found.count == 2
+
+
+def test_the_time_before_the_first_event_is_a_gap_of_its_window(
+    trace_of: Make, event: Make
+) -> None:
+    """As in the account: the window begins at 10, the first op of the launching thread at 20."""
+    events = [event("aten::a", 20, 20), call("launch", 40, 1, 1), kernel(50, 10, 1)]
+    (device,) = accounts(trace_of([event("step", 0, 60, cat="user_annotation"), *events])).devices
+    ((gap,), count) = astuple(longest_gaps([device], None, (10_000, 55_000)))
+    assert (count, gap.start_ns, gap.dur_ns, gap.previous) == (1, 10_000, 40_000, None)
+    (account,) = device.over(np.array([10_000]), np.array([55_000]))
+    assert gap.idle == account.idle
+    assert longest_gaps([device], None).gaps == ()

@@ -51,7 +51,7 @@ def test_the_time_before_the_first_event_counts_in_a_step(
 def test_figures_of_several_gpus_are_sums_and_say_so(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
-    """Each of two GPUs works for 20 us of its 100, and waits for a launch for 80."""
+    """Each of two GPUs is busy for 20 us of its 100, and waits for a launch for 80."""
     events = []
     for gpu in (0, 1):
         for ts in (0, 90):
@@ -62,8 +62,8 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
             ]
     found = why(trace_of(events))
     assert answer(found) == (
-        "The GPUs' spans add up to 200 us. The 2 GPUs work 20 % of it. Together they are idle for "
-        "160 us, all of it while nothing was recorded of the thread that launches."
+        "The GPUs' spans add up to 200 us. The 2 GPUs are busy 20 % of it. Together they are "
+        "idle for 160 us, all of it while nothing was recorded of the thread that launches."
     )
     (finding,) = (one for one in found.findings if one.rule == "host-bound")
     assert "160 us (80.0 % of the spans of 2 GPUs)" in finding.text

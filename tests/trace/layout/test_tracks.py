@@ -136,3 +136,52 @@ def test_ops_of_one_time_nest_by_their_ids_wherever_the_file_puts_them(
         trace = trace_of(events)
         assert [trace.name_of(row) for row in range(2)] == ["aten::linear", "aten::addmm"]
         assert trace.parent.tolist() == [-1, 0]
+
+
+ON_ROCM = {"deviceProperties": [{"id": 0, "name": "MI300X"}], "roctracer_version": 4.1}
+
+
+def test_the_device_that_an_event_names_is_its_number_and_not_the_pid(
+    trace_of: Make, event: Make
+) -> None:
+    kernel = event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": 0})
+    copy = event("Memset", 9, 1, cat="gpu_memset", pid=2, tid=7)  # says none: that of its pid
+    note = event("step", 0, 9, cat="gpu_user_annotation", pid=2, tid=7)
+    label = meta("process_labels", 2, 0, labels="GPU 2")
+    trace = trace_of([event("f", 0, 9, pid=2, tid=7), kernel, copy, note, label], **ON_ROCM)
+    assert [(track.layer, track.pid, track.label, len(track)) for track in trace.tracks] == [
+        (Layer.OPS, 2, "thread 7", 1),
+        (Layer.GPU_ANNOTATIONS, 0, "GPU 0 stream 7", 1),
+        (Layer.STREAM, 0, "GPU 0 stream 7", 2),
+    ]
+
+
+def test_devices_that_share_a_pid_and_a_stream(trace_of: Make, event: Make) -> None:
+    both = [event("k", 0, 5, cat="kernel", pid=9, tid=7, args={"device": d}) for d in (0, 1)]
+    assert lanes(trace_of(both)) == [("stream", "GPU 0 stream 7"), ("stream", "GPU 1 stream 7")]
+
+
+def test_ranks_in_one_file_that_each_count_from_0_keep_their_pids(
+    trace_of: Make, event: Make
+) -> None:
+    both = [event("k", 0, 5, cat="kernel", pid=pid, tid=7, args={"device": 0}) for pid in (3, 4)]
+    assert lanes(trace_of(both)) == [("stream", "GPU 3 stream 7"), ("stream", "GPU 4 stream 7")]
+
+
+@pytest.mark.parametrize("odd", [-1, "x", None, True, 1.5, [0], 2**70])
+def test_a_device_that_is_no_number_is_none(trace_of: Make, event: Make, odd: object) -> None:
+    trace = trace_of([event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": odd})])
+    assert trace.tracks[0].pid == 2
+
+
+def test_the_listed_device_of_that_number_gives_the_name(trace_of: Make, event: Make) -> None:
+    from fusetui.trace.layout.devices import device_names
+
+    mixed = {
+        "deviceProperties": [{"id": 0, "name": "dedicated"}, {"id": 1, "name": "built in"}],
+        "roctracer_version": 4.1,
+    }
+    named = event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": 0})
+    agent = event("k", 0, 5, cat="kernel", pid=1, tid=7, args={"device": 1})
+    assert device_names(trace_of([named], **mixed)) == ["dedicated"]
+    assert device_names(trace_of([agent], **mixed)) == []

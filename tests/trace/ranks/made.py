@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.model import (
     CLASSES,
     VERSION,
     Collectives,
-    Group,
     KernelTotal,
     Place,
     RankSummary,

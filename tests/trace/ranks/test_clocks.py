@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.trace.ranks.made import US, rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.clocks import clocks_of
 from fusetui.trace.ranks.matching import match
-from fusetui.trace.ranks.model import Group, RankSummary
+from fusetui.trace.ranks.model import RankSummary
 
 
 def test_an_offset_is_the_middle_of_what_is_feasible() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 from tests.trace.ranks.made import rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.matching import Matched, match
-from fusetui.trace.ranks.model import Group, RankSummary
+from fusetui.trace.ranks.model import RankSummary
 
 
 def together(matched: Matched) -> list[dict[int, int]]:

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from tests.places import TRACES
 from tests.trace.ranks.made import US, rank
 
+from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.answer import answer_of
 from fusetui.trace.ranks.executors import summarize
-from fusetui.trace.ranks.model import Group, KernelTotal, RankSummary
+from fusetui.trace.ranks.model import KernelTotal, RankSummary
 from fusetui.trace.ranks.records import Straggler
 
 DLRM = TRACES / "dlrm_ranks"

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 from tests.trace.ranks.made import US, rank
 
+from fusetui.trace.questions.collective_kinds import bus_factor
 from fusetui.trace.ranks.answer import answer_of, explained
-from fusetui.trace.ranks.bandwidth import bus_factor
 from fusetui.trace.ranks.clocks import Clocks, clocks_of
 from fusetui.trace.ranks.matching import Matched
 from fusetui.trace.ranks.model import RankSummary

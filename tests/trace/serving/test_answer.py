@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.places import TRACES
-from tests.trace.serving.servers import Server, call, cpu, gpu, opened, python
+from tests.trace.serving.servers import EMBEDDING, GEMM, Server, call, cpu, gpu, opened, python
 
-from fusetui.trace import open_trace
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.serving.answer import serving
 from fusetui.trace.serving.layers import repetition
 
@@ -36,6 +36,23 @@ def test_a_step(tmp_path: Path) -> None:
     assert (step.busy_ns, step.model_ns) == (busy, busy + 12 * 500)
 
 
+def test_the_model_of_an_eager_step_begins_when_its_inputs_are_there(tmp_path: Path) -> None:
+    """Copies of 1 us end at 120 and 150 us; a copy after the first product is the model's own."""
+    name = "execute_context_1(8)_generation_0(0)"
+    step = [cpu(name, 100, 400, "user_annotation")]
+    copy = "Memcpy HtoD (Pinned -> Device)"
+    ran = [(copy, 119), (copy, 149), (EMBEDDING, 170), (GEMM, 200), (copy, 249), (GEMM, 300)]
+    for number, (what, at) in enumerate(ran, start=1):
+        cat = "gpu_memcpy" if what.startswith("Mem") else "kernel"
+        step += [call("hipLaunchKernel", at - 10, 2, number), gpu(what, at, 1, number, cat)]
+    found = serving(opened(tmp_path / "a.json", step))
+    assert (found.steps[0].gpu_ns, found.steps[0].model_ns) == (182_000, 131_000)
+    assert found.between is not None
+    assert (found.between.before_ns, found.between.after_ns) == (51_000, 0)
+    (gap,) = [one for one in found.limits[0].limit.losses if one.of == "gap"]
+    assert gap.dur_ns == 131_000 - 4 * 1000
+
+
 def test_percentiles(tmp_path: Path) -> None:
     steps = [eager(1000 * n, 10 * n, f"step[DECODE bs={n}]", 1, 1000 * n) for n in range(1, 12)]
     (times,) = serving(opened(tmp_path / "a.json", *steps)).phases
@@ -50,7 +67,7 @@ def test_an_eager_step_among_graphs(tmp_path: Path) -> None:
     odd = eager(9000, 900, "step[DECODE bs=4]", ns=90_000)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
     assert [step.outlier for step in steps] == [False] * 5 + [True]
-    assert steps[-1].because == ("it runs eagerly, where the others replay graph",)
+    assert steps[-1].because[0] == "it runs eagerly, where the others replay graphs"
 
 
 def test_a_step_that_compiles(tmp_path: Path) -> None:
@@ -58,7 +75,7 @@ def test_a_step_that_compiles(tmp_path: Path) -> None:
     odd[-1]["dur"] = 400
     compiles = python("triton/compiler/compiler.py(226): compile", 9001, 8)
     steps = serving(opened(tmp_path / "a.json", *usual(), odd, [compiles])).steps
-    assert steps[-1].because == ("torch.compile or Triton compiles in it",)
+    assert steps[-1].because[0] == "torch.compile or Triton compiles in it"
 
 
 def test_a_step_that_allocates(tmp_path: Path) -> None:
@@ -69,14 +86,41 @@ def test_a_step_that_allocates(tmp_path: Path) -> None:
     steps = [eager(1000 * n, 100 * n, "step[DECODE bs=4]") for n in range(1, 6)]
     found = serving(opened(tmp_path / "a.json", *steps, odd, late)).steps[-1]
     assert found.outlier
-    assert "for memory to be allocated or freed" in found.because[0]
+    assert found.because[0] == (
+        "the GPU is idle 182 us longer while the thread that launches allocated or freed memory"
+    )
 
 
-def test_a_step_that_nothing_explains(tmp_path: Path) -> None:
+def test_a_step_with_a_kernel_that_takes_longer(tmp_path: Path) -> None:
     odd = SERVER.step(4, 9000, 900)
     odd[-1]["dur"] = 400
     steps = serving(opened(tmp_path / "a.json", *usual(), odd)).steps
-    assert (steps[-1].outlier, steps[-1].because) == (True, ())
+    assert steps[-1].because == (
+        "kernels run 399.5 us longer, most of all direct_copy unrolled (3 of them, as in the median"
+        " step)",
+    )
+
+
+def test_a_step_with_more_tokens(tmp_path: Path) -> None:
+    steps = [eager(1000 * n, 10 * n, "step[EXTEND bs=1 toks=100]", 2, 9000) for n in range(1, 6)]
+    odd = eager(9000, 900, "step[EXTEND bs=1 toks=4000]", 5, 9000)
+    found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
+    assert found.because[0] == "4,000 new tokens, where the median step has 100"
+    assert "kernels run 27 us longer, most of all" in found.because[1]
+    assert "(5 of them, instead of 2)" in found.because[1]
+
+
+def test_a_step_that_waits_for_what_was_not_recorded(tmp_path: Path) -> None:
+    """The launch of its last kernel, 500 us later, lies in nothing that the thread did."""
+    steps = [eager(2000 * n, 10 * n, "step[DECODE bs=4]", 2) for n in range(1, 6)]
+    odd = eager(18_000, 900, "step[DECODE bs=4]", 3)
+    for event in odd[-3:]:
+        event["ts"] += 500
+    odd[0]["dur"] = 700
+    found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
+    assert found.because == (
+        "the GPU is idle 490 us longer while the thread that launches was inside an annotation",
+    )
 
 
 def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
@@ -92,7 +136,10 @@ def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
     ]
     found = serving(opened(tmp_path / "a.json", *steps, prefill, late)).steps
     assert [one.because for one in found if one.outlier] == [
-        ("the prefill before it was still running",)
+        (
+            "the prefill before it was still running",
+            "kernels of other steps run 269 us longer in between",
+        )
     ]
 
 
@@ -216,6 +263,14 @@ def test_replays_without_annotations_are_passes(tmp_path: Path) -> None:
     )
 
 
+def copied(trace: Trace) -> int:
+    """When the last input of the first product was copied."""
+    named = [(trace.name_of(row), row) for row in trace.gpu_rows.tolist()]
+    first = min(trace.start[row] for name, row in named if name.startswith("nvjet"))
+    copies = [int(trace.end[row]) for name, row in named if name.startswith("Memcpy HtoD")]
+    return max(end for end in copies if end < first)
+
+
 REAL = {
     "mi300_vllm_decode_graph": ("decode", 32, 55_086, "graph", 421),
     "b300_deepseek_r1_decode": ("decode", 16, 8_209, "graph", 356),
@@ -237,4 +292,6 @@ def test_real_servers(name: str) -> None:
         calls = trace.launch[rows]
         rows = rows[calls == np.bincount(calls[calls >= 0]).argmax()]
     assert len(rows) == events
+    if mode == "eager":
+        rows = rows[trace.start[rows] > copied(trace)]
     assert step.model_ns == int(trace.end[rows].max() - trace.start[rows].min())

@@ -16,6 +16,7 @@ from fusetui.trace.serving.join import join
 from fusetui.trace.serving.kv import cache_of
 from fusetui.trace.serving.limit import Limit, limit_of
 from fusetui.trace.serving.replays import replays
+from fusetui.trace.serving.requests import Asked, Phase
 
 CONFIG = {
     "num_hidden_layers": 36,
@@ -149,6 +150,39 @@ def test_losses_add_up(tmp_path: Path) -> None:
         ("aten::mm", 2_000_000),
     ]
     assert sum(loss.dur_ns for loss in found.losses) == found.dur_ns
+
+
+def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(
+    tmp_path: Path,
+) -> None:
+    """One product of few tokens, whose weights take longer, and one of many, whose FLOP do."""
+    many = 100 * BATCH
+    large = op("aten::mm", 20, 2, GEMM, [[many, K], [K, N]], "c10::BFloat16")
+    found = limit(opened(tmp_path / "a.json", mm(1), large))
+    (loss,) = [one for one in found.losses if one.what == "aten::mm"]
+    floors = 2 * K * N * 1e9 / MI300_BYTES_PER_S, 2 * many * K * N * 1e9 / MI300_BF16
+    assert loss.least_ns == int(sum(floors))
+    assert found.memory_ns is not None
+    assert loss.least_ns > max(found.memory_ns, found.compute_ns or 0)
+
+
+def test_what_an_op_needs_is_not_known_if_that_of_one_product_is_not(tmp_path: Path) -> None:
+    unknown = op("aten::mm", 20, 2, GEMM, [], "c10::BFloat16")
+    found = limit(opened(tmp_path / "a.json", mm(1), unknown))
+    assert [one.least_ns for one in found.losses if one.what == "aten::mm"] == [None]
+
+
+@pytest.mark.parametrize(("phase", "is_known"), [(Phase.DECODE, True), (Phase.PREFILL, False)])
+def test_attention_of_many_tokens_does_more_than_read(
+    tmp_path: Path, phase: Phase, is_known: bool
+) -> None:
+    cache = [900, 16, 8, 128]
+    attention = op("my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16")
+    trace = opened(tmp_path / "a.json", mm(1), attention)
+    found = limit(trace, 10_000, asked=Asked(phase, BATCH, BATCH, 10_000))
+    (loss,) = [one for one in found.losses if one.what == "my::attention"]
+    least = 10_000 * 2 * 8 * 128 * 2 * 10**9 // MI300_BYTES_PER_S
+    assert loss.least_ns == (least if is_known else None)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', '{"num_hidden_layers": true}'])

@@ -224,3 +224,35 @@ def test_an_eager_prefill() -> None:
     assert (found.phase, found.limit.products) == ("prefill", count)
     assert (found.limit.weight_bytes, found.limit.flop) == (weights, flop)
     assert found.limit.bound == "compute"
+
+
+def test_the_losses_of_an_eager_prefill() -> None:
+    """Each product against the longer of its weights and its FLOP, by the ops around the calls."""
+    file = TRACES / "b200_vllm_eager.json.gz"
+    (found,) = serving(open_trace(str(file))).limits
+    with gzip.open(file) as text:
+        events = json.load(text, parse_float=Fraction)["traceEvents"]
+    calls = {
+        event["args"]["correlation"]: event
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event["args"]
+    }
+    kernels = [(calls[e["args"]["correlation"]], e) for e in events if e.get("cat") == "kernel"]
+    spent, floor = 0, Fraction(0)
+    for op in [e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::addmm"]:
+        (m, k), (_, n) = op["args"]["Input Dims"][1:3]
+        floor += max(Fraction(2 * k * n, 8), Fraction(2 * m * k * n, 2250)) / 1000  # TB/s, TFLOP/s
+        spent += sum(
+            duration(kernel)
+            for call, kernel in kernels
+            if call["tid"] == op["tid"] and start(op) <= start(call) < end(op)
+        )
+    (loss,) = [one for one in found.limit.losses if one.what == "aten::addmm"]
+    assert (loss.dur_ns, loss.least_ns) == (spent, int(floor))
+    first = min(start(e) for _, e in kernels if e["name"].startswith("nvjet"))
+    gpu = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    copies = [e for e in gpu if e["name"].startswith("Memcpy HtoD") and end(e) <= first]
+    model = [e for e in gpu if start(e) >= max(map(end, copies))]
+    begin, until = min(map(start, model)), max(map(end, model))
+    (gap,) = [one for one in found.limit.losses if one.of == "gap"]
+    assert gap.dur_ns == until - begin - busy(model, begin, until)

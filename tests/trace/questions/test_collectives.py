@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.ranks.collectives import (
+from fusetui.trace.questions.collective_kinds import collective_name, element_size
+from fusetui.trace.questions.collectives import (
     FROM_ANNOTATIONS,
     FROM_NAMES,
     ONE_GROUP,
     SIZES,
     collectives_of,
 )
-from fusetui.trace.ranks.naming import collective_name, element_size, rank_of
+from fusetui.trace.ranks.naming import rank_of
 from fusetui.trace.ranks.summary import summarized
 
 Make = Callable[..., Any]

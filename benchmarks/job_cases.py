@@ -1,0 +1,261 @@
+"""The cases: which job, what is planted into it, and what an answer must say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Slice, played
+from benchmarks.job_programs import Fault, Shape, programs
+from benchmarks.job_traces import Clock, Recording, write
+
+GEMM = Fault("gemm", 0.12)
+LOADING = Fault("loading", 1500.0)
+TOKENS = Fault("tokens", 0.15)
+SYNC = Fault("sync", 60.0)
+TINY = Fault("gemm", 0.003)
+SLOW_STAGE = Fault("gemm", 0.25)
+HOSTS = Shape(dp=16, hosts=2, steps=4)
+TENSOR = Shape(dp=4, tp=2)
+FAR = Shape(dp=2, tp=8, hosts=2, steps=4)
+PIPE = Shape(dp=1, pp=4, layers=1, steps=3)
+PIPES = Shape(dp=2, pp=4, layers=1, steps=3)
+CPU = Shape(dp=4, gloo=True, scale=10.0, steps=4, layers=2)
+PLAIN = Shape()
+DDP = Shape(overlap=True)
+FSDP = Shape(sharded=True)
+
+
+class Case(NamedTuple):
+    """`expect`: rank (the culprit is named), nobody, stage (its ranks), flips (nobody, and the
+    total), outside (the culprit is not given). `apart`: us between the clocks of the hosts."""
+
+    family: str
+    name: str
+    shape: Shape
+    expect: str = "nobody"
+    fault: Fault | None = None
+    apart: float = 0.0
+    drift: float = 0.0
+    names: bool = True
+    given: float = 1.0  # share of the ranks
+    torn: float = 0.0  # us by which the clock of one rank is ahead of its own host's
+    lost: str = ""  # collectives of one rank: first, middle, shifted
+
+
+CASES = (
+    Case("straggler, one host", "dp-gemm", PLAIN, "rank", GEMM),
+    Case("straggler, one host", "dp-loading", PLAIN, "rank", LOADING),
+    Case("straggler, one host", "dp-tokens", PLAIN, "rank", TOKENS),
+    Case("straggler, one host", "dp-sync", PLAIN, "rank", SYNC),
+    Case("straggler, one host", "dp-sometimes", PLAIN, "rank", LOADING._replace(steps=(0, 2, 3))),
+    Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
+    Case("gradients overlapped", "ddp-loading", DDP, "rank", LOADING),
+    Case("sharded parameters", "fsdp-gemm", FSDP, "rank", GEMM),
+    Case("sharded parameters", "fsdp-loading", FSDP, "rank", LOADING),
+    Case("two hosts", "hosts-0", HOSTS, "rank", GEMM),
+    Case("two hosts", "hosts-0.2ms", HOSTS, "rank", GEMM, apart=200),
+    Case("two hosts", "hosts-1ms", HOSTS, "rank", GEMM, apart=-1000),
+    Case("two hosts", "hosts-5ms", HOSTS, "rank", GEMM, apart=5000),
+    Case("two hosts", "hosts-5ms-loading", HOSTS, "rank", LOADING, apart=-5000),
+    Case("two hosts, drift", "drift", HOSTS._replace(scale=6.0), "rank", GEMM, 1000, 50e-6),
+    Case("two hosts, no names", "unnamed-1ms", HOSTS, "rank", GEMM, apart=1000, names=False),
+    Case("tensor in data", "tp2dp4-gemm", TENSOR, "rank", GEMM),
+    Case("tensor in data", "tp2dp4-tokens", TENSOR, "rank", TOKENS),
+    Case("tensor in data", "tp2dp4-loading", TENSOR, "rank", LOADING),
+    Case("tensor in data", "tp4dp2-sync", Shape(dp=2, tp=4), "rank", SYNC),
+    Case("tensor in data, two hosts", "tp8dp2-gemm", FAR, "rank", GEMM, apart=1000),
+    Case("tensor in data, two hosts", "tp8dp2-loading", FAR, "rank", LOADING, apart=5000),
+    Case("pipeline, balanced", "pp4", PIPE),
+    Case("pipeline, balanced", "pp4-batched", PIPE._replace(batched=True)),
+    Case("pipeline, balanced", "pp4-norm", PIPE._replace(norm=True)),
+    Case("pipeline, balanced", "pp4dp2", PIPES),
+    Case("pipeline, balanced", "pp4dp2-hosts", PIPES._replace(dp=4, hosts=2), apart=1000),
+    Case("pipeline, slow stage", "pp4-slow", PIPE, "stage", SLOW_STAGE),
+    Case("pipeline, slow stage", "pp4-slow-batched", PIPE._replace(batched=True), "stage",
+         SLOW_STAGE),
+    Case("pipeline, slow stage", "pp4-slow-norm", PIPE._replace(norm=True), "stage", SLOW_STAGE),
+    Case("pipeline, slow stage", "pp4dp2-slow", PIPES, "stage", SLOW_STAGE),
+    Case("pipelines, one slow rank", "pp4dp2-gemm", PIPES, "rank", SLOW_STAGE),
+    Case("pipelines, one slow rank", "pp4dp2-loading", PIPES, "rank", Fault("loading", 4000.0)),
+    Case("gloo", "gloo-gemm", CPU, "rank", GEMM),
+    Case("gloo", "gloo-loading", CPU, "rank", Fault("loading", 20_000.0)),
+    Case("gloo", "gloo-balanced", CPU),
+    Case("gloo, two groups", "gloo-tp2dp2", CPU._replace(dp=2, tp=2), "rank", GEMM),
+    Case("a flip in each step", "flips", PLAIN, "flips", LOADING),
+    Case("a flip in each step", "flips-hosts", HOSTS, "flips", LOADING, apart=1000),
+    Case("0.2 % of the step", "tiny", PLAIN, "nobody", TINY),
+    Case("0.2 % of the step", "tiny-tp2dp4", TENSOR, "nobody", TINY),
+    Case("0.2 % of the step", "tiny-hosts", HOSTS, "nobody", TINY, apart=1000),
+    Case("balanced", "balanced-dp", PLAIN),
+    Case("balanced", "balanced-ddp", DDP),
+    Case("balanced", "balanced-fsdp", FSDP),
+    Case("balanced", "balanced-tp2dp4", TENSOR),
+    Case("balanced", "balanced-hosts", HOSTS, apart=5000),
+    Case("culprit not given", "partial-dp", PLAIN, "outside", LOADING, given=0.5),
+    Case("culprit not given", "partial-tp2dp4", TENSOR, "outside", LOADING, given=0.5),
+    Case("others not given", "partial-others", PLAIN, "rank", LOADING, given=0.5),
+    Case("clocks torn on a host", "torn", PLAIN, "rank", LOADING, torn=3000),
+    Case("clocks torn on a host", "torn-balanced", PLAIN, torn=3000),
+    Case("collectives lost", "lost-first", PLAIN, "rank", LOADING, lost="first"),
+    Case("collectives lost", "lost-middle", PLAIN, "rank", LOADING, lost="middle"),
+    Case("collectives lost", "lost-shifted", PLAIN, "rank", LOADING, lost="shifted"),
+)  # fmt: skip
+
+
+class Truth(NamedTuple):
+    """What was planted. Times in ns per step, by the true clock: `planted` is the own delay of a
+    culprit, `waited` what the others waited for it (their mean) where each of their waits stops
+    them, `step` and `ordinary` how long a step takes, and would without the fault. `culprits`
+    are the ranks that have it."""
+
+    case: str
+    family: str
+    seed: int
+    expect: str
+    culprits: list[int]
+    planted: float
+    waited: float | None
+    step: float
+    ordinary: float
+    steps: int
+    given: list[int]
+    cause: str
+    apart_us: float
+
+
+def make(case: Case, seed: int, folder: Path) -> Truth:
+    """Writes the files of one case, and tells what is in them."""
+    shape, chance = case.shape, random.Random(f"{case.name} {seed}")
+    number = chance.randrange(10_000)
+    faults = _faults(case, chance)
+    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo)
+    whole = played(job)
+    slices = _without(whole.slices, case.lost, chance.randrange(shape.ranks))
+    write(job, slices, _recording(case, chance), folder)
+    given = _given(case, sorted(faults), chance)
+    for rank in set(range(shape.ranks)) - set(given):
+        (folder / f"rank{rank}.json").unlink()
+    return Truth(
+        case.name,
+        case.family,
+        seed,
+        case.expect,
+        sorted(faults),
+        _planted(shape, number, faults),
+        _waited(shape, whole.starts, set(faults)) if shape.plain else None,
+        _step(shape, whole.slices),
+        _step(shape, played(job._replace(programs=programs(shape, number, {}))).slices),
+        shape.steps,
+        given,
+        case.fault.kind if case.fault else "",
+        case.apart,
+    )
+
+
+def _hosts(shape: Shape) -> list[int]:
+    each = -(-shape.ranks // shape.hosts)
+    return [rank // each for rank in range(shape.ranks)]
+
+
+def _faults(case: Case, chance: random.Random) -> dict[int, Fault]:
+    if case.fault is None:
+        return {}
+    shape = case.shape
+    if case.expect == "flips":
+        late = chance.sample(range(shape.ranks), shape.steps)
+        return {rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)}
+    each = shape.dp * shape.tp
+    loads = each if case.fault.kind == "loading" else shape.ranks  # the first stage reads batches
+    rank = chance.randrange(loads)
+    if case.expect == "stage":
+        stage = rank // each
+        return dict.fromkeys(range(stage * each, (stage + 1) * each), case.fault)
+    return {rank: case.fault}
+
+
+def _recording(case: Case, chance: random.Random) -> Recording:
+    shape = case.shape
+    torn = chance.randrange(shape.ranks)
+    clocks = [
+        Clock(
+            host * case.apart + (case.torn if rank == torn else 0.0),
+            host * case.drift,
+        )
+        for rank, host in enumerate(_hosts(shape))
+    ]
+    return Recording(shape.groups(), clocks, case.names, seq=not case.lost)
+
+
+def _given(case: Case, culprits: Sequence[int], chance: random.Random) -> list[int]:
+    every = list(range(case.shape.ranks))
+    count = round(case.given * len(every))
+    if count == len(every):
+        return every
+    rest = [rank for rank in every if rank not in culprits]
+    kept = [] if case.expect == "outside" else list(culprits)
+    return sorted(kept + chance.sample(rest, count - len(kept)))
+
+
+def _without(slices: list[list[Slice]], lost: str, rank: int) -> list[list[Slice]]:
+    """Collectives that the profiler did not record."""
+
+    def kept(mine: list[Slice], place: int) -> list[Slice]:
+        links = [one.link for one in mine if isinstance(one.what, Collective) and
+                 one.kind == "kernel"]  # fmt: skip
+        gone = links[place]
+        return [one for one in mine if one.link != gone]
+
+    if lost == "shifted":  # one begins a collective later, and ends one later
+        return [kept(mine, 0 if number == rank else -1) for number, mine in enumerate(slices)]
+    if lost:
+        place = 0 if lost == "first" else 7
+        return [kept(mine, place) if number == rank else mine for number, mine in enumerate(slices)]
+    return slices
+
+
+def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
+    """ns."""
+    ends = [max(one.end for one in mine) for mine in slices]
+    return 1e3 * (max(ends) - min(mine[0].start for mine in slices)) / shape.steps
+
+
+def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
+    """ns per step by which the faults make a rank later, if it meets nobody. Ranks late in the
+    same steps are one, those late in different steps add up."""
+    late = [
+        _alone(shape, programs(shape, seed, faults)[rank])
+        - _alone(shape, programs(shape, seed, {})[rank])
+        for rank in faults
+    ]
+    together = len({fault.steps for fault in faults.values()})
+    return 1e3 * sum(late) / max(1, len(late)) * together / shape.steps
+
+
+def _alone(shape: Shape, program: Sequence[Op]) -> float:
+    """us that a rank takes where others never let it wait."""
+    own = [
+        Kernel("c10d", "", op.us, ()) if isinstance(op, Collective | Exchange) else op
+        for op in program
+    ]
+    (mine,) = played(Job([own], [0], 0, shape.gloo)).slices
+    return max(one.end for one in mine) - min(one.start for one in mine)
+
+
+def _waited(
+    shape: Shape, starts: dict[tuple[object, ...], dict[int, float]], late: set[int]
+) -> float:
+    """ns per step: in each collective whose last is one of these, the mean of what others wait."""
+    total = 0.0
+    for found in starts.values():
+        last = max(found, key=lambda rank: found[rank])
+        others = [found[last] - start for rank, start in found.items() if rank != last]
+        if last in late and others:
+            total += sum(others) / len(others)
+    return 1e3 * total / shape.steps
+
+
+def case_of(name: str) -> Case:
+    return next(case for case in CASES if case.name == name)

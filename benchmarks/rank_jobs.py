@@ -1,0 +1,223 @@
+"""`fusetui ranks` beside jobs of which is known what was planted: is the right rank named?
+
+    python -P benchmarks/rank_jobs.py [--seeds 3] [--family WORDS] [--put]
+    python -P benchmarks/rank_jobs.py --list
+    python -P benchmarks/rank_jobs.py --make FOLDER --case NAME [--seed N]
+
+Each case is a job that was played with one true clock (job_maker.py, job_programs.py) and written
+as torch.profiler does (job_traces.py). The answer is told right, cannot tell (it names nobody and
+says why), or wrong. --make writes one job and prints what is planted into it, as JSON; --put
+places the table into docs/ranks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.job_cases import CASES, Case, Truth, case_of, make
+from benchmarks.pages import put
+
+from fusetui.render.ranks import ranks_text
+from fusetui.trace.ranks import explained, summarize
+
+PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
+RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
+NEAR = 0.05  # of the planted delay
+NAMED = re.compile(r"^Ranks? (\d+)\b", re.MULTILINE)
+WAITED = re.compile(r"others wait ([\d.,]+) (ns|us|ms|s)\b")
+REASONS = re.compile(
+    r"cannot be told|cannot tell|do not tell|does not tell|is not told|outside the given ranks|"
+    r"no rank stands out|are refused"
+)
+LONGER = re.compile(r"([\d.,]+) (ns|us|ms|s) a step (?:longer|more)\b")
+WOULD = re.compile(r"would take ([\d.,]+) (ns|us|ms|s)\b")
+CAUSES = {
+    "gemm": r"kernels|aten::mm|compute",
+    "tokens": r"kernels|aten::mm|compute",
+    "loading": r"DataLoader|annotat",
+    "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
+}
+UNIT_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+class Judged(NamedTuple):
+    verdict: str
+    why: str
+
+
+def asked(folder: Path) -> tuple[dict[str, Any], str]:
+    """What `fusetui ranks FOLDER` says: the JSON and the text."""
+    files = sorted(map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name))
+    with ThreadPoolExecutor(1) as one:
+        answer = explained(summarize(files, one, cached=False)).answer
+    return msgspec.to_builtins(answer), ranks_text(answer, 10_000, len(files))
+
+
+def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
+    faults = [*_contradictions(found, text), *_too_long(found)]
+    if faults:
+        return Judged(WRONG, "; ".join(faults))
+    named = [one["rank"] for one in found["stragglers"]]
+    innocent = [rank for rank in named if rank not in truth.culprits]
+    if truth.expect in {"nobody", "flips", "outside"}:
+        if named:
+            return Judged(WRONG, f"names {named}")
+        return _silent(truth, found, text)
+    if innocent:
+        return Judged(WRONG, f"names {named}, not {truth.culprits}")
+    if not named:
+        reason = REASONS.search(text)
+        return Judged(CANNOT, reason[0]) if reason else Judged(WRONG, "names nobody, and no reason")
+    return _charged(truth, found)
+
+
+def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
+    """Nobody is named, as it should be; where much was waited it must be told."""
+    if truth.expect == "outside" and "ot given" not in text:
+        return Judged(WRONG, "does not say that ranks are missing")
+    if truth.expect == "flips":
+        told = _flips(text)
+        if told is None:
+            return Judged(WRONG, "the total of the flips is not told")
+        if truth.waited is not None and not _near(told, truth.waited):
+            return Judged(WRONG, f"a total of {told / 1e3:.0f} us, not {truth.waited / 1e3:.0f}")
+    return Judged(RIGHT, "")
+
+
+def _flips(text: str) -> float | None:
+    """ns per step that are told where no rank stands out."""
+    line = next((line for line in text.splitlines() if "no rank stands out" in line.lower()), "")
+    time = re.search(r"([\d.,]+) (ns|us|ms|s)\b", line)
+    return _ns(time) if time else None
+
+
+def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
+    """The waiting that is charged to the culprit is what it planted."""
+    if truth.expect == "stage":
+        return Judged(RIGHT, "")
+    first = found["ranks"][0]
+    if first["rank"] != truth.culprits[0]:
+        return Judged(WRONG, f"rank {first['rank']} stands first in the table")
+    told = first["caused_ns"] / truth.steps
+    if case_of(truth.case).shape.pp > 1:  # how much of it shows depends on the schedule
+        most = (1 + NEAR) * max(truth.planted, truth.step - truth.ordinary)
+        return Judged(RIGHT, "") if told <= most else Judged(WRONG, f"{told / 1e3:.0f} us charged")
+    figures = [truth.planted, *([] if truth.waited is None else [truth.waited])]
+    if not any(_near(told, figure) for figure in figures):
+        return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
+    more = list(_reasons(truth, found["stragglers"][0]["text"]))
+    return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
+
+
+def _reasons(truth: Truth, text: str) -> Iterator[str]:
+    """Another reason, or figures that cannot be: more than was planted, another step without it.
+
+    A thread that waits for the GPU may do so for longer than that makes it late.
+    """
+    if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
+        yield f"not {truth.cause}: {text}"
+    for told in LONGER.finditer(text) if truth.cause != "sync" else ():
+        if _ns(told) > (1 + 2 * NEAR) * truth.planted:
+            yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
+    would = WOULD.search(text)
+    if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
+        yield f"{would[0]}, not {truth.ordinary / 1e3:.0f} us"
+
+
+def _near(told: float, planted: float) -> bool:
+    return abs(told - planted) <= NEAR * planted
+
+
+def _ns(time: re.Match[str]) -> float:
+    return float(time[1].replace(",", "")) * UNIT_NS[time[2]]
+
+
+def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
+    """Where the text and the JSON do not say the same."""
+    named = [int(rank) for rank in NAMED.findall(text)]
+    stragglers = [one["rank"] for one in found["stragglers"]]
+    if named[: len(stragglers)] != stragglers:
+        yield f"the text names {named}, the JSON {stragglers}"
+    rows = {row["rank"]: row for row in found["ranks"]}
+    for one in found["stragglers"]:
+        row = rows[one["rank"]]
+        told = WAITED.search(one["text"])
+        each = row["caused_ns"] / max(1, row["steps"])
+        if told and abs(_ns(told) - each) > 0.01 * each:
+            yield f"{told[0]} in the text, {each / 1e3:.1f} us in the JSON"
+
+
+def _too_long(found: dict[str, Any]) -> Iterator[str]:
+    """Waits that are longer than the step in which they are."""
+    for row in found["ranks"]:
+        for key in ("caused_ns", "waited_ns"):
+            each = row[key] / max(1, row["steps"])
+            if row["step_ns"] and each > row["step_ns"]:
+                yield f"rank {row['rank']}: {key} {each / 1e3:.0f} us of {row['step_ns'] / 1e3:.0f}"
+
+
+def trial(case: Case, seed: int) -> tuple[Truth, Judged]:
+    with tempfile.TemporaryDirectory() as name:
+        truth = make(case, seed, Path(name))
+        try:
+            found, text = asked(Path(name))
+        except Exception as error:
+            return truth, Judged(WRONG, f"{type(error).__name__}: {error}")
+    return truth, judged(truth, found, text)
+
+
+def table(results: Sequence[tuple[Truth, Judged]]) -> str:
+    """A row per family."""
+    families = list(dict.fromkeys(truth.family for truth, _ in results))
+    rows = [["job", "jobs", RIGHT, CANNOT, WRONG], ["---", "---", "---", "---", "---"]]
+    for family in [*families, ""]:
+        counts = Counter(one.verdict for truth, one in results if family in ("", truth.family))
+        figures = [str(counts[verdict]) for verdict in (RIGHT, CANNOT, WRONG)]
+        rows.append([family or "all", str(counts.total()), *figures])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=3, help="jobs of each case")
+    parser.add_argument("--family", default="", help="only cases with these words")
+    parser.add_argument("--put", action="store_true", help="into the page")
+    parser.add_argument("--list", action="store_true", help="the cases")
+    parser.add_argument("--make", type=Path, metavar="FOLDER", help="write one job")
+    parser.add_argument("--case", metavar="NAME")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if args.list:
+        print("\n".join(f"{case.name:20} {case.family}, {case.expect}" for case in CASES))
+        return
+    if args.make:
+        print(json.dumps(make(case_of(args.case), args.seed, args.make)._asdict(), indent=1))
+        return
+    results = []
+    cases = [case for case in CASES if args.family in f"{case.family}, {case.name}"]
+    for case in cases:
+        for seed in range(args.seeds):
+            truth, one = trial(case, seed)
+            results.append((truth, one))
+            if one.why:
+                print(f"{one.verdict}: {case.name} seed {seed} {truth.culprits}: {one.why}")
+    print(table(results))
+    if args.put:
+        put(PAGE, "planted jobs", table(results))
+
+
+if __name__ == "__main__":
+    main()

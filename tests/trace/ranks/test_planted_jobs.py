@@ -1,0 +1,106 @@
+"""The jobs of benchmarks/rank_jobs.py: they are what they claim to be."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scripts import benchmark
+
+jobs = benchmark("rank_jobs")
+
+
+def collectives(path: Path) -> dict[tuple[str, int], list[float]]:
+    """Begin and end (us) by process group and sequence number."""
+    found: dict[tuple[str, int], list[float]] = {}
+    count: defaultdict[str, int] = defaultdict(int)
+    for event in json.loads(path.read_text())["traceEvents"]:
+        group = event.get("args", {}).get("Process Group Name")
+        if event.get("cat") == "kernel" and group is not None:
+            found[group, count[group]] = [event["ts"], event["ts"] + event["dur"]]
+            count[group] += 1
+    return found
+
+
+def test_the_culprit_begins_last_and_all_end_together(tmp_path: Path) -> None:
+    truth = jobs.make(jobs.case_of("dp-loading"), 0, tmp_path)
+    ranks = [collectives(tmp_path / f"rank{rank}.json") for rank in range(8)]
+    first = [rank["0", 0] for rank in ranks]
+    (culprit,) = truth.culprits
+    assert max(first)[0] == first[culprit][0]
+    others = sum(first[culprit][0] - start for start, _ in first) / 7
+    assert 1e3 * others == pytest.approx(truth.planted, rel=0.05)
+    for key in ranks[0]:
+        ends = [rank[key][1] for rank in ranks]
+        assert max(ends) - min(ends) < 3
+        assert min(ends) > max(rank[key][0] for rank in ranks)
+
+
+def test_a_host_has_a_clock_of_its_own(tmp_path: Path) -> None:
+    jobs.make(jobs.case_of("hosts-5ms"), 0, tmp_path)
+    first, second = (collectives(tmp_path / f"rank{rank}.json")["0", 0] for rank in (0, 8))
+    assert second[1] - first[1] == pytest.approx(5000, abs=30)
+
+
+def test_a_balanced_pipeline_does_not_hang(tmp_path: Path) -> None:
+    truth = jobs.make(jobs.case_of("pp4dp2"), 0, tmp_path)
+    assert (truth.culprits, len(list(tmp_path.iterdir()))) == ([], 8)
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.name for case in jobs.CASES]
+    assert len(set(names)) == len(names)
+
+
+def truth(**more: Any) -> Any:
+    """Rank 3 of 4 is 1 ms late in each of two steps of 10 ms."""
+    fields = dict.fromkeys(jobs.Truth._fields, 0) | {
+        "case": "dp-loading",
+        "expect": "rank",
+        "culprits": [3],
+        "planted": 1e6,
+        "waited": None,
+        "step": 10e6,
+        "ordinary": 9e6,
+        "steps": 2,
+        "cause": "loading",
+    }
+    return jobs.Truth(**(fields | more))
+
+
+def answer(rank: int | None, caused_us: float = 2000, text: str = "") -> dict[str, Any]:
+    """Names a rank, or nobody."""
+    row = {"rank": rank or 0, "caused_ns": caused_us * 1e3, "waited_ns": 0, "steps": 2}
+    named = [] if rank is None else [{"rank": rank, "text": text}]
+    return {"ranks": [row | {"step_ns": 10_000_000}], "stragglers": named}
+
+
+SAID = "Rank 3 arrives last; the others wait 1 ms a step for it."
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "verdict"),
+    [
+        (answer(3), SAID, jobs.RIGHT),
+        (answer(3, 2200), SAID, jobs.WRONG),  # 10 % more than was planted
+        (answer(2), SAID.replace("3", "2"), jobs.WRONG),  # an innocent rank
+        (answer(3), SAID.replace("3", "2"), jobs.WRONG),  # the text names another one
+        (answer(3, text=SAID.replace("1 ms", "2 ms")), SAID, jobs.WRONG),  # another figure
+        (answer(3, text=f"{SAID} Meanwhile kernels ran longer."), SAID, jobs.WRONG),  # not why
+        (answer(3, text=f"{SAID} It spends 3 ms a step more in DataLoader."), SAID, jobs.WRONG),
+        (answer(3, 30_000), SAID, jobs.WRONG),  # longer than the step
+        (answer(None, 0), "4 of 4 ranks.", jobs.WRONG),  # says nothing at all
+        (answer(None, 0), "Who was last cannot be told: the clocks drift.", jobs.CANNOT),
+    ],
+)
+def test_what_is_right_and_what_is_wrong(found: dict[str, Any], text: str, verdict: str) -> None:
+    assert jobs.judged(truth(), found, text).verdict == verdict
+
+
+def test_nobody_is_to_be_named() -> None:
+    balanced = truth(expect="nobody", culprits=[])
+    assert jobs.judged(balanced, answer(None, 0), "").verdict == jobs.RIGHT
+    assert jobs.judged(balanced, answer(3), SAID).verdict == jobs.WRONG

@@ -1,0 +1,72 @@
+"""The process groups of a distributed job, as a rank recorded them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A process group as a rank recorded it."""
+
+    name: str  # "" if it was not recorded
+    ranks: tuple[int, ...]  # () if they were not recorded
+    size: int  # 0 if it was not recorded
+    description: str = ""
+
+
+def distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says of the job of its rank; {} if nothing."""
+    found = keys.get("distributedInfo")
+    return found if isinstance(found, dict) else {}
+
+
+def world_size(keys: Mapping[str, Any]) -> int:
+    """How many ranks the job has, 0 if it was not recorded."""
+    size = distributed_info(keys).get("world_size")
+    return size if type(size) is int and 0 < size < 1 << 24 else 0
+
+
+def group_of(name: object, description: object, ranks: object, size: object) -> Group:
+    """A group from args of a collective: `ranks` is text, and cut off beyond 30 of them."""
+    number = size if type(size) is int and 0 < size < 1 << 24 else 0
+    listed = _ranks(ranks)
+    return Group(
+        name=_text(name),
+        ranks=listed if len(listed) == number or not number else (),
+        size=number or len(listed),
+        description=_text(description),
+    )
+
+
+def groups_of_file(keys: Mapping[str, Any]) -> dict[str, Group]:
+    """The process groups that distributedInfo lists, by name."""
+    listed = distributed_info(keys).get("pg_config")
+    found = {}
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            named, described, ranks, size = (
+                one.get(key) for key in ("pg_name", "pg_desc", "ranks", "pg_size")
+            )
+            group = group_of(named, described, ranks, size)
+            found[group.name] = group
+    return found
+
+
+def _text(value: object) -> str:
+    return str(value)[:200] if isinstance(value, str | int) else ""
+
+
+def _ranks(value: object) -> tuple[int, ...]:
+    """() unless all of them are there."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return ()
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        return ()
+    return tuple(value)
