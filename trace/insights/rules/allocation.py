@@ -53,17 +53,21 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _recurring(facts: Facts, rows: Rows) -> Rows:
-    """The calls after the first step if there are some in at least two of the other steps, and in
-    half of them; without steps, all calls if there are some in half of the parts of the span."""
-    spans = step_spans(facts.trace)
-    start = facts.trace.start[rows]
+    """The calls after the first step of those names that are called in at least two of the other
+    steps, and in half of them; without steps, in half of the parts of the span."""
+    spans, start = step_spans(facts.trace), facts.trace.start[rows]
     if len(spans):
-        step = np.searchsorted(spans.start, start, side="right") - 1
-        rows, step = rows[step > 0], step[step > 0]
-        often = len(np.unique(step))
-        return rows if often >= max(2, RECURS * (len(spans) - 1)) else rows[:0]
-    part = (start - facts.begin_ns) * PARTS // max(1, facts.end_ns - facts.begin_ns)
-    return rows if len(np.unique(part)) >= RECURS * PARTS else rows[:0]
+        place = np.searchsorted(spans.start, start, side="right") - 1
+        rows, place = rows[place > 0], place[place > 0]
+        least = max(2, RECURS * (len(spans) - 1))
+    else:
+        place = (start - facts.begin_ns) * PARTS // max(1, facts.end_ns - facts.begin_ns)
+        least = RECURS * PARTS
+    name = facts.trace.name[rows]
+    pairs = np.unique(np.stack((name, place)), axis=1)
+    often = np.bincount(pairs[0], minlength=len(facts.trace.names))
+    found: Rows = rows[often[name] >= least]
+    return found
 
 
 def _frees(facts: Facts, rows: Rows) -> int:
@@ -77,8 +81,8 @@ RULE = Rule(
     question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
     formula="The host part of gaps that lies in calls that allocate or free, after the first step, "
-    "if at least two of the others and half of them have such calls; without steps, if half of the "
-    "tenths of the span have some.",
+    "of those names that are called in at least two of the other steps and in half of them; "
+    "without steps, in half of the tenths of the span.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
     thresholds={"recurs": RECURS, "parts": PARTS, "often": OFTEN},

@@ -91,7 +91,8 @@ def claimed(facts: Facts) -> Flags:
     saved = int(np.maximum(runs.ns - least, 0)[least >= 0].sum())
     if (least >= 0).any() and is_worth(facts, saved, of_kernels=True):
         inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
-        inside[runs.begin], inside[runs.end] = 1, inside[runs.end] - 1
+        inside[runs.begin] += 1
+        inside[runs.end] -= 1  # which may be where the next one begins
         found[kernels.in_order] = np.cumsum(inside[:-1]) > 0
     return found
 

@@ -70,10 +70,9 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
     lengths = found.end - found.start
     others, first = float(np.median(lengths[1:])), int(lengths[0])
     if others and first >= SLOW_FIRST * others:
+        longer = f"{quantity(first / others, digits=2)} times as long as the median of the others"
         yield Claim(
-            text=f"The first step{_by(found)} takes {duration(first)}, "
-            f"{quantity(first / others, digits=2)} times as long as the median of the others "
-            f"({duration(round(others))}).",
+            text=f"{_first(found)} takes {duration(first)}, {longer} ({duration(round(others))}).",
             at_stake_ns=None,
             rows=_rows(facts, found.only(np.array([0]))),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
@@ -95,6 +94,13 @@ def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
+
+
+def _first(found: Spans) -> str:
+    """The first step; where an optimizer ends the steps, none has a beginning before it."""
+    if not found.by.startswith(UP_TO):
+        return f"The first step{_by(found)}"
+    return f"The time from the beginning of the recording {found.by}"
 
 
 def _by(found: Spans) -> str:

@@ -41,6 +41,14 @@ def test_the_first_step_may_allocate(found: Ask, event: Make, launched: Make) ->
     assert found("allocation", [*steps(event), *work]) == []
 
 
+def test_each_call_must_recur_by_itself(found: Ask, event: Make, launched: Make) -> None:
+    """Of two calls per step, one name is called in one step only."""
+    once = {**freeing(event, 320), "name": "cudaHostAlloc"}
+    events = [*steps(event), *frees(event, launched, 120, 220), once]
+    (finding,) = found("allocation", events)
+    assert finding.at_stake_ns == 120_000
+
+
 def test_without_steps_calls_must_recur(found: Ask, event: Make, launched: Make) -> None:
     """From 105 to 405 us, ten parts of 30 us: calls in two of them, or in five."""
     assert found("allocation", frees(event, launched, 120, 300)) == []

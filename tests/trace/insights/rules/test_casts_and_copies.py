@@ -29,6 +29,14 @@ def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
     assert finding.part_of == "fusable-run"
 
 
+def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
+    """Both have a copy."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30)] * 2
+    blocks = [module("Block_0", 0, 19), module("Block_1", 20, 19)]
+    (finding,) = found("casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100)
+    assert finding.part_of == "fusable-run"
+
+
 def test_pageable_copies(found: Ask) -> None:
     """Of the copy 20 us lie beside the kernel."""
     copy: Event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}

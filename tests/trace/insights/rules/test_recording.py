@@ -46,8 +46,8 @@ def test_steps_of_an_optimizer(found: Ask, event: Make) -> None:
     """Up to their ends, they take 300, 100, and 120 us."""
     (finding,) = found("recording", optimizer(event, 300, 400, 520))
     assert finding.text == (
-        "The first step (up to the end of Optimizer.step#SGD.step) takes 300 us, 2.7 times as long "
-        "as the median of the others (110 us)."
+        "The time from the beginning of the recording up to the end of Optimizer.step#SGD.step "
+        "takes 300 us, 2.7 times as long as the median of the others (110 us)."
     )
     assert found("recording", optimizer(event, 110, 220, 330)) == []
 
