@@ -23,36 +23,37 @@ ROOMY = 110  # cells of a screen; with fewer, the bar is short
 
 
 def head(side: Side, width: int) -> str:
-    """One line that says what is open: as many facts as fit, the warnings first."""
-    return joined([printable(side.label), *side.once(warnings), *side.once(facts)], width)
+    """One line that says what is open: as many parts as fit."""
+    return joined([printable(side.label), *side.once(parts)], width)
 
 
 def summary_line(trace: Trace) -> str:
     """One line about a trace in a list of several."""
-    return "   ".join([*facts(trace), *warnings(trace)])
+    return "   ".join(parts(trace))
 
 
-def facts(trace: Trace) -> list[str]:
-    """The main facts about a trace, each in a few words.
+def parts(trace: Trace) -> list[str]:
+    """About a trace, each in a few words: what makes the picture doubtful, the device, steps and
+    times, and only then what is secret in the file, which changes nothing of the picture.
 
     About a part of a trace, says nothing that the rest could reverse.
     """
     whole = trace.report.prefix is None
     times = gpu_times(trace)
     found = steps(trace)
-    parts = [
-        clip(
-            ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
-            DEVICES,
-            "...",
-        ),
+    names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
+    secrets = secrets_of(trace)
+    told = [
+        *_doubts(trace),
+        clip(names, DEVICES, "..."),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
+        f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
         f"{count(trace.recorded())} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
     ]
-    return [part for part in parts if part]
+    return [part for part in told if part]
 
 
 def _busy(trace: Trace, ns: int) -> str:
@@ -65,7 +66,7 @@ def _no_gpu(whole: bool) -> str:
     return "no GPU events" if whole else ""
 
 
-def warnings(trace: Trace) -> list[str]:
+def _doubts(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
     found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
@@ -78,8 +79,6 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
-    if secrets := secrets_of(trace):
-        found.append(f"looks like a secret: {printable(several(secrets, 2))}")
     return found
 
 
