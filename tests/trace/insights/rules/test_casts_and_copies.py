@@ -48,3 +48,12 @@ def test_pageable_copies(found: Ask) -> None:
 
 def test_other_kernels_are_silent(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
+
+
+def test_kernels_count_by_the_busy_time(found: Ask) -> None:
+    """30 of 100 us of work are told, though they are 0.3 % of the span."""
+    events = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70), gap=10_000)
+    (finding,) = found("casts-and-copies", events)
+    assert "(0.3 % of the span, 30 % of the busy time)" in finding.text
+    small = work(("aten::copy_", COPY, 4), ("aten::add", ADD, 96), gap=10_000)
+    assert found("casts-and-copies", small) == []
