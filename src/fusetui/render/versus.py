@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fusetui.trace.insights.telling import NOTHING, cut_off, named, verdict
+from fusetui.trace.insights.telling import NOTHING, named, qualified, verdict
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
@@ -25,7 +25,7 @@ def versus_text(found: Versus, width: int) -> str:
         return "\n".join(clip(line, width, CUT) for line in [*lines, NOTHING])
     lines += [verdict(found)]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in cut_off(why) for line in _told(f"{side}: {text}", width)]
+        lines += [line for text in qualified(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += _told(_moved(title, moved), width)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]

@@ -9,15 +9,12 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts, Rows
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.warming import OFTEN, recurring
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.layout.step_spans import step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
-OFTEN = 0.1
-"""Calls that free memory per GPU event, from which on no caching allocator is in between: it frees
-only when memory runs out, while a program that begins may allocate as often."""
 UNCACHED = (
     "So many frees mean that the caching allocator does not serve the program: look for "
     "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
@@ -26,8 +23,8 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
-RECURS = 0.5  # of the steps after the first one, or of the parts of the span
-PARTS = 10  # of a span without steps
+OFTEN_STEPS = 0.5
+"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -35,7 +32,8 @@ def find(facts: Facts) -> Iterator[Claim]:
         raise NO_LAUNCHES
     rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
-    rows = _recurring(facts, rows[inside])
+    rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
+    rows = _in_many_steps(facts, rows)
     cover = facts.while_launching(rows)
     at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
     if not at_stake:
@@ -52,21 +50,17 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _recurring(facts: Facts, rows: Rows) -> Rows:
-    """The calls after the first step of those names that are called in at least two of the other
-    steps, and in half of them; without steps, in half of the parts of the span."""
-    spans, start = step_spans(facts.trace), facts.trace.start[rows]
-    if len(spans):
-        place = np.searchsorted(spans.start, start, side="right") - 1
-        rows, place = rows[place > 0], place[place > 0]
-        least = max(2, RECURS * (len(spans) - 1))
-    else:
-        place = (start - facts.begin_ns) * PARTS // max(1, facts.end_ns - facts.begin_ns)
-        least = RECURS * PARTS
+def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
+    """The calls of names that are called in at least two of the steps after the first one, and in
+    half of them; all calls where there are fewer than three steps."""
+    later = len(facts.spans) - 1
+    if later < 2:
+        return rows
+    step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right") - 1
     name = facts.trace.name[rows]
-    pairs = np.unique(np.stack((name, place)), axis=1)
-    often = np.bincount(pairs[0], minlength=len(facts.trace.names))
-    found: Rows = rows[often[name] >= least]
+    called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
+    steps = np.bincount(called, minlength=len(facts.trace.names))
+    found: Rows = rows[steps[name] >= max(2, OFTEN_STEPS * later)]
     return found
 
 
@@ -80,12 +74,13 @@ RULE = Rule(
     title="Allocation during the work",
     question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
-    formula="The host part of gaps that lies in calls that allocate or free, after the first step, "
-    "of those names that are called in at least two of the other steps and in half of them; "
-    "without steps, in half of the tenths of the span.",
+    formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
+    "first step, or in it if each later step has at least half as many; of three steps or more, in "
+    "two of the later ones and in half of them; without steps, if they go on in the second half of "
+    "the GPU events.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"recurs": RECURS, "parts": PARTS, "often": OFTEN},
+    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=find,
-    silent="What happens in one step only, or at the beginning, is warm-up.",
+    silent="What happens in one step only is no reason to change all of them.",
 )

@@ -9,18 +9,18 @@ import numpy as np
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans, step_spans
+from fusetui.trace.insights.warming import FEWEST, first_step
+from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
 SLOW_FIRST = 1.5  # times the median of the other steps
-FEWEST = 3  # steps needed for a median of the others
 UNLINKED = 0.05  # of the GPU time
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
-    found = step_spans(facts.trace)
+    found = facts.spans
     notes = [
         *_unlinked(facts),
         *_first_step(facts, found),
@@ -65,14 +65,14 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
 
 
 def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
-    if len(found) < FEWEST:
+    lengths = first_step(found)
+    if lengths is None:
         return
-    lengths = found.end - found.start
-    others, first = float(np.median(lengths[1:])), int(lengths[0])
+    first, others = lengths
     if others and first >= SLOW_FIRST * others:
-        longer = f"{quantity(first / others, digits=2)} times as long as the median of the others"
         yield Claim(
-            text=f"{_first(found)} takes {duration(first)}, {longer} ({duration(round(others))}).",
+            text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
+            f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
             rows=_rows(facts, found.only(np.array([0]))),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
@@ -85,8 +85,7 @@ def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
     profiled = found.by == PROFILED
     if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.by.startswith(UP_TO)):
         yield Claim(
-            text=f"Only {plural(len(found), 'step')}{_by(found)} "
-            f"{'was' if len(found) == 1 else 'were'} "
+            text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
             at_stake_ns=None,
             rows=_rows(facts, found),
@@ -94,18 +93,6 @@ def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
-
-
-def _first(found: Spans) -> str:
-    """The first step; where an optimizer ends the steps, none has a beginning before it."""
-    if not found.by.startswith(UP_TO):
-        return f"The first step{_by(found)}"
-    return f"The time from the beginning of the recording {found.by}"
-
-
-def _by(found: Spans) -> str:
-    """What the steps are, if not the profiler's: ` (up to the end of Optimizer.step#SGD.step)`."""
-    return "" if found.by == PROFILED else f" ({found.by})"
 
 
 def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:

@@ -49,14 +49,6 @@ def test_each_call_must_recur_by_itself(found: Ask, event: Make, launched: Make)
     assert finding.at_stake_ns == 120_000
 
 
-def test_without_steps_calls_must_recur(found: Ask, event: Make, launched: Make) -> None:
-    """From 105 to 405 us, ten parts of 30 us: calls in two of them, or in five."""
-    assert found("allocation", frees(event, launched, 120, 300)) == []
-    often = [{**freeing(event, ts), "dur": 20} for ts in range(120, 280, 30)]
-    (finding,) = found("allocation", [*frees(event, launched), *often])
-    assert finding.at_stake_ns == 6 * 20_000
-
-
 def test_many_calls_are_no_work_of_a_caching_allocator(
     found: Ask, event: Make, launched: Make
 ) -> None:
