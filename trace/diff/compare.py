@@ -15,6 +15,7 @@ from fusetui.trace.diff.account import accounting, side
 from fusetui.trace.diff.align import align
 from fusetui.trace.diff.change import step_change
 from fusetui.trace.diff.items import Vocabulary, items, settled
+from fusetui.trace.diff.layers import around, surplus
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.pieces import Work, in_common, work_of
@@ -23,6 +24,7 @@ from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.story import by_place, by_work, story
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.urls import without_credentials
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -46,7 +48,7 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     `step_by`: annotations that match this regular expression or plain text are the steps of both;
     raises NoStepsError if one has none.
     """
-    labels = _labels(a.report.path, b.report.path)
+    labels = _labels(*(without_credentials(one.report.path) for one in (a, b)))
     with _without_collector():
         return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
 
@@ -62,7 +64,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
-    groups = by_region(*programs, groups)
+    groups = by_region(*programs, groups) + surplus(of_a, of_b, aligned)
     step = step_change(of_a, of_b, groups)
     once = odd.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
@@ -70,7 +72,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
         *explain.rows(of_a, of_b, groups, programs),
         *odd.rows(of_a, of_b),
         *(one.row for one in once),
-        *dispatch.rows(of_a, of_b),
+        *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
