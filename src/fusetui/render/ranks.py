@@ -58,7 +58,7 @@ def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     sections = (
         _wrapped(_head(answer), most),
         _ranks(answer, most, top),
-        _wrapped((one.text for one in answer.stragglers), most),
+        _wrapped([*(one.text for one in answer.stragglers), *answer.verdict], most),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
