@@ -96,7 +96,7 @@ def _goes_on(trace: Trace, calls: Rows) -> bool:
 def parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Part]:
     """What happens once, sort by sort. `kinds`: see host_kinds; `compiling`: the slices in which
     something is compiled."""
-    yield _captures(trace)
+    yield captures(trace)
     if len(spans) > 1:
         yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
     yield _part(trace, "first launches of kernels", _first_launches(trace))
@@ -117,7 +117,7 @@ def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
     return rows[matching[trace.name[rows]] > 0]
 
 
-def _captures(trace: Trace) -> Part:
+def captures(trace: Trace) -> Part:
     """From each begin of a capture to the next end of one on the same thread, else to the end of
     the trace."""
     calls = trace.rows_of(Role.CALL)
