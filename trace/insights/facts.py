@@ -36,7 +36,7 @@ from fusetui.trace.insights.idle import (
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
-from fusetui.trace.insights.warming import GRAPH_LAUNCH, Part, parts, slow_first_step
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, Once, parts, slow_first_step
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -177,7 +177,7 @@ class Facts:
         return step_spans(self.trace)
 
     @cached_property
-    def warm_up(self) -> tuple[tuple[Part, Cover], ...]:
+    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
         """What happens once, and when on the threads that launch; disjoint. The last part is the
         first step, with all before it, if it is much longer than the others."""
         compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
@@ -190,7 +190,7 @@ class Facts:
             before = joined(before, cover)
         if slow_first_step(self.spans):
             first = Cover(np.array([self.trace.begin_ns]), self.spans.end[:1])
-            part = Part("the rest of the first step", NO_ROWS, *first)
+            part = Once("the rest of the first step", NO_ROWS, *first)
             found.append((part, without(first, before)))
         return tuple(found)
 
