@@ -24,6 +24,7 @@ BASE_NS = 1_711_964_646_000_000_000
 DEVICE, MEMORY, DEVICES = "NVIDIA H100 80GB HBM3", 85_017_493_504, 8
 COMPUTE_STREAM, FIRST_STREAM = 7, 20
 BACKWARD_TID = 900
+LISTED = 30
 ARGS = "(ncclDevKernelArgsStorage<4096ul>)"
 KERNELS = {
     "allreduce": f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{ARGS}",
@@ -112,6 +113,12 @@ def _device(number: int) -> dict[str, Any]:
         "warpSize": 32,
         "numSms": 132,
     }
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """As torch does: no more than 30."""
+    named = ", ".join(map(str, ranks[:LISTED]))
+    return f"[{named}, ...]" if len(ranks) > LISTED else f"[{named}]"
 
 
 class _Writer:
@@ -294,7 +301,7 @@ class _Writer:
             "Out split size": "[]",
             "Process Group Name": group.name,
             "Process Group Description": group.about,
-            "Process Group Ranks": str(list(group.ranks)),
+            "Process Group Ranks": _listed(group.ranks),
         }
         if isinstance(what, Collective):
             return args, KERNELS[name], OPS[name], f"nccl:{ANNOTATIONS[name]}"

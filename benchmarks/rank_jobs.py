@@ -48,6 +48,7 @@ CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
+    "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
 }
 UNIT_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
@@ -92,8 +93,8 @@ def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
         told = _flips(text)
         if told is None:
             return Judged(WRONG, "the total of the flips is not told")
-        if truth.waited is not None and not _near(told, truth.waited):
-            return Judged(WRONG, f"a total of {told / 1e3:.0f} us, not {truth.waited / 1e3:.0f}")
+        if not _near(told, truth):
+            return Judged(WRONG, f"a total of {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
     return Judged(RIGHT, "")
 
 
@@ -115,8 +116,7 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     if case_of(truth.case).shape.pp > 1:  # how much of it shows depends on the schedule
         most = (1 + NEAR) * max(truth.planted, truth.step - truth.ordinary)
         return Judged(RIGHT, "") if told <= most else Judged(WRONG, f"{told / 1e3:.0f} us charged")
-    figures = [truth.planted, *([] if truth.waited is None else [truth.waited])]
-    if not any(_near(told, figure) for figure in figures):
+    if not _near(told, truth):
         return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
     more = list(_reasons(truth, found["stragglers"][0]["text"]))
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
@@ -137,8 +137,10 @@ def _reasons(truth: Truth, text: str) -> Iterator[str]:
         yield f"{would[0]}, not {truth.ordinary / 1e3:.0f} us"
 
 
-def _near(told: float, planted: float) -> bool:
-    return abs(told - planted) <= NEAR * planted
+def _near(told: float, truth: Truth) -> bool:
+    """From what the others waited longer to what was planted, and a bit."""
+    least, most = sorted((truth.waited, truth.planted))
+    return (1 - NEAR) * least <= told <= (1 + NEAR) * most
 
 
 def _ns(time: re.Match[str]) -> float:

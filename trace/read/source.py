@@ -85,9 +85,11 @@ def open_stored(path: str) -> Stored:
     """Opens a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     shown = "standard input" if path == "-" else path
     try:
-        file = seekable(sys.stdin.buffer if path == "-" else _opened(path), shown)
+        opened, cut = (sys.stdin.buffer, None) if path == "-" else _opened(path)
+        file = seekable(opened, shown)
         is_zip = is_archive(read_at(file.fileno(), 0, 4))
         stored = _extracted(file, shown) if is_zip else stored_in(shown, file)
+        stored = msgspec.structs.replace(stored, cut=cut or stored.cut)
     except OSError as error:
         raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
@@ -154,8 +156,10 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
     kept = Document(room.fileno() if again else OpenFile(room.fileno()), size)
-    state = state_of(stored.file.fileno()) if stored.arriving else stored.state
-    return Source(stored.path, stored.size, kept, cut or stored.cut, taken, state, file)
+    arriving = stored.arriving
+    cut = (arriving.cut if arriving else stored.cut) or cut
+    state = state_of(stored.file.fileno()) if arriving else stored.state
+    return Source(stored.path, stored.size, kept, cut, taken, state, file)
 
 
 def present(room: IO[bytes]) -> Document:
@@ -209,7 +213,7 @@ def _fetched(
 ) -> tuple[str | None, int | None]:
     """Of a plain file, waits until all of it is in `room`; returns what `_fill` does."""
     here = 0
-    while stored.arriving and here < stored.size:
+    while stored.arriving and here < stored.size and not stored.arriving.cut:
         here = stored.arriving.fetch(here + 1)
         grown(here, here)
         if stop():
@@ -217,15 +221,15 @@ def _fetched(
     return None, None
 
 
-def _opened(path: str) -> IO[bytes]:
-    """A file, or what a URL gives, in memory. Raises OSError and CannotRead."""
+def _opened(path: str) -> tuple[IO[bytes], str | None]:
+    """A file, or what a URL gives, in memory, and how that was cut. Raises OSError, CannotRead."""
     if not is_remote(path):
-        return Path(path).open("rb")
+        return Path(path).open("rb"), None
     with ExitStack() as undo:
         room = undo.enter_context(file_in_memory())
-        copied_to(path, room)
+        cut = copied_to(path, room)
         undo.pop_all()
-    return room
+    return room, cut
 
 
 def reason(error: OSError) -> str:

@@ -14,6 +14,7 @@ from fusetui.trace.scrub.found import secrets_of
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, percent, plural, several, size
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.urls import without_credentials
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side
 
@@ -91,5 +92,5 @@ def reading_line(
     figures = f"{percent(done, total)} of {size(total)}" if total else ""
     said = f"{figures}, shown: what was read so far" if shown else figures
     bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
-    name = printable(Path(path).name)
+    name = printable(Path(without_credentials(path)).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"

@@ -62,7 +62,7 @@ def truth(**more: Any) -> Any:
         "expect": "rank",
         "culprits": [3],
         "planted": 1e6,
-        "waited": None,
+        "waited": 0.98e6,
         "step": 10e6,
         "ordinary": 9e6,
         "steps": 2,
