@@ -11,14 +11,16 @@ import msgspec
 from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
+from fusetui.trace.diff.waiting import changes
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change, count, microseconds, plural
+from fusetui.trace.text.figures import change, count, microseconds, plural, signed_duration
 from fusetui.trace.text.printable import printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64
 MANY_LINES = 12
 """A compiled part of the program with so many lines is one line that can be opened."""
+MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
@@ -133,7 +135,7 @@ def closing(diff: Diff) -> list[Line]:
     other work, what is not explained, and the step itself; none whose figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     found = [
-        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
+        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
         Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
@@ -151,6 +153,15 @@ def _effect(line: Line) -> int:
 def _idle(diff: Diff) -> str:
     gpu = diff.side_a.gpu and diff.side_b.gpu
     return "no GPU event runs in the step" if gpu else "outside all ops"
+
+
+def _waits(diff: Diff) -> str:
+    """What the GPU waited for longer, or less long: the largest changes."""
+    a, b = diff.side_a, diff.side_b
+    if not (a.gpu and b.gpu):
+        return ""
+    found = [f"{signed_duration(ns)} {cause}" for cause, ns in changes(a.idle, b.idle).items()]
+    return ", ".join(found[:MOST_WAITS])
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:

@@ -139,6 +139,8 @@ class Side(msgspec.Struct, frozen=True):
     earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
     odd_ns: int = 0  # how much steps with unusual work move the median step
     usual: tuple[int, ...] = ()  # the steps averaged over, counted from 0 among those used
+    idle: dict[str, int] = msgspec.field(default_factory=dict)
+    """The causes of idle_ns, which they add up to; see waiting.idle_by_cause. Only of GPUs."""
 
 
 class Accounting(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
+from fusetui.trace.diff.waiting import changes
 from fusetui.trace.text.figures import duration, signed_duration
 from fusetui.trace.text.printable import printable
 
@@ -74,13 +75,22 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     found = [(_change(rows), _term(*key, rows)) for key, rows in groups.items()]
     sums = diff.accounting
     overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
+    found += _idle_terms(diff)
     found += [
-        (sums.idle_ns, "idle time of the GPU" if diff.side_a.gpu else "outside all ops"),
         (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
         (sums.odd_ns, "by steps with other work"),
         (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
     ]
     return found
+
+
+def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
+    """By what the GPU waited for, where both sides have one."""
+    a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
+    if not a.gpu:
+        return [(ns, "outside all ops")]
+    found = [(ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()]
+    return found if b.gpu else [(ns, "idle time of the GPU")]
 
 
 def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
