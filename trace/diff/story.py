@@ -18,6 +18,10 @@ TERMS = 5
 WORTH = 0.02
 """A term after the first is named when it is this share of the change, or of the step."""
 
+HIDDEN = 0.1
+"""What takes less is told apart from what takes longer when it is this share of it, or the other
+way round."""
+
 MOSTLY = 0.6
 """One op that makes up this share of a term is named with it."""
 
@@ -72,7 +76,11 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     for row in diff.rows:
         if row.counts:
             groups[_work(row), row.phase, "b" in row.compiled].append(row)
-    found = [(_change(rows), _term(*key, rows)) for key, rows in groups.items()]
+    found = [
+        (_change(part), _term(*key, part))
+        for key, rows in groups.items()
+        for part in _by_direction(key[0], rows)
+    ]
     sums = diff.accounting
     overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
     found += _idle_terms(diff)
@@ -82,6 +90,23 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
         (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
     ]
     return found
+
+
+def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """The rows of ops that take longer and those of ops that take less, where both are much, and
+    can be told apart: their sum would hide them."""
+    by_op: defaultdict[object, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_op[_label(row) or (row.a[:1], row.b[:1])].append(row)
+    sides = [
+        [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
+        for less in (False, True)
+    ]
+    few, many = sorted(abs(_change(side)) for side in sides)
+    if few <= HIDDEN * many:
+        return [rows]
+    more, less = (_detail(work, side) for side in sides)
+    return sides if more and less and more != less else [rows]
 
 
 def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
