@@ -234,6 +234,8 @@ def _parts(row: Row, place: str) -> tuple[str, ...]:
         parts = [where, _several(row, op)]
     elif row.together:
         parts = [where, row.work, _as_a_whole(row)]
+    elif row.kind is Kind.REPLACED and row.a_count != row.b_count:
+        parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
     else:
         kernel = _short((row.b or row.a)[0])
         parts = [where, op, kernel if kernel != op else ""]
