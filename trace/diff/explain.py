@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.groups import ELSEWHERE, Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.names import identity
@@ -56,6 +56,9 @@ def rows(
         )
         for group, kind in zip(groups, kinds, strict=True)
     ]
+    for n, group in enumerate(groups):
+        if group.why == ELSEWHERE:
+            found[n] = msgspec.structs.replace(found[n], kind=Kind.MOVED)
     return [found[n] for n in _program_order(a, b, groups)]
 
 
@@ -187,8 +190,9 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
     the program was fused."""
-    ops = {*map(a.op_word, group.a), *map(b.op_word, group.b)}
-    return len(ops) == 1 and 0 not in ops and _CHOSEN.search(a.stems[group.a[0]]) is not None
+    sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
+    stems = a.stems[group.a[0]], b.stems[group.b[0]]
+    return [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _one_kernel(a: Items, b: Items, group: Group) -> bool:

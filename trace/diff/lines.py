@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from fusetui.trace.diff.groups import ELSEWHERE
 from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
@@ -168,7 +169,7 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups of rows that say the same about the same names, in the order of their first rows."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
+        timed = row.kind in (Kind.SAME, Kind.MOVED, *TIMED)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
         why = "" if timed else row.why
         groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
@@ -204,6 +205,8 @@ def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """The reason, without repeating what the kind says already."""
     if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
         return f"the same, {change(a_ns, b_ns)} time"
+    if times > 1 and row.kind is Kind.MOVED:
+        return ELSEWHERE
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)

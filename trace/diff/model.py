@@ -15,6 +15,7 @@ class Kind(StrEnum):
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
     SLOWER = "slower"
+    MOVED = "moved"  # the same kernel under the same op, at another place or on another stream
     REPLACED = "replaced"  # another kernel does the work
     FUSED = "fused"  # one kernel does the work of several
     SPLIT = "split"  # several kernels do the work of one

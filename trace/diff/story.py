@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
 from fusetui.trace.diff.waiting import changes
-from fusetui.trace.text.figures import duration, signed_duration
+from fusetui.trace.text.figures import duration, plural, signed_duration
 from fusetui.trace.text.printable import printable
 
 TERMS = 5
@@ -67,7 +67,20 @@ def story(diff: Diff) -> str:
     more = "more" if change > 0 else "less"
     time = f"{duration(abs(change))} {more}" if change else "the same time"
     head = f"a step takes {time}"
-    return f"{head}: {', '.join(said)}" if said else head
+    told = f"{head}: {', '.join(said)}" if said else head
+    return f"{told}; {_moved(diff)}" if _moved(diff) else told
+
+
+def _moved(diff: Diff) -> str:
+    """`24 kernels moved (mostly aten::cat)`."""
+    ops = Counter(_label(row) for row in diff.rows if row.kind is Kind.MOVED)
+    if not ops:
+        return ""
+    ((op, times),) = ops.most_common(1)
+    mostly = "mostly " if len(ops) > 1 else ""
+    named = op and times >= MOSTLY * ops.total()
+    moved = f"{plural(ops.total(), 'kernel')} moved"
+    return f"{moved} ({mostly}{printable(op)})" if named else moved
 
 
 def _terms(diff: Diff) -> list[tuple[int, str]]:
@@ -98,7 +111,7 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     by_op: defaultdict[object, list[Row]] = defaultdict(list)
     for row in rows:
         by_op[_label(row) or (row.a[:1], row.b[:1])].append(row)
-    sides = [
+    sides: list[Sequence[Row]] = [
         [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
         for less in (False, True)
     ]
