@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Slice, played
+from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Played, Slice, played
 from benchmarks.job_programs import Fault, Shape, programs
 from benchmarks.job_traces import Clock, Recording, write
 
@@ -15,11 +15,14 @@ GEMM = Fault("gemm", 0.12)
 LOADING = Fault("loading", 1500.0)
 TOKENS = Fault("tokens", 0.15)
 SYNC = Fault("sync", 60.0)
+SMALL = Fault("gemm", 0.045)
+BEGIN = Fault("begin", 6000.0)
 TINY = Fault("gemm", 0.003)
 SLOW_STAGE = Fault("gemm", 0.25)
 HOSTS = Shape(dp=16, hosts=2, steps=4)
 TENSOR = Shape(dp=4, tp=2)
 FAR = Shape(dp=2, tp=8, hosts=2, steps=4)
+MANY = Shape(dp=8, tp=8, hosts=8, steps=3, layers=1, norm=True)
 PIPE = Shape(dp=1, pp=4, layers=1, steps=3)
 PIPES = Shape(dp=2, pp=4, layers=1, steps=3)
 CPU = Shape(dp=4, gloo=True, scale=10.0, steps=4, layers=2)
@@ -51,6 +54,9 @@ CASES = (
     Case("straggler, one host", "dp-tokens", PLAIN, "rank", TOKENS),
     Case("straggler, one host", "dp-sync", PLAIN, "rank", SYNC),
     Case("straggler, one host", "dp-sometimes", PLAIN, "rank", LOADING._replace(steps=(0, 2, 3))),
+    Case("straggler, one host", "dp-small", PLAIN, "rank", SMALL),
+    Case("late before the window", "dp-begin", PLAIN, "rank", BEGIN),
+    Case("late before the window", "tp2dp4-begin", TENSOR, "rank", BEGIN),
     Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
     Case("gradients overlapped", "ddp-loading", DDP, "rank", LOADING),
     Case("sharded parameters", "fsdp-gemm", FSDP, "rank", GEMM),
@@ -60,6 +66,7 @@ CASES = (
     Case("two hosts", "hosts-1ms", HOSTS, "rank", GEMM, apart=-1000),
     Case("two hosts", "hosts-5ms", HOSTS, "rank", GEMM, apart=5000),
     Case("two hosts", "hosts-5ms-loading", HOSTS, "rank", LOADING, apart=-5000),
+    Case("two hosts", "hosts-1ms-small", HOSTS, "rank", SMALL, apart=1000),
     Case("two hosts, drift", "drift", HOSTS._replace(scale=6.0), "rank", GEMM, 1000, 50e-6),
     Case("two hosts, no names", "unnamed-1ms", HOSTS, "rank", GEMM, apart=1000, names=False),
     Case("tensor in data", "tp2dp4-gemm", TENSOR, "rank", GEMM),
@@ -68,6 +75,8 @@ CASES = (
     Case("tensor in data", "tp4dp2-sync", Shape(dp=2, tp=4), "rank", SYNC),
     Case("tensor in data, two hosts", "tp8dp2-gemm", FAR, "rank", GEMM, apart=1000),
     Case("tensor in data, two hosts", "tp8dp2-loading", FAR, "rank", LOADING, apart=5000),
+    Case("64 ranks on 8 hosts", "many-gemm", MANY, "rank", GEMM, apart=700),
+    Case("64 ranks on 8 hosts", "many-balanced", MANY, apart=700),
     Case("pipeline, balanced", "pp4", PIPE),
     Case("pipeline, balanced", "pp4-batched", PIPE._replace(batched=True)),
     Case("pipeline, balanced", "pp4-norm", PIPE._replace(norm=True)),
@@ -106,10 +115,13 @@ CASES = (
 
 
 class Truth(NamedTuple):
-    """What was planted. Times in ns per step, by the true clock: `planted` is the own delay of a
-    culprit, `waited` what the others waited for it (their mean) where each of their waits stops
-    them, `step` and `ordinary` how long a step takes, and would without the fault. `culprits`
-    are the ranks that have it."""
+    """What was planted. Times in ns per step, by the true clock.
+
+    `planted` is the own delay of a culprit. `waited` is by how much longer the others (their mean)
+    stand still in collectives than without it: less, as their own noise makes them wait as well.
+    `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
+    the ranks that have it.
+    """
 
     case: str
     family: str
@@ -117,7 +129,7 @@ class Truth(NamedTuple):
     expect: str
     culprits: list[int]
     planted: float
-    waited: float | None
+    waited: float
     step: float
     ordinary: float
     steps: int
@@ -131,8 +143,10 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     shape, chance = case.shape, random.Random(f"{case.name} {seed}")
     number = chance.randrange(10_000)
     faults = _faults(case, chance)
-    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo)
+    late = {rank: one.amount for rank, one in faults.items() if one.kind == "begin"}
+    job = Job(programs(shape, number, faults), _hosts(shape), number, shape.gloo, late)
     whole = played(job)
+    ordinary = played(job._replace(programs=programs(shape, number, {}), late={}))
     slices = _without(whole.slices, case.lost, chance.randrange(shape.ranks))
     write(job, slices, _recording(case, chance), folder)
     given = _given(case, sorted(faults), chance)
@@ -145,9 +159,9 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         case.expect,
         sorted(faults),
         _planted(shape, number, faults),
-        _waited(shape, whole.starts, set(faults)) if shape.plain else None,
+        _waited(shape, whole, ordinary, set(faults)),
         _step(shape, whole.slices),
-        _step(shape, played(job._replace(programs=programs(shape, number, {}))).slices),
+        _step(shape, ordinary.slices),
         shape.steps,
         given,
         case.fault.kind if case.fault else "",
@@ -225,7 +239,7 @@ def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
 def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
     """ns per step by which the faults make a rank later, if it meets nobody. Ranks late in the
     same steps are one, those late in different steps add up."""
-    late = [
+    late = [one.amount for one in faults.values() if one.kind == "begin"] or [
         _alone(shape, programs(shape, seed, faults)[rank])
         - _alone(shape, programs(shape, seed, {})[rank])
         for rank in faults
@@ -244,17 +258,11 @@ def _alone(shape: Shape, program: Sequence[Op]) -> float:
     return max(one.end for one in mine) - min(one.start for one in mine)
 
 
-def _waited(
-    shape: Shape, starts: dict[tuple[object, ...], dict[int, float]], late: set[int]
-) -> float:
-    """ns per step: in each collective whose last is one of these, the mean of what others wait."""
-    total = 0.0
-    for found in starts.values():
-        last = max(found, key=lambda rank: found[rank])
-        others = [found[last] - start for rank, start in found.items() if rank != last]
-        if last in late and others:
-            total += sum(others) / len(others)
-    return 1e3 * total / shape.steps
+def _waited(shape: Shape, whole: Played, ordinary: Played, late: set[int]) -> float:
+    """ns per step that the mean of the others waits longer than without the fault."""
+    pairs = zip(whole.waited, ordinary.waited, strict=True)
+    others = [now - before for rank, (now, before) in enumerate(pairs) if rank not in late]
+    return 1e3 * sum(others) / max(1, len(others)) / shape.steps
 
 
 def case_of(name: str) -> Case:

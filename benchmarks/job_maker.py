@@ -1,21 +1,23 @@
 """Plays a job of many ranks: launches, streams and collectives, on one true clock, in microseconds.
 
-A rank is a program: what its Python thread does, in order. Kernels run on the compute stream in
-the order of their launch; a collective runs on the stream of its process group, begins after the
-kernels launched before it, and ends nearly at once on all members: when all have begun, plus the
-transfer, plus a jitter. Nothing here knows how fusetui reads traces.
+A rank is a program: what its threads do, in order (`backward`: in the thread of autograd).
+Kernels run on the compute stream in the order of their launch; a collective runs on the stream of
+its process group, begins after the kernels launched before it, and ends nearly at once on all
+members: when all have begun, plus the transfer, plus a jitter. Nothing here knows how fusetui
+reads traces.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 LAUNCH_US, CALL_US, LATENCY_US, GAP_US = 9.0, 5.0, 6.0, 1.2
 COLLECTIVE_US, RUNLOOP_US = 42.0, 30.0
-JITTER_US, FAR_JITTER_US = 2.0, 25.0  # of the ends of a collective: on one host, between hosts
+JITTER_US, FAR_JITTER_US = 2.0, 20.0  # of the ends of a collective: on one host, between hosts
+SKEW_US = 8.0  # by which they are always later on some hosts
 
 
 class Group(NamedTuple):
@@ -60,11 +62,11 @@ class Exchange(NamedTuple):
 
 
 class Cpu(NamedTuple):
-    """Work of the Python thread: an annotation, or an op."""
+    """Work of the Python thread in an annotation."""
 
     name: str
     us: float
-    is_op: bool = False
+    backward: bool = False
 
 
 class Join(NamedTuple):
@@ -75,6 +77,7 @@ class Sync(NamedTuple):
     """The Python thread waits for the GPU."""
 
     op: str = "aten::item"
+    backward: bool = False
 
 
 class Step(NamedTuple):
@@ -102,6 +105,7 @@ class Job(NamedTuple):
     hosts: Sequence[int]
     seed: int
     gloo: bool = False
+    late: Mapping[int, float] = {}  # us by which ranks begin later
 
 
 class _Rank:
@@ -117,23 +121,37 @@ class _Rank:
         self.slices: list[Slice] = []
         self.step: float | None = None
         self.arrived: tuple[object, ...] | None = None
-        self.started = self.called = 0.0
+        self.started = self.called = self.waited = 0.0
+        self.waits: list[tuple[float, float]] = []  # in collectives that compute will join
+
+    def join(self, end: float) -> None:
+        """Compute stands still until `end`; the waits so far count from where it stopped."""
+        at = self.compute
+        for start, last in sorted(self.waits):
+            self.waited += max(0.0, last - max(at, start))
+            at = max(at, last)
+        self.waits.clear()
+        self.compute = max(self.compute, end)
 
     def add(self, kind: str, what: Op, start: float, end: float, **more: object) -> None:
         self.slices.append(Slice(kind, what, start, end, **more))  # type: ignore[arg-type]
 
 
 class Played(NamedTuple):
-    """Of each rank: what was recorded, and when each collective began there, by its key."""
+    """Of each rank: what was recorded, and how long its compute stood still for a rank that had
+    not arrived yet."""
 
     slices: list[list[Slice]]
-    starts: dict[tuple[object, ...], dict[int, float]]
+    waited: list[float]
 
 
 def played(job: Job) -> Played:
     """Plays all ranks to their ends. Raises ValueError for a job that hangs."""
     chance = random.Random(f"{job.seed} begin")
-    ranks = [_Rank(program, 1000.0 + chance.uniform(0, 60)) for program in job.programs]
+    ranks = [
+        _Rank(program, 1000.0 + chance.uniform(0, 60) + job.late.get(rank, 0.0))
+        for rank, program in enumerate(job.programs)
+    ]
     starts: dict[tuple[object, ...], dict[int, float]] = {}
     moved = True
     while moved:
@@ -146,7 +164,7 @@ def played(job: Job) -> Played:
         raise ValueError(
             f"the job hangs: {[rank.program[rank.at : rank.at + 1] for rank in ranks]}"
         )
-    return Played([rank.slices for rank in ranks], starts)
+    return Played([rank.slices for rank in ranks], [rank.waited for rank in ranks])
 
 
 def _advance(
@@ -162,7 +180,7 @@ def _advance(
         rank.add("cpu", op, rank.cpu, rank.cpu + op.us)
         rank.cpu += op.us + 2
     elif isinstance(op, Join):
-        rank.compute = max(rank.compute, rank.pending)
+        rank.join(rank.pending)
     elif isinstance(op, Sync):
         end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
         rank.add("cpu", op, rank.cpu, end)
@@ -211,8 +229,10 @@ def _meet(
     rank.arrived = None
     end = _end(job, op, key, number, starts[key])
     rank.streams[where], rank.pending = end, max(rank.pending, end)
+    if isinstance(op, Collective):
+        rank.waits.append((rank.started, max(starts[key].values())))
     if isinstance(op, Exchange) or op.joined:
-        rank.compute = end
+        rank.join(end)
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
     _record(rank, op, end)
@@ -228,7 +248,9 @@ def _end(
 ) -> float:
     hosts = {job.hosts[member] for member in starts}
     near = random.Random(f"{job.seed} {key} {rank}").uniform(0, JITTER_US)
-    far = random.Random(f"{job.seed} {key} host {job.hosts[rank]}").uniform(0, FAR_JITTER_US)
+    host = f"{job.seed} host {job.hosts[rank]}"
+    far = random.Random(f"{host} {key}").uniform(0, FAR_JITTER_US)
+    far += random.Random(host).uniform(0, SKEW_US)
     if job.gloo:
         near *= 100  # 0.2 ms, as seen on one machine
     return max(starts.values()) + op.us + near + (far if len(hosts) > 1 else 0)

@@ -34,8 +34,8 @@ FORWARD = (
 
 
 class Fault(NamedTuple):
-    """What is planted into a rank: `kind` is gemm, loading, tokens or sync; `amount` is a share of
-    the kernels' time, or us per step."""
+    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, or begin (before the
+    window); `amount` is a share of the kernels' time, or us: per step, or once."""
 
     kind: str
     amount: float
@@ -62,11 +62,6 @@ class Shape(NamedTuple):
     @property
     def ranks(self) -> int:
         return self.dp * self.tp * self.pp
-
-    @property
-    def plain(self) -> bool:
-        """One group, and each collective stops what comes after."""
-        return not (self.tp > 1 or self.pp > 1 or self.overlap or self.sharded)
 
     def groups(self) -> list[Group]:
         """The default one first."""
@@ -188,14 +183,14 @@ class _Writer:
                 tensor = self.by["TENSOR"]
                 yield Collective("allreduce", tensor, ACTIVATIONS, 45.0, backward=backward)
                 if self.planted.kind == "sync":
-                    yield from self.stalled()
+                    yield from self.stalled(backward)
             elif self.planted.kind == "sync":
-                yield from self.stalled()
+                yield from self.stalled(backward)
 
-    def stalled(self) -> Iterator[Op]:
+    def stalled(self, backward: bool) -> Iterator[Op]:
         """Waits for the GPU, then works on its result, in each of the `reduce` places."""
-        yield Sync("aten::nonzero")
-        yield Cpu("check_overflow", self.planted.amount)
+        yield Sync("aten::nonzero", backward)
+        yield Cpu("check_overflow", self.planted.amount, backward)
 
     def kernel(self, op: str, name: str, us: float, backward: bool = False) -> Kernel:
         kind, amount = self.planted.kind, self.planted.amount

@@ -24,6 +24,7 @@ BASE_NS = 1_711_964_646_000_000_000
 DEVICE, MEMORY, DEVICES = "NVIDIA H100 80GB HBM3", 85_017_493_504, 8
 COMPUTE_STREAM, FIRST_STREAM = 7, 20
 BACKWARD_TID = 900
+LISTED = 30
 ARGS = "(ncclDevKernelArgsStorage<4096ul>)"
 KERNELS = {
     "allreduce": f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{ARGS}",
@@ -114,6 +115,12 @@ def _device(number: int) -> dict[str, Any]:
     }
 
 
+def _listed(ranks: Sequence[int]) -> str:
+    """As torch does: no more than 30."""
+    named = ", ".join(map(str, ranks[:LISTED]))
+    return f"[{named}, ...]" if len(ranks) > LISTED else f"[{named}]"
+
+
 class _Writer:
     """The events of one rank, with its numbers."""
 
@@ -138,6 +145,10 @@ class _Writer:
     def us(self, true_us: float) -> float:
         return round(self.how.clocks[self.rank].at(true_us), 3)
 
+    def thread(self, backward: bool) -> int:
+        """On the CPU autograd works in the thread that calls it."""
+        return self.pid + (BACKWARD_TID if backward and not self.job.gloo else 0)
+
     def slice(
         self, cat: str, name: str, start: float, end: float, args: dict[str, Any], **at: int
     ) -> dict[str, Any]:
@@ -161,8 +172,8 @@ class _Writer:
             self.steps += 1
             yield self.cpu("user_annotation", name, one.start, one.end, self.pid)
         elif isinstance(what, Cpu):
-            cat = "cpu_op" if what.is_op else "user_annotation"
-            yield self.cpu(cat, what.name, one.start, one.end, self.pid)
+            tid = self.thread(what.backward)
+            yield self.cpu("user_annotation", what.name, one.start, one.end, tid)
         elif isinstance(what, Sync):
             yield from self.sync(what, one)
         elif isinstance(what, Kernel):
@@ -173,18 +184,19 @@ class _Writer:
             yield from self.collective(what, one)
 
     def sync(self, what: Sync, one: Slice) -> Iterator[dict[str, Any]]:
-        op = self.cpu("cpu_op", what.op, one.start, one.end, self.pid)
+        tid = self.thread(what.backward)
+        op = self.cpu("cpu_op", what.op, one.start, one.end, tid)
         yield op
         if not self.job.gloo:
             args = {"External id": op["args"]["External id"], "cbid": 131, "correlation": 0}
             start, end = one.start + 2, one.end - 1
-            yield self.slice("cuda_runtime", "cudaStreamSynchronize", start, end, args)
+            yield self.slice("cuda_runtime", "cudaStreamSynchronize", start, end, args, tid=tid)
 
     def kernel(self, what: Kernel, one: Slice) -> Iterator[dict[str, Any]]:
         if one.kind == "kernel":
             yield from self.on_gpu(what.name, one, COMPUTE_STREAM, [64, 2, 1])
             return
-        tid = BACKWARD_TID + self.pid if what.backward and not self.job.gloo else self.pid
+        tid = self.thread(what.backward)
         dims, types = [list(one) for one in what.dims], ["float"] * len(what.dims)
         more = {"Input Dims": dims, "Input type": types}
         op = self.cpu("cpu_op", what.op, one.start, one.end, tid, **more)
@@ -238,8 +250,7 @@ class _Writer:
             yield from self.on_gpu(name, one, stream, [24, 1, 1], **({} if batched else args))
             return
         start, end = one.start, one.end
-        backward = isinstance(what, Collective) and what.backward
-        tid = BACKWARD_TID + self.pid if backward else self.pid
+        tid = self.thread(isinstance(what, Collective) and what.backward)
         if isinstance(what, Exchange) and batched:
             yield from self.batch(what, one)
         else:
@@ -290,7 +301,7 @@ class _Writer:
             "Out split size": "[]",
             "Process Group Name": group.name,
             "Process Group Description": group.about,
-            "Process Group Ranks": str(list(group.ranks)),
+            "Process Group Ranks": _listed(group.ranks),
         }
         if isinstance(what, Collective):
             return args, KERNELS[name], OPS[name], f"nccl:{ANNOTATIONS[name]}"

@@ -19,6 +19,7 @@ from fusetui.tui import heap, loading, ranking, registry, searching, summaries, 
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
+from fusetui.tui.early import Early, as_pressed, is_starting
 from fusetui.tui.ending import Ending
 from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
@@ -54,6 +55,7 @@ class Options(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
     alone: bool = True  # everything is worked out in this process
     captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
+    typed: str = ""  # before the app began
 
 
 class FusetuiApp(Ending):
@@ -85,6 +87,7 @@ class FusetuiApp(Ending):
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, options.captured_by)
+        self._early = Early(options.typed)
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -112,6 +115,8 @@ class FusetuiApp(Ending):
             self._performing.foresee(before, self.state)
         if effect is not None:
             self._performing.perform(effect)
+        if self._early and not is_starting(self.state):
+            self.call_later(self._catch_up)
 
     def _draw(self, before: State) -> None:
         state = self.state
@@ -150,9 +155,23 @@ class FusetuiApp(Ending):
     async def on_event(self, event: events.Event) -> None:
         """Keys arrive here first, so that each key of a burst sees the change made by the one
         before."""
-        if isinstance(event, events.Key) and not event.is_forwarded and self._pressed(event):
-            return
-        await super().on_event(event)
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            if not self._early.take(event, self.state):
+                await self._catch_up()
+                await self._press(event)
+        else:
+            await super().on_event(event)
+
+    async def _catch_up(self) -> None:
+        """Presses the keys that waited for the trace, before any other."""
+        if not is_starting(self.state):
+            for event in self._early.all():
+                await self._press(event)
+
+    async def _press(self, event: events.Key) -> None:
+        event = as_pressed(event, self.state)
+        if not self._pressed(event):
+            await super().on_event(event)
 
     def _pressed(self, event: events.Key) -> bool:
         """Does the registry take the key; else it is typed into a line, or Textual's."""
@@ -307,6 +326,7 @@ def run(
     tour: bool = False,
     offers: Sequence[Offer] = (),
     captured_by: Sequence[str] = (),
+    typed: str = "",
     say: Callable[[str], object] = bool,
 ) -> int:
     """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
@@ -327,6 +347,7 @@ def run(
         offers=tuple(offers),
         alone=False,
         captured_by=tuple(captured_by),
+        typed=typed,
     )
     heap.be_patient()
     app = FusetuiApp(options)

@@ -15,7 +15,6 @@ from fusetui.trace.model.errors import CannotRead
 
 ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
 HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
-LOOK = 1.0  # seconds between two checks whether the terminal is still there
 
 
 class TerminalFailedError(Exception):
@@ -53,16 +52,9 @@ class Ending(App[int]):
         """Ctrl+C, which arrives as a key."""
         self._end_as_by(signal.SIGINT)
 
-    def on_load(self) -> None:
-        self.set_interval(LOOK, self._look)
-
-    def _look(self) -> None:
-        """A terminal may go away without notice; its end of file would then be read forever."""
-        if self._is_alone:
-            self._end_as_by(HUNG_UP)
-
     @property
-    def _is_alone(self) -> bool:
+    def is_alone(self) -> bool:
+        """Has the terminal gone away: an end of file would be read from it forever."""
         return not self.is_headless and not os.isatty(0)
 
     def _end_as_by(self, number: signal.Signals) -> None:
@@ -80,7 +72,7 @@ class Ending(App[int]):
 
     def panic(self, *renderables: RenderableType) -> None:
         """Called by the terminal driver when it has failed."""
-        if self._is_alone:
+        if self.is_alone:
             self._end_as_by(HUNG_UP)
             return
         text = io.StringIO()

@@ -77,8 +77,9 @@ def name_of(path: str) -> str:
 
 
 def keep(state: State) -> str:
-    """Writes what is kept of the only trace that is open; a sentence if that fails, else ""."""
-    if len(state.sides) != 1 or state.side.trace.report.prefix:
+    """Writes what is kept of the only trace that is open, but not of that of the guided tour; a
+    sentence if that fails, else ""."""
+    if state.tour is not None or len(state.sides) != 1 or state.side.trace.report.prefix:
         return ""
     kept = kept_of(state)
     try:
@@ -118,8 +119,9 @@ def kept_of(state: State) -> Kept:
 
 
 def restored(state: State, kept: Kept) -> State:
-    """A trace that was just opened as it was left; what is set already stays."""
-    if len(state.sides) != 1 or kept == Kept() or state.session.past:
+    """A trace that was just opened as it was left; what is set already stays. The guided tour
+    begins with a trace as it comes."""
+    if state.tour is not None or len(state.sides) != 1 or kept == Kept() or state.session.past:
         return state
     side, session = state.side, state.session
     marks = {

@@ -15,7 +15,7 @@ from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.serving.opening import Open, said, with_captures
 from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
-from fusetui.tui.drawing.head import facts, warnings
+from fusetui.tui.drawing.head import parts
 from fusetui.tui.kept import Kept, name_of, read_kept
 from fusetui.tui.later import Made, Piece, pieces
 from fusetui.tui.layout.frame import busy_of
@@ -208,8 +208,7 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
             lane.prepare()
         side.once(busy_of)
         side.once(shares)
-        side.once(facts)
-        side.once(warnings)
+        side.once(parts)
         _ = side.quiet, side.trace.launch_index
     return sides
 

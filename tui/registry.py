@@ -96,8 +96,9 @@ def turned_to(page: Page, state: State) -> Outcome:
 
 def copy(state: State) -> Outcome:
     """Copies what the cursor is on to the clipboard of the terminal."""
-    text = page_of(state).copied(state)
-    now = told(state, what_was_copied(text))
+    page = page_of(state)
+    text = page.copied(state)
+    now = told(state, what_was_copied(text, page.copies))
     return (now, CopyText(text)) if text else now
 
 

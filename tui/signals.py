@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fusetui.tui.ending import ENDED, Ending
+from fusetui.tui.ending import ENDED, HUNG_UP, Ending
 
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")  # as far as the system has them
 GRACE = 3.0  # seconds that the app and its threads have to end by themselves
+LOOK = 1.0  # seconds between two checks whether the terminal is still there
 
 RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
 RESTORE += b"\x1b[?1049l\x1b[?25h\x1b[?1004l"
@@ -53,18 +54,29 @@ def ended_by_signals(app: Ending) -> Iterator[None]:
 
 def _hear(heard: socket.socket, numbers: Collection[int], app: Ending) -> None:
     """Runs until the socket that delivers the numbers of signals is closed."""
-    while number := heard.recv(1):
-        if number[0] in numbers:
-            break
-    else:
+    number = _first(heard, numbers, app)
+    if number is None:
         return
     with suppress(RuntimeError):  # its loop may end by itself right now
-        app.end(number[0])
+        app.end(number)
     until = time.monotonic() + GRACE
     while (left := until - time.monotonic()) > 0:
         if select.select([heard], [], [], left)[0] and not heard.recv(1):
             return
-    leave(app, ENDED + number[0])
+    leave(app, ENDED + number)
+
+
+def _first(heard: socket.socket, numbers: Collection[int], app: Ending) -> int | None:
+    """The first signal that ends the app; None: it ended before. A terminal may go away without
+    one, for instance where it is ignored, and whoever writes to it would wait forever."""
+    while True:
+        if not select.select([heard], [], [], LOOK)[0]:
+            if app.is_alone:
+                return HUNG_UP
+        elif not (number := heard.recv(1)):
+            return None
+        elif number[0] in numbers:
+            return number[0]
 
 
 def leave(app: Ending, code: int) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,23 @@ def wait(_):
     return 0 if sys.stdin.readline() else 2
 
 cli.run = wait
+cli.script()
+"""
+SWALLOWING = """
+import sys, time
+from fusetui import cli
+from fusetui.commands import signals
+
+def wait(_):
+    print("ready", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+
+cli.run = wait
+signals.TIDYING = 0.1
 cli.script()
 """
 LATE = 60  # seconds after which a process counts as hanging
@@ -143,6 +161,29 @@ def test_what_was_begun_is_tidied_up() -> None:
     assert signals.code_of(raised.value) == 128 + signal.SIGTERM
 
 
+def test_a_signal_during_an_import_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module written in C may crash when an exception is raised while it is set up."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "ends", [], raising=False)
+    (tmp_path / "module_that_is_interrupted.py").write_text(
+        "import os, signal, sys\nos.kill(os.getpid(), signal.SIGTERM)\nsys.ends.append('whole')\n"
+    )
+    with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
+        import_module("module_that_is_interrupted")
+    assert signals.code_of(raised.value) == 128 + signal.SIGTERM
+    assert vars(sys)["ends"] == ["whole"]
+
+
+def test_a_clean_up_has_a_bound() -> None:
+    """Also where somebody swallowed the exception, and signals are ignored."""
+    with waiting(program=SWALLOWING) as run:
+        run.send_signal(signal.SIGTERM)
+        run.communicate(timeout=LATE)
+    assert run.returncode == 128 + signal.SIGTERM
+
+
 @needs_fork
 def test_a_process_that_was_forked_dies_of_it() -> None:
     with signals.ending():
@@ -163,10 +204,10 @@ def test_every_exit_code_is_documented(fusetui: Run) -> None:
     assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
 
 
-def waiting(shell: str = 'exec "$@"') -> subprocess.Popen[bytes]:
-    """A command that waits for a line on standard input."""
+def waiting(shell: str = 'exec "$@"', program: str = WAITING) -> subprocess.Popen[bytes]:
+    """A program that is ready for a signal, by default a command that waits for a line."""
     run = subprocess.Popen(
-        ["sh", "-c", shell, "sh", sys.executable, "-P", "-c", WAITING],
+        ["sh", "-c", shell, "sh", sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from tests.tui.mixed import mixed
 from fusetui.commands import terminal
 from fusetui.commands.terminal import (
     QUESTION,
+    background,
     color_system,
-    is_light,
     is_light_color,
     light_by_variable,
     needs_ascii,
@@ -94,9 +95,9 @@ def test_an_option_comes_before_the_variables(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(terminal, "may_ask", fail)
     said = {"COLORFGBG": "0;15"}
-    assert not is_light("dark", said)
-    assert is_light("auto", said)
-    assert not is_light("auto", {"COLORFGBG": "15;0"})
+    assert background("dark", said) == (False, "")
+    assert background("auto", said) == (True, "")
+    assert background("auto", {"COLORFGBG": "15;0"}) == (False, "")
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,34 @@ def test_the_terminal_is_asked(trace: Path, answer: str, background: bytes) -> N
         assert shown.wait() == 0
 
 
+def test_what_is_typed_while_the_terminal_is_asked_is_not_lost(trace: Path) -> None:
+    asks = {"FUSETUI_THEME": "auto", "COLORTERM": "truecolor"}
+    with Terminal(["open", trace], environment=asks) as shown:
+        while QUESTION not in shown.output:
+            shown._read()
+        shown.press("3" + LIGHT + "?" + DEVICE)
+        shown.wait_for("keys   Esc closes")
+        shown.press("\x1b")
+        shown.wait_for("Enter the longest")
+
+
 def test_a_terminal_that_says_nothing(trace: Path) -> None:
     change = "from fusetui.commands import terminal; terminal.PATIENCE = 0.05"
     asks = {"FUSETUI_THEME": "auto", "COLORTERM": "truecolor"}
     with Terminal(["open", trace], environment=asks, change=change) as shown:
         shown.wait_for(READY)
         assert ON_BLACK in shown.output
+
+
+def test_a_signal_that_comes_while_the_terminal_is_asked(trace: Path) -> None:
+    """The terminal is gone, so it cannot be restored either; the signal is heard all the same."""
+    asks = {"FUSETUI_THEME": "auto"}
+    change = "from fusetui.tui import app; app.run = lambda *_, **__: 0"
+    with Terminal(["open", trace], environment=asks, change=change) as shown:
+        while QUESTION not in shown.output:
+            shown.rest()
+        shown.hang_up()
+        assert shown.wait() == 128 + signal.SIGHUP
 
 
 def test_nothing_but_ascii_in_a_c_locale(trace: Path) -> None:

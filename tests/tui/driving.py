@@ -15,10 +15,10 @@ SMALL, LARGE = (100, 30), (200, 50)
 
 @asynccontextmanager
 async def opened(
-    paths: Sequence[str], size: tuple[int, int] = SMALL
+    paths: Sequence[str], size: tuple[int, int] = SMALL, tour: bool = False
 ) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
     """The app with these traces read and compared."""
-    app = FusetuiApp(Options(tuple(paths)))
+    app = FusetuiApp(Options(tuple(paths), tour=tour))
     async with app.run_test(size=size) as pilot:
         for _ in range(2):
             await settled(app, pilot)

@@ -15,6 +15,7 @@ from tests.tui.prepared import after, at, do, drawn, opened
 from fusetui.trace import Trace
 from fusetui.tui import kept
 from fusetui.tui.kept import Kept, KeptMark, keep, name_of, read_kept, restored
+from fusetui.tui.layout.view import first_view
 from fusetui.tui.state import commands, marks
 from fusetui.tui.state.state import Size, State
 
@@ -106,6 +107,19 @@ async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path)
         assert (app.state.view.begin, app.state.view.end) == window
         assert "a" in app.state.session.bookmarks
         assert "0 show the whole trace" in screen(app)
+
+
+async def test_the_tour_begins_afresh_and_leaves_nothing(
+    mlp: Trace, path: str, folder: Path
+) -> None:
+    keep(left(mlp, path))
+    before = read_kept(path)
+    async with app_opened([path], tour=True) as (app, pilot):
+        assert app.state.session.bookmarks == {}
+        assert app.state.view == first_view(app.state.side)
+        await pilot.press("w", "w", "m", "b")
+        keep(app.state)
+    assert read_kept(path) == before != Kept()
 
 
 def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:

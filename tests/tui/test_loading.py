@@ -8,7 +8,7 @@ import pytest
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
-from fusetui.tui.drawing.head import facts, warnings
+from fusetui.tui.drawing.head import parts
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.shares import shares
@@ -32,7 +32,7 @@ def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
     posted: list[Message] = []
     load([str(path)], posted.append, lambda: False)
     (loaded,) = [message for message in posted if isinstance(message, Loaded)]
-    assert {busy_of, shares, facts, warnings} <= loaded.sides[0].made.keys()
+    assert {busy_of, shares, parts} <= loaded.sides[0].made.keys()
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:

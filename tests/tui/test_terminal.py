@@ -21,6 +21,11 @@ from fusetui.tui.signals import RESTORE
 from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.moving import SECTION
 
+IGNORES = """
+import signal, textual.drivers._writer_thread as writer
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+writer.MAX_QUEUED_WRITES = 1  # more than that are written by whatever happens
+"""
 READY = "j/k selects a slice"
 ANSWERED = "idle because:"  # all that is worked out after loading is on the screen
 Visit = tuple[str, str]
@@ -264,6 +269,14 @@ def test_a_signal_ends_an_app_that_hangs(shown: Shown) -> None:
 @pytest.mark.parametrize("controlling", [True, False])
 def test_a_terminal_that_is_gone(shown: Shown, controlling: bool) -> None:
     with shown(controlling=controlling) as terminal:
+        terminal.wait_for(READY)
+        terminal.hang_up()
+        assert terminal.wait() == 128 + signal.SIGHUP
+
+
+def test_a_terminal_that_is_gone_without_a_signal(shown: Shown) -> None:
+    """As under nohup. Nothing takes what the app writes to restore the terminal."""
+    with shown(change=IGNORES) as terminal:
         terminal.wait_for(READY)
         terminal.hang_up()
         assert terminal.wait() == 128 + signal.SIGHUP

@@ -23,6 +23,7 @@ from fusetui.trace.diff.rules import group, moved
 from fusetui.trace.diff.story import by_place, by_work, story
 from fusetui.trace.diff.verdict import other_devices, verdict
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.urls import without_credentials
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
@@ -46,7 +47,7 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     `step_by`: annotations that match this regular expression or plain text are the steps of both;
     raises NoStepsError if one has none.
     """
-    labels = _labels(a.report.path, b.report.path)
+    labels = _labels(*(without_credentials(one.report.path) for one in (a, b)))
     with _without_collector():
         return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
 

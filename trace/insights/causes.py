@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fusetui.trace.insights.account import accounts
-from fusetui.trace.insights.cover import Cover, cover_of, innermost, without
+from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, without
 from fusetui.trace.insights.facts import Facts
-from fusetui.trace.insights.host import LAYERS, Threads, together
-from fusetui.trace.insights.idle import Idle, Int64s, Rows, on_line
+from fusetui.trace.insights.host import LAYERS, Host, Threads, together
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
 from fusetui.trace.model.columns import Trace
 
 
@@ -20,28 +22,41 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     facts = Facts(accounts(trace))
     if not facts.has_launches:
         return None
+    every = [np.ones(len(idle), dtype=np.bool_) for idle in facts.idle]
+    return held(facts, every, NOTHING, LAYERS[:-1])
+
+
+def held(
+    facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
+) -> tuple[Rows, Int64s]:
+    """Likewise in the host parts of some gaps of each device, except during a cover (ns of the
+    file), by the innermost slice of some layers."""
     found = [
         part
-        for idle in facts.idle
+        for idle, some in zip(facts.idle, which, strict=True)
         for line in facts.accounts.threads
-        for part in _on(line, _waiting(trace, line, idle))
+        for part in _on(line, _waiting(facts.trace, line, idle, some, leaving_out), layers)
     ]
     none = np.empty(0, dtype=np.int64)
     rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
     return rows, np.concatenate([none, *(ns for _, ns in found)])
 
 
-def _waiting(trace: Trace, line: Threads, idle: Idle) -> Cover:
-    """The host parts of the gaps of a device, as times of the threads that launched then."""
-    places, begin, _ = on_line(trace, line, idle)
-    until = line.on_line(idle.track(trace)[places], idle.called[places])
-    late = until > begin
-    return cover_of(begin[late], until[late])
+def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:
+    """The host parts of gaps of a device, as times of the threads that launched then."""
+    late = np.flatnonzero(some & (idle.launch >= 0) & (idle.called > idle.begin))
+    parts = Cover(idle.begin[late], idle.called[late])
+    counted, gap = pieces(parts, without(parts, leaving_out))
+    track = idle.track(trace)[late[gap]]
+    own = line.tracks[track]
+    return cover_of(*(line.on_line(track[own], times[own]) for times in counted))
 
 
-def _on(line: Threads, waiting: Cover) -> list[tuple[Rows, Int64s]]:
+def _on(
+    line: Threads, waiting: Cover, layers: Sequence[tuple[Host, ...]]
+) -> list[tuple[Rows, Int64s]]:
     found = []
-    for kinds in LAYERS[:-1]:  # without annotations
+    for kinds in layers:
         touching = [line.slices(kind).touching(*waiting) for kind in kinds]
         rows, start, end = together(touching).columns
         if len(rows):

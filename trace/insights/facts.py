@@ -10,13 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Accounts, Device
-from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined
+from fusetui.trace.insights.cover import (
+    NOTHING,
+    Cover,
+    common,
+    cover_of,
+    innermost,
+    joined,
+    without,
+)
 from fusetui.trace.insights.covering import inside_of
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.host import Host, Threads
+from fusetui.trace.insights.host import CALLS, Host, Threads
 from fusetui.trace.insights.idle import (
     CPU_BOUND,
     LATE,
+    LONG_WORK_NS,
+    SLICE_NS,
+    WORK_NS,
     Idle,
     bounds_on,
     on_line,
@@ -24,6 +35,9 @@ from fusetui.trace.insights.idle import (
     sums,
 )
 from fusetui.trace.insights.kernels import Kernels
+from fusetui.trace.insights.transfers import Kind, transfers_of
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, Part, parts, slow_first_step
+from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -38,9 +52,6 @@ LOADER = re.compile(
     r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
 )
 """What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
-
-GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""
 
 COMPILER = re.compile(
     r"\(dynamo_timed\)\Z"
@@ -87,6 +98,11 @@ class Facts:
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
+    def transfers(self) -> tuple[Kind, ...]:
+        """What communicates, by kind."""
+        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
+
+    @cached_property
     def kernel_rows(self) -> Rows:
         found: Rows = self.gpu_rows[self.trace.role[self.gpu_rows] == Role.KERNEL]
         return found
@@ -116,11 +132,11 @@ class Facts:
         found: Rows = rows[wanted[self.trace.name[rows]]]
         return found
 
-    def idle_during(self, rows: Rows) -> tuple[Int64s, ...]:
-        """For each gap of each device: how long any of these rows ran meanwhile on any thread that
-        launches (ns), whichever thread launched the event at its end."""
-        cover = self.while_launching(rows)
-        return tuple(cover.within(idle.begin, idle.end) for idle in self.idle)
+    def idle_during(self, rows: Rows) -> int:
+        """How long the devices were idle while any of these rows ran on any thread that launches
+        (ns), whichever thread launched next; without the warm-up."""
+        cover = without(self.while_launching(rows), self.warming)
+        return sum(int(cover.within(idle.begin, idle.end).sum()) for idle in self.idle)
 
     @cached_property
     def launching(self) -> Flags:
@@ -156,9 +172,47 @@ class Facts:
         return found
 
     @cached_property
+    def spans(self) -> Spans:
+        """The steps of the whole trace."""
+        return step_spans(self.trace)
+
+    @cached_property
+    def warm_up(self) -> tuple[tuple[Part, Cover], ...]:
+        """What happens once, and when on the threads that launch; disjoint. The last part is the
+        first step, with all before it, if it is much longer than the others."""
+        compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        found, before = [], NOTHING
+        waits = self.while_launching(np.flatnonzero(self.accounts.kinds == Host.SYNC))
+        for part in parts(self.trace, self.accounts.kinds, self.spans, compiling):
+            own = self.launching[self.trace.track[part.rows]]
+            cover = without(cover_of(part.start[own], part.end[own]), waits)
+            found.append((part, without(cover, before)))
+            before = joined(before, cover)
+        if slow_first_step(self.spans):
+            first = Cover(np.array([self.trace.begin_ns]), self.spans.end[:1])
+            part = Part("the rest of the first step", NO_ROWS, *first)
+            found.append((part, without(first, before)))
+        return tuple(found)
+
+    @cached_property
+    def warming(self) -> Cover:
+        """The time of the warm-up."""
+        return joined(NOTHING, *(cover for _, cover in self.warm_up))
+
+    def late_under(self, cover: Cover) -> int:
+        """How long the devices waited for a launch, or inside one, during a cover (ns)."""
+        return sum(common(Cover(idle.begin, idle.returned), cover).length_ns for idle in self.idle)
+
+    @cached_property
+    def steady_ns(self) -> int:
+        """The span without what the devices waited for the warm-up."""
+        return self.span_ns - self.late_under(self.warming)
+
+    @cached_property
     def explained(self) -> tuple[Int64s, ...]:
-        """The host parts of gaps that data-loading and recompilation claim; see host_under."""
-        return self.host_under(joined(self.loading, self.compiling))
+        """The host parts of gaps that data-loading, recompilation and warm-up claim; see
+        host_under."""
+        return self.host_under(joined(self.loading, self.compiling, self.warming))
 
     @cached_property
     def late(self) -> tuple[Int64s, ...]:
@@ -171,10 +225,31 @@ class Facts:
         )
 
     @cached_property
+    def busy_cpu(self) -> tuple[Flags, ...]:
+        """For each device, the gaps in which the launching thread did something else than launch.
+
+        Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
+        """
+        return tuple(map(self._is_work, self.idle, self.late))
+
+    def _is_work(self, idle: Idle, late: Int64s) -> Flags:
+        length, slices = late.sum(axis=0), np.zeros(len(idle), dtype=np.int64)
+        for line in self.accounts.threads:
+            places, begin, _ = on_line(self.trace, line, idle)
+            until = begin + (idle.called - idle.begin)[places]
+            for kind in (*CALLS, Host.OP, Host.PYTHON):
+                start = line.slices(kind).start
+                slices[places] += start.searchsorted(until) - start.searchsorted(begin)
+        found: Flags = (length > WORK_NS) & (length > SLICE_NS * slices) | (length > LONG_WORK_NS)
+        return found
+
+    @cached_property
     def is_late(self) -> bool:
-        """Whether the GPU waits for launches for a considerable part of the span."""
+        """Whether the GPU waits for launches for a considerable part of the span, both without the
+        warm-up."""
         late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
-        return late >= CPU_BOUND * self.span_ns > 0
+        late -= sum(int(ns[LATE].sum()) for ns in self.host_under(self.warming))
+        return late >= CPU_BOUND * self.steady_ns > 0
 
     @cached_property
     def is_profiled(self) -> bool:
@@ -265,6 +340,7 @@ class Facts:
             begin=gaps.begin,
             end=gaps.end,
             called=np.where(gaps.plain, cuts.called, gaps.begin),
+            returned=np.where(gaps.plain, cuts.returned, gaps.begin),
             event=gaps.event,
             before=gaps.before,
             launch=gaps.launch,

@@ -18,6 +18,9 @@ Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
+SLICE_NS = 200_000  # of no more than this on average
+LONG_WORK_NS = 50_000_000  # whatever it is made of
 LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
@@ -29,6 +32,7 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
     begin: Int64s
     end: Int64s
     called: Int64s  # the end of the host part: when the launch call begins; `begin` without one
+    returned: Int64s  # the end of that call, if it lies in the gap; `begin` without one
     event: Rows  # the GPU event that ends the gap
     before: Rows  # the GPU event that ended last before it, -1 for none
     launch: Rows  # its launch call, -1 where it is not known
@@ -56,7 +60,7 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some sorted, disjoint stretches outside a cover, and the stretch of each
+    """The pieces of some sorted, disjoint stretches inside a cover, and the stretch of each
     piece."""
     both = common(cover_of(*stretches), cover)
     edges = distinct(np.concatenate((*both, stretches.start)))

@@ -84,9 +84,10 @@ class ThreadAccount(msgspec.Struct, frozen=True):
     span_ns: int
     op_ns: int  # ops and runtime calls
     python_ns: int
-    wait_ns: int  # for the device, a lock, a file or a socket
+    wait_ns: int  # for the device, a lock, a file, a socket or other ranks
     nothing_ns: int
     annotation_ns: int
+    collective_ns: int = 0  # of wait_ns: in a collective on the CPU (gloo, MPI, UCC)
 
 
 class Ceiling(msgspec.Struct, frozen=True):
@@ -119,7 +120,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
     rule: str
     missing: str
-    record_with: str
+    record_with: str  # "" where nothing shows that the program used a GPU
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -138,5 +139,6 @@ class Why(msgspec.Struct, frozen=True):
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None
     modules: Modules | None = None  # None when a part was asked for
+    accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()

@@ -23,10 +23,15 @@ REASON_ROWS = 4
 TOLD_COMM = 0.05
 """From this share of the span on, the answer tells the exposed communication, which is not idle
 but computes nothing."""
+UNLIKE = 0.25
+"""From this difference between the shares of idle time on, step and span tell different stories."""
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
+
+HOLES = "holes"
+"""With a finding of this rule, work of the window is missing."""
 
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
@@ -39,9 +44,45 @@ def answer(found: Why) -> str:
         threads = plural(len(found.cpu), "CPU thread")
         if found.ends_early:
             return f"The file ends before any GPU event: this is what {threads} did."
+        name, events = found.accelerator
+        if events:
+            return (
+                f"The account is of GPUs, and the trace has {plural(events, 'event')} of {name} "
+                f"instead: this is what {threads} did."
+            )
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
-    return f"{what} {_busy(found, sums)} {_idle(sums, len(found.devices))}".strip()
+    parts = (what, _busy(found, sums), _idle(sums, len(found.devices)), _other_story(found, sums))
+    return " ".join(part for part in parts if part)
+
+
+def _other_story(found: Why, sums: Sums) -> str:
+    """That the median step is not what the span is like, and where the difference lies."""
+    whole = _unlike(found, sums)
+    if not whole:
+        return ""
+    span, idle = whole["span"], whole["idle"]
+    steps, gpus = found.steps, len(found.devices)
+    text = f"{'Its span' if gpus == 1 else 'Their spans'} of {duration(span)}"
+    if sums["idle"] * span > idle * sums["span"]:
+        return f"{text} {'is' if gpus == 1 else 'are'} {percent(span - idle, span)} busy, though."
+    text += f" {'is' if gpus == 1 else 'are'} {percent(idle, span)} idle, though"
+    longest = max(steps, key=lambda step: sum(one.idle_ns for one in step.devices))
+    waits, lasts = sum(one.idle_ns for one in longest.devices), sum(one.dur_ns for one in steps)
+    if 2 * waits > idle:
+        return f"{text}: {printable(longest.name)} alone is idle for {duration(waits)}."
+    if 2 * lasts * gpus < span:
+        return f"{text}: the {count(len(steps))} steps take only {duration(lasts)}."
+    return f"{text}."
+
+
+def _unlike(found: Why, sums: Sums) -> Sums | None:
+    """The account of the span, if the share of idle time in the median step is far from that."""
+    whole = totals(found.devices)
+    if not steps_tell(found) or cut_off(found) or len(found.steps) < 2 or not whole["span"]:
+        return None
+    shares = [one["idle"] / one["span"] for one in (sums, whole)]
+    return whole if abs(shares[0] - shares[1]) >= UNLIKE else None
 
 
 def brief_answer(found: Why, with_reason: bool = True) -> str:
@@ -53,12 +94,15 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
     several = len(found.devices) != 1
     works = "GPUs are" if several else "the GPU is"
     longer = f" busy for at least {duration(busy)}"
-    works += longer if cut_off(found) else f" {percent(busy, sums['span'])} busy"
+    least = "at least " if unrecorded(found) else ""
+    works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
     why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
     ns, where = max(why, default=(0, ""))
     most = "all" if ns == idle else duration(ns)
     rest = f", {duration(idle)} idle" if why else ""
     rest += f", {most} of it {where}" if why and with_reason else ""
+    if whole := _unlike(found, sums):
+        rest += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
     return f"{what.removesuffix('.')}: {works}{rest}."
 
 
@@ -94,12 +138,25 @@ def cut_off(found: Why) -> list[str]:
     return [one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely]
 
 
+def unrecorded(found: Why) -> list[str]:
+    """What is said of work of the window that is not in the trace."""
+    return [one.text for one in found.findings if one.rule == HOLES]
+
+
+def qualified(found: Why) -> list[str]:
+    """What is said of work that ran and is not in the trace, wherever."""
+    return [*cut_off(found), *unrecorded(found)]
+
+
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU is busy" if gpus == 1 else f"The {count(gpus)} GPUs are busy"
     if cut_off(found):
         return f"{who} for {duration(busy)} of it, and longer with work from before the window."
-    works = f"{who} {percent(busy, sums['span'])} of {'the step' if steps_tell(found) else 'it'}"
+    share = percent(busy, sums["span"])
+    works = f"{who} {share} of {'the step' if steps_tell(found) else 'it'}"
+    if unrecorded(found):
+        works = works.replace(share, f"at least {share}") + ", as some work was not recorded"
     if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
         return f"{works}."
     what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
@@ -226,7 +283,9 @@ def not_recorded(found: Why) -> str:
 
     `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
     """
-    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    lacks = dict.fromkeys(
+        f"{one.missing} ({one.record_with})" for one in found.cannot_tell if one.record_with
+    )
     where = " in what was read" if found.ends_early else ""
     return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
 

@@ -60,6 +60,10 @@ Family = tuple[tuple[str, ...], Decoder]
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
 _MAX_NAME: Final = 65_536
 
+# More than any trace was seen to have: with fewer, passes over all names would forget each before
+# it is asked for again.
+_MOST_NAMES: Final = 1 << 20
+
 # The first family that knows a name decides. Families with a fixed beginning come first, then those
 # that read C++ scopes, last the ones that look at single words. A family is asked only about names
 # with one of its beginnings; none given means any name.
@@ -92,7 +96,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
 )
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=_MOST_NAMES)
 def decode(name: str) -> KernelName | None:
     """What the name determines, or None if no family recognizes it.
 
@@ -126,7 +130,7 @@ def _without_suffix(name: str) -> str:
     return name.removesuffix(" [clone .kd]").removesuffix(".kd")
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=_MOST_NAMES)
 def short_name(name: str) -> str:
     """A short readable text for any name: at most 48 characters, no control characters.
 

@@ -7,9 +7,14 @@ TraceError
 
 from __future__ import annotations
 
+from fusetui.trace.text.urls import without_credentials
+
 
 class TraceError(Exception):
     """One plain sentence for the user: which file, what is wrong with it, what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(without_credentials(sentence))
 
 
 class NotATrace(TraceError):  # noqa: N818  (reads as a sentence at the raise)

@@ -7,6 +7,7 @@ from collections import Counter
 import msgspec
 
 from fusetui.trace.text.figures import size
+from fusetui.trace.text.urls import without_credentials
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -51,8 +52,8 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The file as the user named it."""
-        return self.named or self.path
+        """The file as the user named it, of a URL what may be shown."""
+        return self.named or without_credentials(self.path)
 
     @property
     def missing(self) -> str:

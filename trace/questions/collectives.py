@@ -73,7 +73,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
 
 def collectives_of(trace: Trace) -> Found:
     """All collectives, on the GPU and on the CPU."""
-    parts = (_on_gpu(trace), _on_cpu(trace))
+    parts = (collectives_on_gpu(trace), collectives_on_cpu(trace))
     rows, issued, host = (
         np.concatenate([getattr(part, field) for part in parts])
         for field in ("rows", "issued", "host")
@@ -83,7 +83,8 @@ def collectives_of(trace: Trace) -> Found:
     return Found(tuple(told[n] for n in order), rows[order], issued[order], host[order])
 
 
-def _on_gpu(trace: Trace) -> Found:
+def collectives_on_gpu(trace: Trace) -> Found:
+    """The kernels that communicate, in the order of the trace."""
     gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = gpu[trace.role[gpu] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -91,17 +92,22 @@ def _on_gpu(trace: Trace) -> Found:
     thread = np.where(launch >= 0, trace.thread_of_track[trace.track[launch]], -1)
     comms = _around(trace, _named(trace, Role.OP, re.compile(COMMS + r"\Z")), thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
-    args = [_args(trace, some) for some in (rows, comms, marks)]
-    told = [
-        _told(trace, int(row), int(mark), own)
-        for row, mark, *own in zip(rows, marks, *args, strict=True)
-    ]
+    args = _args(trace, (rows, comms, marks), "transfers")
+    known: dict[tuple[int, ...], Told] = {}
+    told = []
+    for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):
+        marked = int(trace.name[mark]) if mark >= 0 else -1
+        key = (int(trace.name[row]), marked, *map(id, own))
+        if key not in known:
+            known[key] = _told(trace, row, mark, own)
+        told.append(known[key])
     return Found(tuple(told), rows, issued, launch)
 
 
-def _on_cpu(trace: Trace) -> Found:
+def collectives_on_cpu(trace: Trace) -> Found:
+    """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
-    args = _args(trace, rows)
+    (args,) = _args(trace, (rows,))
     told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
     host = _issuing_ops(trace, rows, [one.name for one in told])
     issued = np.where(host >= 0, trace.start[host], trace.start[rows])
@@ -143,16 +149,16 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
     return found
 
 
-def _args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
-    """The args of each row, {} for -1 or none."""
-    found: list[dict[str, Any]] = [{} for _ in rows]
+def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list[dict[str, Any]]]:
+    """The args of the rows of each array, the same {} for -1 or none; one pass over the file."""
+    rows = np.concatenate(several)
     known = np.flatnonzero(rows >= 0)
-    read = arguments(trace.elements, trace.order[rows[known]], ARGS)
-    distinct = [_values(texts) for texts in read.distinct]
-    for place, number in zip(known.tolist(), read.number.tolist(), strict=True):
-        if number >= 0:
-            found[place] = distinct[number]
-    return found
+    read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
+    number = np.full(len(rows), -1, dtype=np.int32)
+    number[known] = read.number
+    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    ends = np.cumsum([len(some) for some in several])[:-1]
+    return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
 
 
 def _values(texts: Sequence[bytes]) -> dict[str, Any]:

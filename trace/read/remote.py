@@ -1,29 +1,41 @@
 """Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and others.
 
 A file is read in order, once, and kept in memory. When a connection breaks, reading goes on where
-it broke, as long as the file is still the same.
+it broke, as long as the file is still the same; if it cannot, what arrived is a file that was cut
+short.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
 from typing import IO, Any
 
 from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.variables import amount
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
+from fusetui.trace.read.unpack import GIB, LIMIT
 
 URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
+SMALLEST = 4 << 10  # of them, once larger ones broke
 SPARE = 64 << 20  # bytes of memory that are left alone
 TRIES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
+STALL_S = 20.0  # without a byte of an HTTP server; other drivers have bounds of their own
+PATIENCE_S = 60.0  # after the last byte until nothing more is tried
+ENDLESS = 4 * GIB  # bytes of a file whose server does not say how long it is
 NUMBER = re.compile(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
 """What drivers call that by which one state of a file can be told from another."""
+
+
+class Broken(CannotRead):
+    """The connection ended before the file did, and could not be taken up again."""
 
 
 def is_remote(path: str) -> bool:
@@ -53,6 +65,7 @@ class Arriving(Document):
         super().__init__(room.fileno(), size)
         self._url, self._room, self._pieces = url, room, _copied(url, room)
         self._here = 0  # bytes
+        self.cut: str | None = None  # why no more than that arrive
 
     def __getitem__(self, place: slice) -> bytes:
         """Fetches what is missing. Raises CannotRead and OSError."""
@@ -60,9 +73,13 @@ class Arriving(Document):
         return super().__getitem__(place)
 
     def fetch(self, end: int) -> int:
-        """Fetches up to this byte at least; returns how many bytes are there. Raises CannotRead."""
-        while self._here < end:
-            self._here += self._next()
+        """Fetches up to this byte at least, unless the connection breaks (`cut`); returns how many
+        bytes are there. Raises CannotRead."""
+        try:
+            while self._here < end and not self.cut:
+                self._here += self._next()
+        except Broken:
+            self.cut = f"the connection broke after {self._here} of {len(self)} bytes"
         return self._here
 
     def _next(self) -> int:
@@ -73,10 +90,23 @@ class Arriving(Document):
         return found
 
 
-def copied_to(url: str, room: IO[bytes]) -> None:
-    """Appends the bytes of a file to `room`, which is in memory. Raises CannotRead."""
-    for _ in _copied(url, room):
-        pass
+def copied_to(url: str, room: IO[bytes]) -> str | None:
+    """Appends the bytes of a file of unknown length to `room`, which is in memory; returns why
+    there are not more. Raises CannotRead."""
+    given = amount(os.environ.get(LIMIT, ""))
+    limit = ENDLESS if given is None else int(given * GIB)
+    here = 0
+    try:
+        for got in _copied(url, room):
+            here += got
+            if here > limit:
+                raise CannotRead(
+                    f"{url} did not end within {limit / GIB:.3g} GiB, and its server does not say "
+                    f"how long it is: download it, or set {LIMIT} to the GiB that it may take."
+                )
+    except Broken:
+        return f"the connection broke after {here} bytes"
+    return None
 
 
 def size_of_url(url: str) -> int | None:
@@ -84,6 +114,8 @@ def size_of_url(url: str) -> int | None:
     system, path = _system(url)
     try:
         size = system.info(path).get("size")
+    except TimeoutError as error:
+        raise _unreadable(url, error) from None
     except Exception:  # reading it will report it
         return None
     return size if isinstance(size, int) else None
@@ -117,40 +149,49 @@ def _pieces(url: str) -> Iterator[bytes]:
     system, path = _system(url)
     done = failed = 0
     state: object = None
+    heard = time.monotonic()
     while True:
         try:
             if state is None:
                 state = _state(system, path)
             elif _state(system, path) != state:
                 raise CannotRead(f"{url} changed while it was read: try again.")
-            for piece in _from(system, path, done):
+            for piece in _from(system, path, done, _size(failed)):
                 yield piece
-                done, failed = done + len(piece), 0
+                done, failed, heard = done + len(piece), 0, time.monotonic()
             return
         except CannotRead:
             raise
         except Exception as error:
             failed += 1
-            if failed >= TRIES or _is_missing(error) or isinstance(error, PermissionError):
-                raise _unreadable(url, error, done) from None
+            refused = _is_missing(error) or isinstance(error, PermissionError)
+            if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
+                said = _unreadable(url, error, done)
+                raise (Broken(str(said)) if done and not refused else said) from None
             time.sleep(PAUSE_S * failed)
 
 
-def _from(system: Any, path: str, at: int) -> Iterator[bytes]:
-    """The rest of a file. A server that cannot begin in the middle sends what was read again."""
-    with system.open(path, "rb", block_size=PIECE, cache_type="readahead") as file:
+def _size(failed: int) -> int:
+    """How many bytes are asked for at once after this many failures."""
+    return min(PIECE, max(PIECE >> 3 * failed, SMALLEST))
+
+
+def _from(system: Any, path: str, at: int, size: int) -> Iterator[bytes]:
+    """The rest of a file, asked for in pieces of this many bytes: a driver may give nothing of a
+    piece that breaks. A server that cannot begin in the middle sends what was read again."""
+    with system.open(path, "rb", block_size=size, cache_type="readahead") as file:
         if at:
             if file.seekable():
                 file.seek(at)
             else:
                 _skip(file, at)
         got = at
-        while piece := file.read(PIECE):
+        while piece := file.read(size):
             yield piece
             got += len(piece)
-        size = getattr(file, "size", None)
-        if isinstance(size, int) and got < size:
-            raise ConnectionError(f"it ended after {got} of {size} bytes")
+        whole = getattr(file, "size", None)
+        if isinstance(whole, int) and got < whole:
+            raise ConnectionError(f"it ended after {got} of {whole} bytes")
 
 
 def _skip(file: Any, count: int) -> None:
@@ -175,7 +216,7 @@ def _system(url: str) -> tuple[Any, str]:
     except ImportError:
         raise CannotRead(f"{url} needs fsspec: pip install 'fusetui[remote]'.") from None
     try:
-        system, path = url_to_fs(url)
+        system, path = url_to_fs(url, **_options(kind, fsspec.config.conf))
     except (ImportError, ValueError) as error:
         if kind in fsspec.available_protocols():
             driver = known_implementations.get(kind, {}).get("err") or str(error)
@@ -184,6 +225,19 @@ def _system(url: str) -> tuple[Any, str]:
     except Exception as error:
         raise _unreadable(url, error) from None
     return system, path
+
+
+def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
+    """An HTTP server that says nothing is given up, unless the user's fsspec.json says when."""
+    if kind not in ("http", "https"):
+        return {}
+    try:
+        from aiohttp import ClientTimeout
+    except ImportError:  # the driver will name it
+        return {}
+    given = conf.get(kind, {}).get("client_kwargs", {})
+    quiet = ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S)
+    return {"client_kwargs": {"timeout": quiet, **given}}
 
 
 def _is_missing(error: Exception) -> bool:
@@ -201,5 +255,7 @@ def _unreadable(url: str, error: Exception, done: int = 0) -> CannotRead:
     hidden = error.__cause__ if isinstance(error, FileNotFoundError) else None
     said = NUMBER.sub("", str(hidden or error))
     text = " ".join(said.split())[:200] or type(error).__name__
+    if isinstance(hidden or error, TimeoutError):
+        text = f"nothing arrived for {STALL_S:g} s"
     after = f" after {done} bytes" if done else ""
     return CannotRead(f"{url} cannot be read{after}: {text.rstrip('.')}.")

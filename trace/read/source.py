@@ -52,6 +52,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     file: IO[bytes]
     packing: Packing | None
     state: State
+    cut: str | None = None  # how a zip that it was taken from is damaged
     arriving: Arriving | None = None  # of a file that is fetched while it is read
 
     @property
@@ -84,14 +85,15 @@ def open_stored(path: str) -> Stored:
     """Opens a file; `-` is standard input. Raises CannotRead with one plain sentence."""
     shown = "standard input" if path == "-" else path
     try:
-        file = seekable(sys.stdin.buffer if path == "-" else _opened(path), shown)
-        if is_archive(read_at(file.fileno(), 0, 4)):
-            file = _extracted(file, shown)
-        stored = stored_in(shown, file)
+        opened, cut = (sys.stdin.buffer, None) if path == "-" else _opened(path)
+        file = seekable(opened, shown)
+        is_zip = is_archive(read_at(file.fileno(), 0, 4))
+        stored = _extracted(file, shown) if is_zip else stored_in(shown, file)
+        stored = msgspec.structs.replace(stored, cut=cut or stored.cut)
     except OSError as error:
         raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
-        file.close()
+        stored.file.close()
         raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
     return stored
 
@@ -109,9 +111,9 @@ def open_arriving(path: str) -> Stored:
         if is_archive(begin):
             arriving.fetch(size)
             undo.pop_all()
-            return stored_in(path, _extracted(room, path))
+            return _extracted(room, path)
         undo.pop_all()
-        return Stored(path, size, room, packing_of(begin), (size, 0), arriving)
+        return Stored(path, size, room, packing_of(begin), (size, 0), arriving=arriving)
 
 
 def stored_in(path: str, file: IO[bytes]) -> Stored:
@@ -154,7 +156,9 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
     again = taken is None and (stored.packing is None or size >= LARGE)
     file = OpenFile(stored.file.fileno()) if again else None
     kept = Document(room.fileno() if again else OpenFile(room.fileno()), size)
-    state = state_of(stored.file.fileno()) if stored.arriving else stored.state
+    arriving = stored.arriving
+    cut = (arriving.cut if arriving else stored.cut) or cut
+    state = state_of(stored.file.fileno()) if arriving else stored.state
     return Source(stored.path, stored.size, kept, cut, taken, state, file)
 
 
@@ -163,7 +167,7 @@ def present(room: IO[bytes]) -> Document:
     return Document(OpenFile(room.fileno()), os.fstat(room.fileno()).st_size)
 
 
-def _extracted(file: IO[bytes], path: str) -> IO[bytes]:
+def _extracted(file: IO[bytes], path: str) -> Stored:
     """The trace in a zip as a file of its own. Raises CannotRead or NotATrace."""
     from fusetui.trace.read.archive import Archive  # rarely needed
 
@@ -172,9 +176,9 @@ def _extracted(file: IO[bytes], path: str) -> IO[bytes]:
         small = archive.size < memory_left() // SHARE
         with ExitStack() as undo:
             room = undo.enter_context(file_in_memory() if small else file_on_disk())
-            archive.extract(room)
+            cut = archive.extract(room)
             undo.pop_all()
-    return room
+    return msgspec.structs.replace(stored_in(path, room), cut=cut)
 
 
 def _fill(
@@ -209,7 +213,7 @@ def _fetched(
 ) -> tuple[str | None, int | None]:
     """Of a plain file, waits until all of it is in `room`; returns what `_fill` does."""
     here = 0
-    while stored.arriving and here < stored.size:
+    while stored.arriving and here < stored.size and not stored.arriving.cut:
         here = stored.arriving.fetch(here + 1)
         grown(here, here)
         if stop():
@@ -217,15 +221,15 @@ def _fetched(
     return None, None
 
 
-def _opened(path: str) -> IO[bytes]:
-    """A file, or what a URL gives, in memory. Raises OSError and CannotRead."""
+def _opened(path: str) -> tuple[IO[bytes], str | None]:
+    """A file, or what a URL gives, in memory, and how that was cut. Raises OSError, CannotRead."""
     if not is_remote(path):
-        return Path(path).open("rb")
+        return Path(path).open("rb"), None
     with ExitStack() as undo:
         room = undo.enter_context(file_in_memory())
-        copied_to(path, room)
+        cut = copied_to(path, room)
         undo.pop_all()
-    return room
+    return room, cut
 
 
 def reason(error: OSError) -> str:

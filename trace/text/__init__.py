@@ -9,4 +9,5 @@ __all__ = [
     "tables",
     "times",
     "units",
+    "urls",
 ]

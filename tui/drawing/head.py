@@ -14,6 +14,7 @@ from fusetui.trace.scrub.found import secrets_of
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, percent, plural, several, size
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.urls import without_credentials
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side
 
@@ -23,36 +24,37 @@ ROOMY = 110  # cells of a screen; with fewer, the bar is short
 
 
 def head(side: Side, width: int) -> str:
-    """One line that says what is open: as many facts as fit, the warnings first."""
-    return joined([printable(side.label), *side.once(warnings), *side.once(facts)], width)
+    """One line that says what is open: as many parts as fit."""
+    return joined([printable(side.label), *side.once(parts)], width)
 
 
 def summary_line(trace: Trace) -> str:
     """One line about a trace in a list of several."""
-    return "   ".join([*facts(trace), *warnings(trace)])
+    return "   ".join(parts(trace))
 
 
-def facts(trace: Trace) -> list[str]:
-    """The main facts about a trace, each in a few words.
+def parts(trace: Trace) -> list[str]:
+    """About a trace, each in a few words: what makes the picture doubtful, the device, steps and
+    times, and only then what is secret in the file, which changes nothing of the picture.
 
     About a part of a trace, says nothing that the rest could reverse.
     """
     whole = trace.report.prefix is None
     times = gpu_times(trace)
     found = steps(trace)
-    parts = [
-        clip(
-            ", ".join(dict.fromkeys(printable(name) for name in device_names(trace))),
-            DEVICES,
-            "...",
-        ),
+    names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
+    secrets = secrets_of(trace)
+    told = [
+        *_doubts(trace),
+        clip(names, DEVICES, "..."),
         plural(len(found), "step") if found else "",
         duration(trace.end_ns - trace.begin_ns),
         _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
+        f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
         f"{count(trace.recorded())} slices",
         plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
     ]
-    return [part for part in parts if part]
+    return [part for part in told if part]
 
 
 def _busy(trace: Trace, ns: int) -> str:
@@ -65,7 +67,7 @@ def _no_gpu(whole: bool) -> str:
     return "no GPU events" if whole else ""
 
 
-def warnings(trace: Trace) -> list[str]:
+def _doubts(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
     found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
@@ -78,8 +80,6 @@ def warnings(trace: Trace) -> list[str]:
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
-    if secrets := secrets_of(trace):
-        found.append(f"looks like a secret: {printable(several(secrets, 2))}")
     return found
 
 
@@ -92,5 +92,5 @@ def reading_line(
     figures = f"{percent(done, total)} of {size(total)}" if total else ""
     said = f"{figures}, shown: what was read so far" if shown else figures
     bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
-    name = printable(Path(path).name)
+    name = printable(Path(without_credentials(path)).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"

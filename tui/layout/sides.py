@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from fusetui.trace.diff.model import Diff, Row
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.text.urls import without_credentials
 from fusetui.tui.layout.lanes import lanes_of
 from fusetui.tui.layout.view import Side, View, first_view
 
@@ -70,7 +71,7 @@ def _step_length(side: Side) -> int:
 
 def short_label(path: str) -> str:
     """`runs/mlp/eager.json.gz` -> `mlp/eager`."""
-    name = Path(path).name
+    name = Path(without_credentials(path)).name
     for suffix in (".gz", ".zst", ".json", ".trace", ".pt"):
         name = name.removesuffix(suffix)
     return name

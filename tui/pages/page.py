@@ -52,6 +52,7 @@ class Page(ABC):
     hints: ClassVar[tuple[str, ...]]
     """The last line of the screen, what matters most first: `down/up line` names two actions, whose
     keys are shown, and says what they do."""
+    copies: ClassVar[str] = "name"  # what each line of `copied` is
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
     @abstractmethod

@@ -52,6 +52,7 @@ class TimelinePage(Page):
     name = TIMELINE
     title = "Timeline"
     key = "1"
+    copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
         "help keys",

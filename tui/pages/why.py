@@ -67,6 +67,7 @@ class WhyPage(ListPage):
     name = "why"
     title = "Why"
     key = "5"
+    copies = "line"
     help = "what the time went to, and what would help"
     hints = (
         "help keys",

@@ -28,11 +28,11 @@ def names_text(names: Iterable[str]) -> str:
     return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST)
 
 
-def what_was_copied(text: str) -> str:
-    """One sentence about a copied text, on one line."""
+def what_was_copied(text: str, noun: str = "name") -> str:
+    """One sentence about a copied text, on one line; `noun`: what each of its lines is."""
     if not text:
         return "nothing is selected, so nothing was copied"
-    first, *others = text.split("\n")
+    lines = text.split("\n")
     cut = f" (the first {count(MOST)} characters)" if len(text) >= MOST else ""
-    more = f" and {plural(len(others), 'more name')}" if others else ""
-    return f"{COPIED}{more}{cut}: {narrow(first[:WORTH_SAYING])}"
+    counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
+    return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"

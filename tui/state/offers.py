@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from fusetui.trace.text.urls import without_credentials
+
 JOB = "all ranks"
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
 
@@ -30,6 +32,7 @@ def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
 
 def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
     """Traces by the names of their files, or by their paths where several have one name."""
-    count = Counter(Path(path).name for path in set(paths))
-    names = ((path, Path(path).name) for path in paths)
-    return tuple(Offer(name if count[name] == 1 else path, (path,)) for path, name in names)
+    shown = {path: without_credentials(path) for path in paths}
+    count = Counter(Path(path).name for path in shown.values())
+    names = ((path, Path(shown[path]).name) for path in paths)
+    return tuple(Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)

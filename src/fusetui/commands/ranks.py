@@ -6,6 +6,9 @@ import glob
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError
 from fusetui.commands.folders import ENDINGS
@@ -13,9 +16,12 @@ from fusetui.commands.sources import of_one_job
 from fusetui.render.output import emit, emit_json, width
 from fusetui.render.progress import Bar
 from fusetui.trace.ranks.model import NoSummary, RankSummary
-from fusetui.trace.ranks.records import JobAnswer
+from fusetui.trace.ranks.records import JobAnswer, LeftOut, RankRow
 from fusetui.trace.read.remote import is_remote, matching
 from fusetui.trace.text.figures import plural
+from fusetui.trace.text.urls import without_credentials
+
+Row = TypeVar("Row", RankRow, LeftOut)
 
 
 def run(args: Namespace) -> int:
@@ -25,7 +31,7 @@ def run(args: Namespace) -> int:
     paths = files(args.paths)
     from fusetui.trace.ranks import explained
 
-    answer = explained(_summaries(paths, args)).answer
+    answer = _told(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
         raise CommandError(_none(answer))
     if args.json:
@@ -41,6 +47,16 @@ def run(args: Namespace) -> int:
     if answer.given < len(paths) or any(row.damage for row in answer.ranks):
         return UNUSABLE
     return DONE if answer.collectives else CANNOT_TELL
+
+
+def _told(answer: JobAnswer) -> JobAnswer:
+    """The answer without the passwords of URLs."""
+
+    def told(row: Row) -> Row:
+        return replace(row, path=without_credentials(row.path))
+
+    left = (replace(told(one), reason=without_credentials(one.reason)) for one in answer.left_out)
+    return replace(answer, ranks=tuple(map(told, answer.ranks)), left_out=tuple(left))
 
 
 def _none(answer: JobAnswer) -> str:

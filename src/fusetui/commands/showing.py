@@ -9,7 +9,7 @@ from typing import Any
 
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.settings import user_settings
-from fusetui.commands.terminal import is_light, needs_ascii, prepare
+from fusetui.commands.terminal import background, needs_ascii, prepare
 from fusetui.commands.variables import ignored_colors
 
 
@@ -31,13 +31,21 @@ def show(
     theme = theme if theme != "auto" else settings.theme
     for sentence in ignored_colors(os.environ) if theme == "auto" else ():
         say(sentence)
-    light = is_light(theme, os.environ)
+    light, typed = background(theme, os.environ)
     mouse = settings.mouse if mouse is None else mouse
     prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment
     from fusetui.tui.keymap import KeymapError
 
     try:
-        return app.run(paths, ascii_only=ascii_only, light=light, mouse=mouse, say=say, **options)
+        return app.run(
+            paths,
+            ascii_only=ascii_only,
+            light=light,
+            mouse=mouse,
+            typed=typed,
+            say=say,
+            **options,
+        )
     except KeymapError as error:
         raise CommandError(str(error)) from None

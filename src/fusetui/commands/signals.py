@@ -13,6 +13,8 @@ Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
 ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # those that the system has
+TIDYING = 10.0  # seconds that the clean-up may take before the process is ended all the same
+AGAIN = 0.02  # seconds until a signal that came during an import is delivered once more
 
 
 class Ended(KeyboardInterrupt):
@@ -22,7 +24,8 @@ class Ended(KeyboardInterrupt):
 @contextmanager
 def ending() -> Iterator[None]:
     """Within the block the first of these signals raises Ended, unless it was ignored (nohup).
-    Further ones are then ignored, so that they do not interrupt the clean-up.
+    Further ones are then ignored, so that they do not interrupt the clean-up, which a thread
+    bounds: somebody may have caught Ended, or wait for a terminal that is gone.
 
     In a process that was forked within the block they have their default effect.
     """
@@ -32,19 +35,47 @@ def ending() -> Iterator[None]:
     owner = os.getpid()
     numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
     ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    waiting: list[int] = []  # signals that came during an import
+    timers: list[threading.Timer] = []
 
-    def end(number: int, _: FrameType | None) -> None:
-        if os.getpid() == owner:
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif _is_importing(frame):
+            waiting.append(number)
+            timers.append(_after(AGAIN, os.kill, owner, number))
+        else:
             _handle(ours, signal.SIG_IGN)
+            timers.append(_after(TIDYING, os._exit, ENDED + number))
             raise Ended(number)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
     _handle(ours, end)
     try:
         yield
+        if waiting:
+            raise Ended(waiting[0])
     finally:
+        for timer in timers:
+            timer.cancel()
         _handle(ours, signal.SIG_DFL)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Modules written in C may crash, or lose the exception, when one is raised while they are
+    set up."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _after(seconds: float, call: Callable[..., object], *arguments: int) -> threading.Timer:
+    timer = threading.Timer(seconds, call, arguments)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def _handle(numbers: Sequence[int], handler: Handler) -> None:

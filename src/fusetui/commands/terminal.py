@@ -23,6 +23,7 @@ QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 answer in order, and all of them the second question, so none that knows no OSC 11 is waited for."""
 COLOR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
+ANSWERS = re.compile(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
@@ -68,14 +69,15 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
     return bool(charset) and charset.lower().replace("-", "") != "utf8"
 
 
-def is_light(theme: str, environment: Mapping[str, str]) -> bool:
+def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
     """Is the background light: as the user says, else COLORFGBG, else the terminal; dark if none
-    of them knows."""
+    of them knows. And what a person typed while the terminal was asked."""
     if theme in ("dark", "light"):
-        return theme == "light"
+        return theme == "light", ""
     if (light := light_by_variable(environment.get("COLORFGBG", ""))) is not None:
-        return light
-    return is_light_color(ask(PATIENCE)) if may_ask(environment) else False
+        return light, ""
+    answer = ask(PATIENCE) if may_ask(environment) else b""
+    return is_light_color(answer), ANSWERS.sub(b"", answer).decode(errors="ignore")
 
 
 def light_by_variable(value: str) -> bool | None:
@@ -119,7 +121,8 @@ def ask(patience: float) -> bytes:
                 os.write(handle, QUESTION)
                 answer = _until(handle, time.monotonic() + patience)
             finally:
-                termios.tcsetattr(handle, termios.TCSANOW, before)
+                with suppress(OSError, termios.error):  # nothing to restore where it is gone
+                    termios.tcsetattr(handle, termios.TCSANOW, before)
         finally:
             os.close(handle)
     return answer

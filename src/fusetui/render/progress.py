@@ -10,6 +10,7 @@ from typing import Self, TextIO
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.urls import without_credentials
 
 PATIENCE_S = 1.0
 REFRESH_S = 0.1
@@ -20,7 +21,7 @@ class Bar:
     """`reading big.json  [#######-----]    58 %`, on one line that is erased at the end."""
 
     def __init__(self, title: str, stream: TextIO) -> None:
-        self._title = printable(title)
+        self._title = printable(without_credentials(title))
         self._stream = stream
         self._due = time.monotonic() + PATIENCE_S
         self._drawn = False

@@ -8,10 +8,9 @@ from textwrap import wrap
 from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, not_recorded
-from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import CUT, JSON_ALL, Column, left_out, table
+from fusetui.trace.text.tables import JSON_ALL, Column, cut, left_out, table
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
@@ -33,7 +32,7 @@ def why_text(found: Why, width: int, below: int = 0) -> str:
         rows = gap_rows(found.gaps[: room - 2], found.base_ns)
         paragraphs.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
-    return "\n".join(clip(line, width, CUT) for line in lines[:most])
+    return "\n".join(cut(line, width) for line in lines[:most])
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from tests.trace.insights.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.trace import Trace
-from fusetui.trace.insights.telling import account_line, answer
+from fusetui.trace.insights.telling import account_line, answer, brief_answer
 from fusetui.trace.insights.why import Selection, why
 
 US = 1_000
@@ -46,6 +46,47 @@ def test_the_time_before_the_first_event_counts_in_a_step(
     (found,) = why(trace, Selection(step=1)).findings[:1]
     assert (found.rule, found.at_stake_ns, found.share) == ("data-loading", 300 * US, 0.3)
     assert "300 us (30.0 % of the time)" in found.text
+
+
+def stepping(event: Callable[..., Any], *idle: int) -> list[Any]:
+    """Steps in which the GPU is busy for 100 us, after it was idle for so long."""
+    events, ts = [event("k", 0, 1, cat="kernel", pid=0, tid=7)], 1
+    for n, wait in enumerate(idle):
+        events.append(event(f"ProfilerStep#{n}", ts, wait + 100, cat="user_annotation"))
+        events.append(event("k", ts + wait, 100, cat="kernel", pid=0, tid=7))
+        ts += wait + 100
+    return events
+
+
+def test_a_step_that_is_another_story_than_the_span(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Steps of 1,100, 100, 101 and 102 us, all but the first of them busy."""
+    found = why(trace_of(stepping(event, 1000, 0, 1, 2)))
+    assert answer(found).endswith(
+        " Its span of 1.404 ms is 71 % idle, though: ProfilerStep#0 alone is idle for 1 ms."
+    )
+    assert brief_answer(found).endswith("; 71 % of the span is idle.")
+
+
+def test_work_between_steps_is_another_story(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Two busy steps of 100 us, 800 us apart."""
+    apart = [
+        *stepping(event, 0),
+        event("ProfilerStep#1", 901, 100, cat="user_annotation"),
+        event("k", 901, 100, cat="kernel", pid=0, tid=7),
+    ]
+    assert answer(why(trace_of(apart))).endswith(
+        " Its span of 1.001 ms is 80 % idle, though: the 2 steps take only 200 us."
+    )
+
+
+def test_equal_steps_are_the_same_story(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    assert "though" not in answer(why(trace_of(stepping(event, 100, 120, 110))))
 
 
 def test_figures_of_several_gpus_are_sums_and_say_so(

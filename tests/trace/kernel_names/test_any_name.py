@@ -67,3 +67,13 @@ def test_long_names_return(beginning: str) -> None:
         name = (beginning + filling * (100_000 // len(filling)))[:100_000]
         assert is_plain(short_name(name))
         decode(name[:10_000])
+
+
+def test_each_name_is_decoded_once() -> None:
+    """However often all names of a large trace are asked about."""
+    names = [f"kernel_number_{number}" for number in range(20_000)]
+    decode.cache_clear()
+    for _ in range(2):
+        for name in names:
+            decode(name)
+    assert decode.cache_info().misses == len(names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.scripts import benchmark
@@ -52,3 +53,54 @@ def test_a_balanced_pipeline_does_not_hang(tmp_path: Path) -> None:
 def test_every_case_has_a_name_of_its_own() -> None:
     names = [case.name for case in jobs.CASES]
     assert len(set(names)) == len(names)
+
+
+def truth(**more: Any) -> Any:
+    """Rank 3 of 4 is 1 ms late in each of two steps of 10 ms."""
+    fields = dict.fromkeys(jobs.Truth._fields, 0) | {
+        "case": "dp-loading",
+        "expect": "rank",
+        "culprits": [3],
+        "planted": 1e6,
+        "waited": 0.98e6,
+        "step": 10e6,
+        "ordinary": 9e6,
+        "steps": 2,
+        "cause": "loading",
+    }
+    return jobs.Truth(**(fields | more))
+
+
+def answer(rank: int | None, caused_us: float = 2000, text: str = "") -> dict[str, Any]:
+    """Names a rank, or nobody."""
+    row = {"rank": rank or 0, "caused_ns": caused_us * 1e3, "waited_ns": 0, "steps": 2}
+    named = [] if rank is None else [{"rank": rank, "text": text}]
+    return {"ranks": [row | {"step_ns": 10_000_000}], "stragglers": named}
+
+
+SAID = "Rank 3 arrives last; the others wait 1 ms a step for it."
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "verdict"),
+    [
+        (answer(3), SAID, jobs.RIGHT),
+        (answer(3, 2200), SAID, jobs.WRONG),  # 10 % more than was planted
+        (answer(2), SAID.replace("3", "2"), jobs.WRONG),  # an innocent rank
+        (answer(3), SAID.replace("3", "2"), jobs.WRONG),  # the text names another one
+        (answer(3, text=SAID.replace("1 ms", "2 ms")), SAID, jobs.WRONG),  # another figure
+        (answer(3, text=f"{SAID} Meanwhile kernels ran longer."), SAID, jobs.WRONG),  # not why
+        (answer(3, text=f"{SAID} It spends 3 ms a step more in DataLoader."), SAID, jobs.WRONG),
+        (answer(3, 30_000), SAID, jobs.WRONG),  # longer than the step
+        (answer(None, 0), "4 of 4 ranks.", jobs.WRONG),  # says nothing at all
+        (answer(None, 0), "Who was last cannot be told: the clocks drift.", jobs.CANNOT),
+    ],
+)
+def test_what_is_right_and_what_is_wrong(found: dict[str, Any], text: str, verdict: str) -> None:
+    assert jobs.judged(truth(), found, text).verdict == verdict
+
+
+def test_nobody_is_to_be_named() -> None:
+    balanced = truth(expect="nobody", culprits=[])
+    assert jobs.judged(balanced, answer(None, 0), "").verdict == jobs.RIGHT
+    assert jobs.judged(balanced, answer(3), SAID).verdict == jobs.WRONG

@@ -7,12 +7,15 @@ import pickle
 import sqlite3
 import struct
 import zipfile
+import zlib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from fusetui.sample_traces import lessons
 from fusetui.trace import CannotRead, NotATrace, open_trace
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.foreign import foreign
 
 LESSON = lessons.path("mlp-eager")
@@ -94,6 +97,13 @@ def test_nothing_else_is_taken_for_one(content: bytes) -> None:
     assert foreign("trace.json", content) is None
 
 
+EVENTS = 20_000
+MANY = b'{"traceEvents":[%s]}' % b",".join(
+    b'{"ph":"X","name":"n","pid":1,"tid":1,"ts":%d,"dur":%d}' % (3 * at, at * 7919 % 3)
+    for at in range(EVENTS)
+)
+
+
 def zipped(path: Path, *names: str, content: bytes = TRACE) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in names:
@@ -133,14 +143,45 @@ def test_other_zips(tmp_path: Path) -> None:
     assert "without a trace" in message(zipped(tmp_path / "d.zip"))
 
 
-def test_damaged_zips(tmp_path: Path) -> None:
+def test_a_zip_that_ends_early_gives_what_is_there(tmp_path: Path) -> None:
     path = zipped(tmp_path / "a.zip", "a.json")
+    path.write_bytes(path.read_bytes()[:-2000])
+    trace = open_trace(str(path))
+    assert 0 < trace.report.events < len(open_trace(str(LESSON)))
+    assert trace.report.cut == "the zip file ends early"
+
+
+def test_a_zip_with_damage_gives_what_is_before_it(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", "a.json", content=MANY)
     whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    assert "damaged zip" in message(path)
-    middle = len(whole) // 2
-    path.write_bytes(whole[:middle] + bytes(64) + whole[middle + 64 :])
-    assert "zip file that cannot be unpacked" in message(path)
+    at = len(whole) // 2
+    path.write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
+    trace = open_trace(str(path))
+    assert 0 < trace.report.events < EVENTS
+    assert str(trace.report.cut).startswith("the zip file is damaged")
+
+
+def test_a_zip_with_a_wrong_checksum_gives_all_of_it(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "a.zip", "a.json", content=MANY)
+    checksum = zlib.crc32(MANY).to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(checksum, bytes(4)))
+    trace = open_trace(str(path))
+    assert trace.report.events == EVENTS
+    assert trace.report.cut == "the zip file is damaged (its checksum does not fit)"
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_a_wrong_byte_in_a_zip_is_never_a_bug(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("a.json", b'{"traceEvents":[{"ph":"X","name":"n","ts":1,"dur":2}]}')
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with suppress(TraceError):
+            open_trace(str(path))
 
 
 def test_a_zip_that_unpacks_to_far_too_much(

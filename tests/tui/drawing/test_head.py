@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from fusetui.trace import Trace
 from fusetui.trace.scrub.found import secrets_of
 from fusetui.tui.drawing.head import head
@@ -20,6 +22,19 @@ def test_a_secret_is_named_and_not_told(
     line = head(Side(trace, (), 0, "a"), 120)
     assert "looks like a secret: HF_TOKEN" in line
     assert TOKEN not in line
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_secret_does_not_displace_device_steps_and_times(
+    trace_of: Open, event: Callable[..., dict[str, object]], width: int
+) -> None:
+    step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
+    kernel = event("k", 10, 50, cat="kernel", pid=0, tid=7)
+    devices = [{"id": 0, "name": "NVIDIA H100"}]
+    told = {"metadata": {"HF_TOKEN": TOKEN}, "deviceProperties": devices}
+    line = head(Side(trace_of([step, kernel], **told), (), 0, "a"), width)
+    assert line.startswith("a   NVIDIA H100   1 step   100 us   GPU busy 50 us")
+    assert ("secret" in line) == (width == 100)
 
 
 def test_a_token_in_the_name_of_an_event_or_a_lane_is_told(

@@ -48,5 +48,7 @@ def test_a_name_beyond_measure_is_cut_and_that_is_said() -> None:
 
 
 def test_the_hint_is_one_line() -> None:
-    assert what_was_copied("a\nb\nc") == "copied and 2 more names: a"
+    assert what_was_copied("a") == "copied: a"
+    assert what_was_copied("a\nb\nc") == "copied 3 names: a"
+    assert what_was_copied("# Why\n\nbusy", "line") == "copied 3 lines: # Why"
     assert what_was_copied("") == "nothing is selected, so nothing was copied"

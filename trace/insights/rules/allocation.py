@@ -9,15 +9,12 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts, Rows
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.warming import OFTEN, recurring
 from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
-OFTEN = 0.1
-"""Calls that free memory per GPU event, from which on no caching allocator is in between: it frees
-only when memory runs out, while a program that begins may allocate as often."""
 UNCACHED = (
     "So many frees mean that the caching allocator does not serve the program: look for "
     "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
@@ -26,15 +23,13 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
-SPREAD = 0.5  # of the span, over which calls must recur if there are no steps
-
 
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
     rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
-    rows = _recurring(facts, rows[inside])
+    rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
     cover = facts.while_launching(rows)
     at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
     if not at_stake:
@@ -51,18 +46,6 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _recurring(facts: Facts, rows: Rows) -> Rows:
-    """Calls after the first step; without steps, all calls if they extend over half of the span."""
-    found = steps(facts.trace)
-    if len(found) > 1:
-        return rows[facts.trace.start[rows] >= found[1].start_ns]
-    if found or not len(rows):
-        return rows[:0]
-    start = facts.trace.start[rows]
-    lasts = int(start.max() - start.min())
-    return rows if lasts >= SPREAD * (facts.end_ns - facts.begin_ns) else rows[:0]
-
-
 def _frees(facts: Facts, rows: Rows) -> int:
     freeing = facts.named(lambda name: "Free" in name, Role.CALL)
     return int(np.count_nonzero(np.isin(rows, freeing)))
@@ -73,9 +56,11 @@ RULE = Rule(
     title="Allocation during the work",
     question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
-    formula="The host part of gaps that lies in calls that allocate or free, after the first step.",
+    formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
+    "first step, or in it if each later step has at least half as many; without steps, if they go "
+    "on in the second half of the GPU events.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"spread": SPREAD, "often": OFTEN},
+    thresholds={"often": OFTEN},
     find=find,
 )

@@ -35,7 +35,7 @@ def loader_rows(facts: Facts) -> Rows:
 
 def find(facts: Facts) -> Iterator[Claim]:
     rows = loader_rows(facts)
-    waited = sum(int(ns.sum()) for ns in facts.idle_during(rows))
+    waited = facts.idle_during(rows)
     if waited:
         text = f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) for the data"
         yield Claim(

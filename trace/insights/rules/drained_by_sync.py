@@ -25,6 +25,7 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
 
     call: Rows  # in which the launching thread waited
     lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
+    long: Int64s  # as far as that lies in gaps of cpu-work
     waited: Int64s  # by the CPU, since its previous launch
 
     @property
@@ -43,6 +44,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     if at_stake <= 0:
         return
     lost = sum(int(drained.lost.sum()) for drained in found)
+    long = sum(int(drained.long.sum()) for drained in found)
     yield Claim(
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
         f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
@@ -50,7 +52,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) at most.",
         at_stake_ns=at_stake,
         rows=the_most(call, each),
-        part_of="host-bound",
+        part_of="cpu-work" if 2 * long > lost else "host-bound",
         why_likely=why_likely(facts),
     )
 
@@ -77,6 +79,7 @@ def _drained(facts: Facts, number: int) -> Drained:
     return Drained(
         call=call[begins],
         lost=sums(time, late[behind], len(begins)),
+        long=sums(time, (late * facts.busy_cpu[number])[behind], len(begins)),
         waited=_waited(facts, idle)[begins],
     )
 

@@ -25,7 +25,7 @@ SHOWN = 3
 
 def find(facts: Facts) -> Iterator[Claim]:
     rows = facts.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-    waited = sum(int(ns.sum()) for ns in facts.idle_during(rows))
+    waited = facts.idle_during(rows)
     if waited:
         yield Claim(
             text=f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) while "

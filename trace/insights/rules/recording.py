@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
+from fusetui.trace.insights.warming import FEWEST, first_step
 from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
 SLOW_FIRST = 1.5  # times the median of the other steps
-FEWEST = 3  # steps needed for a median of the others
 UNLINKED = 0.05  # of the GPU time
 
 
@@ -64,16 +62,16 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
 
 
 def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
-    if len(found) < FEWEST:
+    lengths = first_step(facts.spans)
+    if lengths is None:
         return
-    others = float(np.median([step.dur_ns for step in found[1:]]))
-    first = found[0].dur_ns
+    first, others = lengths
     if others and first >= SLOW_FIRST * others:
         yield Claim(
             text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
-            rows=(found[0].row,),
+            rows=tuple(step.row for step in found[:1]),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 

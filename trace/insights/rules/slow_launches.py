@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import GRAPH_LAUNCH, Facts
+from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
 
-SLOW_NS = 100_000
+SLOW_NS = LONG_NS
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -21,7 +22,9 @@ def find(facts: Facts) -> Iterator[Claim]:
         raise NO_LAUNCHES
     trace = facts.trace
     launch = np.concatenate([idle.launch for idle in facts.idle])
+    warm = [facts.warming.within(idle.called, idle.returned) for idle in facts.idle]
     waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
+    waited -= np.concatenate(warm)
     graphs = np.isin(
         trace.name, [n for n, text in enumerate(trace.names) if GRAPH_LAUNCH.search(text)]
     )
@@ -52,10 +55,9 @@ RULE = Rule(
     question="Do the launch calls themselves take long?",
     needs="Launch calls.",
     formula="The part of gaps in which the launch call that ends them was running, for calls of "
-    "more than 100 us.",
-    remedy="Warm up before measuring: the first launch of each kernel loads its module "
-    "(CUDA_MODULE_LOADING=EAGER does it at the start); a full queue and allocation inside a call "
-    "look the same.",
+    "more than 100 us, without first launches (see warm-up).",
+    remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
+    "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
     find=find,
     silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",

@@ -23,6 +23,8 @@ def test_it_speaks(found: Ask) -> None:
 def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     """10, 15 and 40 us for the same: 5 and 30 us of waiting."""
     transfers = [reduce(0, 10, 99), reduce(100, 15, 99), reduce(200, 40, 99)]
+    for one in transfers:
+        one["args"] |= {"dtype": "Float"}
     (finding,) = found("exposed-communication", transfers)
     assert "35 us of all communication is waiting" in finding.text
 
@@ -39,12 +41,58 @@ def test_several_process_groups_are_told_apart(found: Ask) -> None:
 
 
 def test_a_single_process_group_is_not_named(found: Ask) -> None:
-    """Nor beside transfers whose group is not known."""
+    both = [reduce(0, 30, 99, description="dp"), reduce(100, 10, 50, description="dp")]
+    (finding,) = found("exposed-communication", both)
+    assert ": 2 all_reduce 40 us." in finding.text
+
+
+def test_a_process_group_is_named_beside_transfers_whose_group_is_not_known(found: Ask) -> None:
     known, unknown = reduce(0, 30, 99, description="dp"), reduce(100, 10, 50)
     (finding,) = found("exposed-communication", [known, unknown])
-    assert ": 2 all_reduce 40 us." in finding.text
+    assert ": 1 all_reduce (dp) 30 us, 1 all_reduce 10 us." in finding.text
 
 
 def test_hidden_communication_is_silent(found: Ask) -> None:
     events = [*work(("aten::add", ADD, 100)), reduce(1_010, 40)]
     assert found("exposed-communication", events) == []
+
+
+def test_bytes_and_bandwidth_are_bounded(found: Ask) -> None:
+    """8 MB between 4 ranks in 1, 2 and 5 ms, by nccl-tests' 2 (n - 1) / n: 24 MB * 1.5 in 8 ms, or
+    in 3 times 1 ms."""
+    sizes = {"dtype": "Float", "Group size": 4}
+    transfers = [reduce(ts, dur, 2_000_000) for ts, dur in ((0, 1000), (2000, 2000), (5000, 5000))]
+    for one in transfers:
+        one["args"] |= sizes
+    (finding,) = found("exposed-communication", transfers)
+    moved = "3 all_reduce 8 ms (24 MB of float in 8 ms, 4.5 GB/s to 12 GB/s of bus bandwidth)."
+    assert moved in finding.text
+
+
+def test_a_single_transfer_has_only_a_lower_bound(found: Ask) -> None:
+    """1 MB to one of two ranks in 1 ms: it may have waited."""
+    one = reduce(0, 1000, 250_000)
+    one["args"] |= {"dtype": "Float", "Group size": 2}
+    (finding,) = found("exposed-communication", [one])
+    assert "(1 MB of float in 1 ms, at least 1 GB/s of bus bandwidth)" in finding.text
+    assert "lower bandwidth" not in finding.text
+
+
+def test_without_a_group_there_are_bytes_and_no_bandwidth(found: Ask) -> None:
+    one = reduce(0, 1000, 250_000)
+    one["args"] |= {"dtype": "Float"}
+    (finding,) = found("exposed-communication", [one])
+    assert "(1 MB of float in 1 ms)" in finding.text
+
+
+def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
+    """NCCL's kernel of an all-to-all is called SendRecv."""
+    kernel = reduce(100, 30)
+    kernel["name"] = "ncclDevKernel_SendRecv(ncclDevComm*)"
+    kernel["args"] = {"correlation": 1}
+    cpu = {"ph": "X", "pid": 1, "tid": 1}
+    mark = cpu | {"cat": "user_annotation", "name": "nccl:all_to_all", "ts": 0, "dur": 20}
+    call = cpu | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5}
+    events = [mark, call | {"args": {"correlation": 1}}, kernel]
+    (finding,) = found("exposed-communication", events)
+    assert "1 all_to_all 30 us." in finding.text

@@ -18,7 +18,26 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     assert finding.certainty == "certain"
     assert finding.text == (
         "The GPU waits 75 us (75.0 % of the span) for the CPU to launch the next kernel: "
-        "60 us in ops, 15 us with nothing recorded."
+        "60 us in ops, mostly aten::add (1 x, 60 us); 15 us with nothing recorded."
+    )
+
+
+def test_it_names_what_holds_the_thread(found: Ask, event: Make, launched: Make) -> None:
+    """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us in it."""
+    events = [*launched(1, 0, 5), *launched(2, 200, 205)]
+    for n in range(3):
+        ts = 40 + 40 * n
+        events += [
+            event(f"nn.Module: Linear_{n}", ts, 30, cat="python_function"),
+            event("aten::linear", ts + 5, 20),
+            event("aten::view", ts + 10, 5),
+        ]
+    (finding,) = found("host-bound", events)
+    told = finding.text.partition(": ")[2]
+    assert told == (
+        "95 us with nothing recorded; 60 us in ops, mostly aten::linear (3 x, 45 us); "
+        "30 us in Python, mostly Linear (3 x, 30 us). "
+        "Among modules, longest in Linear (3 x, 90 us)."
     )
 
 
@@ -55,9 +74,9 @@ def test_without_ops_an_annotation_may_have_had_some(
     found: Ask, event: Make, launched: Make
 ) -> None:
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
-    for more, words in (([], "in annotations."), ([event("aten::add", 0, 4)], "without ops.")):
+    for more, words in (([], ""), ([event("aten::add", 0, 4)], ", outside of ops")):
         (finding,) = found("host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)])
-        assert finding.text.endswith(words)
+        assert finding.text.endswith(f"in annotations{words}, mostly ProfilerStep (1 x, 75 us).")
 
 
 def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: Make) -> None:

@@ -30,6 +30,22 @@ def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 
 
+def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
+    """The steps end with the optimizer: 300, 100 and 120 us."""
+    ends = [300, 400, 520]
+    optimizer = [event("Optimizer.step#S.step", t - 10, 10, cat="user_annotation") for t in ends]
+    (finding,) = found("recording", [event("aten::mm", 0, 5), *optimizer])
+    assert finding.text.startswith("The first step takes 300 us, 2.7 times as long")
+
+
+def test_steps_of_a_server_differ(found: Ask, event: Make, launched: Make) -> None:
+    events = [*launched(1, 5, 10), *launched(2, 310, 320), *launched(3, 410, 420)]
+    for n, (ts, dur) in enumerate([(0, 300), (300, 100), (400, 100)]):
+        name = f"execute_context_{n}(5)_generation_0(0)"
+        events.append(event(name, ts, dur, cat="user_annotation"))
+    assert found("recording", events) == []
+
+
 def test_few_steps(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 110, 120))
     assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")

@@ -1,0 +1,126 @@
+"""What happens once, and no advice about the steady state rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .conftest import Ask
+
+Make = Callable[..., Any]
+Events = list[dict[str, Any]]
+
+
+def launch(event: Make, ts: int, dur: int, kernel: str = "k") -> Events:
+    """A call at `ts` us, and its kernel of 10 us when it returns."""
+    args = {"correlation": ts + 1}
+    return [
+        event("cudaLaunchKernel", ts, dur, cat="cuda_runtime", args=args),
+        event(kernel, ts + dur, 10, cat="kernel", pid=0, tid=7, args=args),
+    ]
+
+
+def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
+    """The call from 100 to 1,100 us loads the kernel; later ones take 5 us."""
+    first = [*launch(event, 0, 5, "before"), *launch(event, 100, 1000)]
+    events = [*first, *launch(event, 1200, 5), *launch(event, 1300, 5)]
+    (finding,) = found("warm-up", events)
+    assert finding.at_stake_ns == 1_000_000
+    assert "1 ms in first launches of kernels (1 x cudaLaunchKernel)" in finding.text
+    assert found("slow-launches", events) == []
+
+
+def test_a_launch_that_is_slow_again_is_no_warm_up(found: Ask, event: Make) -> None:
+    first = [*launch(event, 0, 5, "before"), *launch(event, 100, 1000)]
+    events = [*first, *launch(event, 1200, 500)]
+    assert found("warm-up", events) == []
+    (finding,) = found("slow-launches", events)
+    assert finding.at_stake_ns == 1_000_000 + 500_000
+
+
+def test_the_first_call_of_an_op(found: Ask, event: Make) -> None:
+    """aten::conv2d searches for 2 ms, then takes 50 us; 80 us before the last launch remain."""
+    ops = [event("aten::conv2d", 100, 2000), event("aten::conv2d", 2200, 50)]
+    launches = [*launch(event, 0, 5, "a"), *launch(event, 2090, 5), *launch(event, 2245, 5)]
+    (finding,) = found("warm-up", [*ops, *launches])
+    assert finding.at_stake_ns == 1_990_000 + 5_000
+    assert "first calls of ops (1 x aten::conv2d)" in finding.text
+
+
+@pytest.mark.parametrize(("later", "speaks"), [(50, True), (250, False)])
+def test_an_op_that_is_slow_again_is_no_warm_up(
+    found: Ask, event: Make, later: int, speaks: bool
+) -> None:
+    """Of 2 ms: a tenth, or an eighth."""
+    ops = [event("aten::conv2d", 100, 2000), event("aten::conv2d", 2200, later)]
+    launches = [*launch(event, 0, 5, "a"), *launch(event, 2090, 5), *launch(event, 2240, 5)]
+    assert bool(found("warm-up", [*ops, *launches])) is speaks
+
+
+def in_steps(event: Make, *calls: int, call: str) -> Events:
+    """Steps of 1 ms with a launch at the end, and such calls of 300 us before it."""
+    events = launch(event, 0, 5)
+    for n, number in enumerate(calls):
+        events.append(event(f"ProfilerStep#{n}", 1000 * n, 1000, cat="user_annotation"))
+        times = (1000 * n + 100 + 350 * place for place in range(number))
+        events += [event(call, ts, 300, cat="cuda_runtime") for ts in times]
+        events += launch(event, 1000 * n + 900, 5)
+    return events
+
+
+@pytest.mark.parametrize("call", ["cudaStreamCreateWithPriority", "cudaFree"])
+def test_calls_in_the_first_step(found: Ask, event: Make, call: str) -> None:
+    (finding,) = found("warm-up", in_steps(event, 2, 0, 0, call=call))
+    assert finding.at_stake_ns == 600_000
+    assert f"(2 x {call})" in finding.text
+    assert found("allocation", in_steps(event, 2, 0, 0, call=call)) == []
+
+
+@pytest.mark.parametrize("call", ["cudaStreamCreateWithPriority", "cudaFree"])
+def test_calls_that_recur_are_no_warm_up(found: Ask, event: Make, call: str) -> None:
+    assert found("warm-up", in_steps(event, 2, 1, 1, call=call)) == []
+
+
+def test_a_first_step_of_more_than_twice_the_others(found: Ask, event: Make) -> None:
+    """Steps of 5, 1, 1 and 1 ms with one launch each in the middle: the first gap ends at 2.5 ms,
+    and the next one spends 2.5 ms in the first step."""
+    begins, ends = [0, 5000, 6000, 7000], [5000, 6000, 7000, 8000]
+    events = launch(event, 0, 5)
+    for n, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        events.append(event(f"ProfilerStep#{n}", begin, end - begin, cat="user_annotation"))
+        events += launch(event, (begin + end) // 2, 5)
+    (finding,) = found("warm-up", events)
+    assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
+    assert finding.text.endswith(
+        "in the first step. What is said of launches, loading and compilation leaves it out."
+    )
+    (late,) = found("host-bound", events)
+    assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))
+    assert "the warm-up not counted" in late.text
+
+
+@pytest.mark.parametrize("name", ["cudaStreamBeginCapture", "hipStreamBeginCapture"])
+def test_the_capture_of_a_graph_is_no_advice_to_capture_graphs(
+    found: Ask, event: Make, name: str
+) -> None:
+    """From 100 to 900 us a graph is captured."""
+    capture = [
+        event(name, 100, 5, cat="cuda_runtime"),
+        event("aten::mm", 110, 700),
+        event(name.replace("Begin", "End"), 890, 10, cat="cuda_runtime"),
+    ]
+    events = [*launch(event, 0, 5), *capture, *launch(event, 910, 5)]
+    (finding,) = found("warm-up", events)
+    assert finding.at_stake_ns == 800_000
+    assert "the capture of graphs" in finding.text
+    (late,) = found("host-bound", events)
+    assert late.at_stake_ns == 85_000 + 10_000
+    without = [*launch(event, 0, 5), capture[1], *launch(event, 910, 5)]
+    assert found("host-bound", without)[0].at_stake_ns == 895_000
+
+
+def test_a_steady_program_has_none(found: Ask, event: Make) -> None:
+    events = [one for n in range(10) for one in launch(event, 100 * n, 5)]
+    assert found("warm-up", [*events, event("aten::mm", 0, 900)]) == []
