@@ -12,7 +12,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.usual import mean, middle
-from fusetui.trace.diff.waiting import idle_by_cause
+from fusetui.trace.insights.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace

@@ -141,7 +141,7 @@ class Side(msgspec.Struct, frozen=True):
     odd_ns: int = 0  # how much steps with unusual work move the median step
     usual: tuple[int, ...] = ()  # the steps averaged over, counted from 0 among those used
     idle: dict[str, int] = msgspec.field(default_factory=dict)
-    """The causes of idle_ns, which they add up to; see waiting.idle_by_cause. Only of GPUs."""
+    """The causes of idle_ns, which they add up to; see causes.idle_by_cause. Only of GPUs."""
 
 
 class Accounting(msgspec.Struct, frozen=True):
