@@ -132,11 +132,11 @@ def spanning(side: Side, view: View, index: int) -> int:
     most = len(lines)
     if _lane_of(side, view.selected) == index:
         most = depth_in_lane(side, view.selected)
-    first, last = np.int64(begin + edge), end - edge  # of the column's type: it is not converted
+    first = np.int64(begin + edge)  # of the type of the columns: none is converted
     for depth in range(most):
         line = lines[depth]
         at = line.start.searchsorted(first, side="right") - 1
-        if at < 0 or line.end[at] < last:
+        if at < 0 or line.end[at] < end - edge:
             return max(0, depth - 1)
     return max(0, most - 1)
 
