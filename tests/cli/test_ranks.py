@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
+from tests.laptops import needs_fork
 
 Run = Callable[..., Result]
 SLEEP = 400  # us by which rank 2 is late in every step
@@ -80,12 +82,24 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
     assert "rank1.json is empty" in " ".join(result.out.split())
     assert "Not given: rank 1." in result.out
     assert "Rank 2 arrives last" in result.out
+    assert result.sentence == "1 file of 4 could not be used, or not as a whole."
+
+
+@needs_fork
+def test_what_is_no_file_is_named(fusetui: Run, folder: Path) -> None:
+    (folder / "rank4.json").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "rank5.json")
+    said = fusetui("ranks", folder).err.splitlines()
+    assert [line.partition(" is left out")[0] for line in said] == [
+        str(folder / name) for name in ("rank4.json", "rank5.json")
+    ]
 
 
 def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
     assert "No collective is common to two of these ranks" in result.out
+    assert result.sentence.endswith("who waits for whom cannot be told.")
 
 
 @pytest.mark.parametrize(

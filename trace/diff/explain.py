@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.diff.groups import ELSEWHERE, Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
-from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.model import REPEATED, Kind, Row
 from fusetui.trace.diff.names import identity
 from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program
@@ -64,6 +64,8 @@ def rows(
 
 def _context(group: Group, a: Program, b: Program) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
+    if group.named:
+        return _of_block(group, a if group.a else b, "a" if group.a else "b")
     program, first = (a, group.a[0]) if group.a else (b, group.b[0])
     if len(group.a) + len(group.b) <= 2:
         work = next((s for s in _sorts(group, a, b) if s != OTHER), OTHER)
@@ -72,6 +74,14 @@ def _context(group: Group, a: Program, b: Program) -> Context:
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
     return Context(program.places[first], program.phases[first], work, sides)
+
+
+def _of_block(group: Group, program: Program, side: str) -> Context:
+    """A block has many places, and may be of the forward and of the backward pass."""
+    members = group.a or group.b
+    phases = {program.phases[item] for item in members}
+    compiled = side if any(map(program.compiled, members)) else ""
+    return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, compiled)
 
 
 def _sorts(group: Group, a: Program, b: Program) -> list[str]:
@@ -134,7 +144,7 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
         kind=kind,
-        op=_op(a, b, group),
+        op=group.named or _op(a, b, group),
         a=tuple(a.names[i] for i in one),
         b=tuple(b.names[j] for j in other),
         a_ns=a_ns,

@@ -22,6 +22,7 @@ class Group(msgspec.Struct, frozen=True):
     b: tuple[int, ...]
     why: str = ""
     together: bool = False  # matched as a whole: which item does the work of which is unknown
+    named: str = ""  # what to call it, where the names of its ops would say less
 
 
 class Board:
@@ -52,9 +53,11 @@ class Board:
             if not wanted.isdisjoint(open_items):
                 open_items[:] = [item for item in open_items if item not in wanted]
 
-    def claim_both(self, of_a: Iterable[int], of_b: Iterable[int], why: str) -> None:
+    def claim_both(
+        self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
+    ) -> None:
         """Groups items of both sides, open ones or those of a pair that was taken apart."""
-        group = Group(tuple(sorted(of_a)), tuple(sorted(of_b)), why)
+        group = Group(tuple(sorted(of_a)), tuple(sorted(of_b)), why, together)
         self.groups.append(group)
         for side, wanted in enumerate((set(group.a), set(group.b))):
             for gap in self.gaps:

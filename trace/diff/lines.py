@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fusetui.trace.diff.groups import ELSEWHERE
-from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
+from fusetui.trace.diff.model import CPU, ONLY, REPEATED, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.diff.waiting import changes
@@ -233,7 +233,9 @@ def _place(rows: Sequence[Row]) -> str:
 def _parts(row: Row, place: str) -> tuple[str, ...]:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op, where = printable(row.op), clip(printable(place), MAX_NAME)
-    if row.kind in (Kind.FUSED, Kind.SPLIT):
+    if row.work == REPEATED:
+        parts = [op]
+    elif row.kind in (Kind.FUSED, Kind.SPLIT):
         parts = [where, _several(row, op)]
     elif row.together:
         parts = [where, row.work, _as_a_whole(row)]

@@ -114,6 +114,9 @@ class Row(msgspec.Struct, frozen=True):
         return self.op.startswith(CPU)
 
 
+REPEATED = "repeated blocks"
+"""The sort of work of layers, or iterations, that only one side has: `op` says how many."""
+
 CPU = "CPU: "
 ONLY = "only in step"
 """`why` begins with it where a row is about one step alone."""

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
+from fusetui.trace.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
 from fusetui.trace.diff.waiting import changes
 from fusetui.trace.text.figures import duration, plural, signed_duration
@@ -132,7 +132,9 @@ def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
 
 
 def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
-    """`copies in the compiled backward (mostly aten::copy_)`."""
+    """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
+    if work == REPEATED:
+        return ", ".join(row.op for row in rows)
     where = (
         f" in the compiled {phase or 'regions'}" if compiled else f" in {phase}" if phase else ""
     )

@@ -91,13 +91,13 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The most that better kernels could save. Times are effective; known + unknown is their
-    sum."""
+    """What better kernels could save. Times are effective; known + unknown is their sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
-    at_stake_ns: int  # of the known ones
+    at_stake_ns: int  # of the known ones, an estimate: by attainable rates
     assumed_ns: int  # of known_ns: kernels with an attainable rate that nobody has measured
+    at_most_ns: int = 0  # of the known ones, by the full rates of the data sheet
 
 
 class Finding(msgspec.Struct, frozen=True):
