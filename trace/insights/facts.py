@@ -36,7 +36,7 @@ from fusetui.trace.insights.idle import (
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
-from fusetui.trace.insights.warming import GRAPH_LAUNCH, Part, parts, slow_first_step
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, Once, parts, slow_first_step
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -177,7 +177,7 @@ class Facts:
         return step_spans(self.trace)
 
     @cached_property
-    def warm_up(self) -> tuple[tuple[Part, Cover], ...]:
+    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
         """What happens once, and when on the threads that launch; disjoint. The last part is the
         first step, with all before it, if it is much longer than the others."""
         compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
@@ -190,7 +190,7 @@ class Facts:
             before = joined(before, cover)
         if slow_first_step(self.spans):
             first = Cover(np.array([self.trace.begin_ns]), self.spans.end[:1])
-            part = Part("the rest of the first step", NO_ROWS, *first)
+            part = Once("the rest of the first step", NO_ROWS, *first)
             found.append((part, without(first, before)))
         return tuple(found)
 
@@ -201,7 +201,7 @@ class Facts:
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover (ns)."""
-        return sum(common(Cover(idle.begin, idle.returned), cover).length_ns for idle in self.idle)
+        return sum(int(Cover(idle.begin, idle.returned).within(*cover).sum()) for idle in self.idle)
 
     @cached_property
     def steady_ns(self) -> int:
@@ -233,14 +233,18 @@ class Facts:
         return tuple(map(self._is_work, self.idle, self.late))
 
     def _is_work(self, idle: Idle, late: Int64s) -> Flags:
-        length, slices = late.sum(axis=0), np.zeros(len(idle), dtype=np.int64)
+        length = late.sum(axis=0)
+        long = np.flatnonzero((length > WORK_NS) & (idle.launch >= 0))
+        begin, until, track = idle.begin[long], idle.called[long], idle.track(self.trace)[long]
+        slices = np.zeros(len(long), dtype=np.int64)
         for line in self.accounts.threads:
-            places, begin, _ = on_line(self.trace, line, idle)
-            until = begin + (idle.called - idle.begin)[places]
+            own = line.tracks[track]
+            edges = [line.on_line(track[own], times[own]) for times in (begin, until)]
             for kind in (*CALLS, Host.OP, Host.PYTHON):
-                start = line.slices(kind).start
-                slices[places] += start.searchsorted(until) - start.searchsorted(begin)
-        found: Flags = (length > WORK_NS) & (length > SLICE_NS * slices) | (length > LONG_WORK_NS)
+                slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+        work = (length[long] > SLICE_NS * slices) | (length[long] > LONG_WORK_NS)
+        found = np.zeros(len(idle), dtype=np.bool_)
+        found[long[work]] = True
         return found
 
     @cached_property

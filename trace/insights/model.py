@@ -100,6 +100,23 @@ class Ceiling(msgspec.Struct, frozen=True):
     at_most_ns: int = 0  # of the known ones, by the full rates of the data sheet
 
 
+class Share(msgspec.Struct, frozen=True):
+    """All runs of one kernel, or all calls of one kind of module, for people."""
+
+    name: str
+    count: int
+    ns: int  # of a kernel effective; of a module what belongs to none further inside
+
+
+class Breakdown(msgspec.Struct, frozen=True):
+    """What the time of GPUs goes to, the longest first, and the time that the shares are of."""
+
+    kernels: tuple[Share, ...]
+    kernels_ns: int
+    modules: tuple[Share, ...]  # () when a part was asked for
+    modules_ns: int
+
+
 class Finding(msgspec.Struct, frozen=True):
     """A claim with its evidence."""
 
@@ -139,6 +156,7 @@ class Why(msgspec.Struct, frozen=True):
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None
     modules: Modules | None = None  # None when a part was asked for
+    breakdown: Breakdown | None = None
     accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()

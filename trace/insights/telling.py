@@ -274,8 +274,8 @@ def ceiling_text(found: Why) -> str:
     return (
         f"Better kernels of the same precision could save an estimated "
         f"{duration(known.at_stake_ns)} of the {duration(known.known_ns)} whose work is known "
-        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time): "
-        f"{duration(known.at_most_ns)} at most, at the rates of the data sheet."
+        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time), "
+        f"and {duration(known.at_most_ns)} at most, by the rates of the data sheet."
     )
 
 

@@ -43,7 +43,7 @@ OFTEN = 0.1
 MANY = 10  # calls; fewer recur in no way that could be seen
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class Once(msgspec.Struct, frozen=True, eq=False):
     """Slices of CPU threads that happen once; arrays of shape [n], ns of the file."""
 
     what: str
@@ -93,10 +93,10 @@ def _goes_on(trace: Trace, calls: Rows) -> bool:
     return often and 4 * int(trace.dur[late].sum()) >= int(trace.dur[calls].sum())
 
 
-def parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Part]:
+def parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Once]:
     """What happens once, sort by sort. `kinds`: see host_kinds; `compiling`: the slices in which
     something is compiled."""
-    yield _captures(trace)
+    yield captures(trace)
     if len(spans) > 1:
         yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
     yield _part(trace, "first launches of kernels", _first_launches(trace))
@@ -108,8 +108,8 @@ def parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) 
     yield _part(trace, "first calls of ops", _first_ops(trace))
 
 
-def _part(trace: Trace, what: str, rows: Rows) -> Part:
-    return Part(what, rows, trace.start[rows], trace.end[rows])
+def _part(trace: Trace, what: str, rows: Rows) -> Once:
+    return Once(what, rows, trace.start[rows], trace.end[rows])
 
 
 def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
@@ -117,7 +117,7 @@ def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
     return rows[matching[trace.name[rows]] > 0]
 
 
-def _captures(trace: Trace) -> Part:
+def captures(trace: Trace) -> Once:
     """From each begin of a capture to the next end of one on the same thread, else to the end of
     the trace."""
     calls = trace.rows_of(Role.CALL)
@@ -129,7 +129,7 @@ def _captures(trace: Trace) -> Part:
     next_ = np.append(ends, -1)[place]
     closed = (next_ >= 0) & (thread[next_] == thread[begins])
     until = np.where(closed, trace.end[next_], trace.end_ns)
-    return Part("the capture of graphs", begins, trace.start[begins], until)
+    return Once("the capture of graphs", begins, trace.start[begins], until)
 
 
 def _first_launches(trace: Trace) -> Rows:
