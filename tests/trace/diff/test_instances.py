@@ -16,6 +16,8 @@ IMPLICIT = "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, f
 NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, true, false, 2>(int)"
 BACK = NHWC.replace("nchwToNhwc", "nhwcToNchw")
 TENSOR = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64x32_stage4"
+ZERO, TRANSPOSE = "SubTensorOpWithScalar1d", "batched_transpose_32x32_half"
+IGEMM = "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x32_wt32x32x8_ws1x1_wr1x2_ta1x16x1x1_1x2x4x32"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 SPLIT = "ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn"
 REDUCE = "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)"
@@ -48,6 +50,28 @@ def test_the_kernels_of_one_convolution_are_one_group(
     assert ((IMPLICIT,), (TENSOR,)) in pairs(rows)
     assert ((OFFSETS,), (NHWC, BACK)) in pairs(rows)
     assert len(rows) == 2
+
+
+def test_helpers_of_one_vendor_are_not_the_partner_of_the_main_kernel_of_another(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    cudnn = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
+    miopen = trace_of_op("aten::miopen_convolution", [(ZERO, 3.0), (TRANSPOSE, 4.0), (IGEMM, 80.0)])
+    for a, b in ((cudnn, miopen), (miopen, cudnn)):
+        rows = work(diff(a, b))
+        main = [row for row in rows if TENSOR in (*row.a, *row.b)]
+        assert [IGEMM in (*row.a, *row.b) for row in main] == [True]
+        helpers = [row for row in rows if row not in main]
+        assert all(not (row.a and row.b) for row in helpers)
+
+
+def test_helpers_alone_do_not_stand_for_a_convolution(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::convolution_backward", [(NHWC, 5.0), (ZERO, 3.0)])
+    b = trace_of_op("aten::convolution_backward", [(TENSOR, 90.0), (BACK, 4.0)])
+    for row in work(diff(a, b)):
+        assert TENSOR not in row.b or not row.a
 
 
 def test_offsets_are_not_taken_for_the_convolution(
