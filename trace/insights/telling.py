@@ -267,14 +267,15 @@ def _narrowed(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]
 
 
 def ceiling_text(found: Why) -> str:
-    """The most that better kernels could save, for the kernels for which that is known; else ""."""
+    """What better kernels could save, for the kernels for which that is known; else ""."""
     known = found.ceiling
     if not known or not known.known_ns:
         return ""
     return (
-        f"Better kernels of the same precision could save {duration(known.at_stake_ns)} at most "
-        f"of the {duration(known.known_ns)} whose work is known "
-        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
+        f"Better kernels of the same precision could save an estimated "
+        f"{duration(known.at_stake_ns)} of the {duration(known.known_ns)} whose work is known "
+        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time), "
+        f"and {duration(known.at_most_ns)} at most, by the rates of the data sheet."
     )
 
 

@@ -124,7 +124,7 @@ def _bounds(trace: Trace, rows: Rows, launching: Flags) -> tuple[Int64s, Int64s]
 
 def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Once]:
     """What happens once, sort by sort."""
-    yield _captures(trace)
+    yield captures(trace)
     if len(spans) > 1:
         yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
     yield _part(trace, "first launches of kernels", _first_launches(trace))
@@ -145,7 +145,7 @@ def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
     return rows[matching[trace.name[rows]] > 0]
 
 
-def _captures(trace: Trace) -> Once:
+def captures(trace: Trace) -> Once:
     """From each begin of a capture to the next end of one on the same thread, else to the end of
     the trace."""
     calls = trace.rows_of(Role.CALL)

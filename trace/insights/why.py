@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.insights.account import Accounts, Device, accounts
+from fusetui.trace.insights.breakdown import breakdown_of
 from fusetui.trace.insights.cpu import cpu_accounts
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
@@ -85,6 +86,7 @@ def explained(question: Asked) -> tuple[Why, Facts]:
         found = _accounted(question)
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
     findings, unknown = findings_of(facts)
+    modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
         found,
         findings=findings,
@@ -92,7 +94,8 @@ def explained(question: Asked) -> tuple[Why, Facts]:
             facts.trace, (*found.cannot_tell, *_without_ceiling(facts), *unknown)
         ),
         ceiling=facts.kernels.ceiling if found.devices else None,
-        modules=module_times(facts.kernels.origins) if question.is_whole else None,
+        modules=modules,
+        breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         families=facts.kernels.family_ns,
     )
     return answers, facts

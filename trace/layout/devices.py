@@ -54,11 +54,16 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
     by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
-    rocm = "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
+    rocm = is_rocm(trace)
     alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
     used = device_ids(trace)
     agents = rocm and 0 not in used
     return {number: alike if agents else by_id.get(number, alike) for number in used}
+
+
+def is_rocm(trace: Trace) -> bool:
+    """Whether the file says that a profiler of ROCm wrote its GPU events."""
+    return "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
 
 
 def device_ids(trace: Trace) -> list[Id]:

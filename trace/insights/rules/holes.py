@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.trace.insights.cover import Cover, cover_of
+from fusetui.trace.insights.cover import cover_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Idle, Int64s, Rows
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.trace.insights.warming import captures
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration, plural
@@ -23,7 +24,6 @@ LONG_NS = 1_000_000
 LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
 """cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
-BEGINS, ENDS = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -123,17 +123,9 @@ def _launches(facts: Facts) -> Rows:
     calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
     inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
     calls = calls[inside & (trace.correlation[calls] > 0)]
-    found: Rows = calls[_captures(facts).place_of(trace.start[calls]) < 0]
+    captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
+    found: Rows = calls[cover_of(captured.start, captured.end).place_of(trace.start[calls]) < 0]
     return found
-
-
-def _captures(facts: Facts) -> Cover:
-    """From the begin of each capture to the next end of one, else to the end of the trace: what is
-    launched meanwhile runs later."""
-    trace = facts.trace
-    begins = np.sort(trace.start[facts.named(BEGINS.search, Role.CALL)])
-    ends = np.sort(trace.end[facts.named(ENDS.search, Role.CALL)])
-    return cover_of(begins, np.append(ends, trace.end_ns)[ends.searchsorted(begins)])
 
 
 RULE = Rule(
