@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.groups import ELSEWHERE, Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import REPEATED, Kind, Row
 from fusetui.trace.diff.names import identity
@@ -23,7 +24,7 @@ from fusetui.trace.diff.sorts import OTHER, of_all
 from fusetui.trace.diff.statistics import resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.model.op_names import stem
-from fusetui.trace.text.figures import change, duration
+from fusetui.trace.text.figures import change, duration, plural
 from fusetui.trace.text.printable import printable
 
 
@@ -35,6 +36,9 @@ class Context(NamedTuple):
     work: str
     compiled: str
 
+
+_CHOSEN = re.compile(r"cudnn|miopen|convolution")
+"""Ops whose kernels a library chooses among several algorithms."""
 
 LOOKED_UP = 500
 """Shapes are looked up for at most this many fusions, because each has to be parsed."""
@@ -52,6 +56,9 @@ def rows(
         )
         for group, kind in zip(groups, kinds, strict=True)
     ]
+    for n, group in enumerate(groups):
+        if group.why == ELSEWHERE:
+            found[n] = msgspec.structs.replace(found[n], kind=Kind.MOVED)
     return [found[n] for n in _program_order(a, b, groups)]
 
 
@@ -131,6 +138,9 @@ def _range(items: Items, item: int) -> str:
 
 def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     one, other = group.a, group.b
+    chosen = kind is Kind.REPLACED and not group.together and _other_algorithm(a, b, group)
+    counts = f"{plural(len(one), 'kernel')} -> {len(other)}"
+    why = f"another algorithm: {counts}; {group.why}" if chosen else group.why
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
         kind=kind,
@@ -141,7 +151,7 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
         b_ns=b_ns,
         a_count=len(one),
         b_count=len(other),
-        why=group.why,
+        why=why,
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
         where=context.where,
@@ -182,9 +192,17 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
         return Kind.REMOVED
     if not group.a:
         return Kind.ADDED
-    if len(group.a) == len(group.b):
+    if len(group.a) == len(group.b) or _other_algorithm(a, b, group):
         return Kind.REPLACED
     return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
+
+
+def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
+    """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
+    the program was fused."""
+    sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
+    stems = a.stems[group.a[0]], b.stems[group.b[0]]
+    return [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _one_kernel(a: Items, b: Items, group: Group) -> bool:

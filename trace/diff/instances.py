@@ -44,7 +44,8 @@ def rest_of_ops(board: Board, side: int) -> None:
     """Groups what is open of an op whose other kernels are paired, or that is the same op in a gap.
 
     Open kernels on both sides become one group. Otherwise they join the pair of the op if that has
-    two different kernels: one became two. Covers both directions at once.
+    two different kernels (one became two) or if they add up its parts. Covers both directions at
+    once.
     """
     if side:
         return
@@ -60,25 +61,33 @@ def rest_of_ops(board: Board, side: int) -> None:
             board.claim_both(of_a, of_b, f"the rest of {name}")
             continue
         pair = board.pairs[number] if number is not None else None
-        if pair is not None and number is not None and _replaced(board, pair):
+        if pair is not None and number is not None and _belong(board, pair, of_a, of_b):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
 
 def with_reduction(board: Board, side: int) -> None:
     """Where no op tells: the kernel that adds up the parts of a product or of attention, right
-    after it, joins the pair that the main kernel is in, unless that has not changed."""
+    after it, joins the pair that the main kernel is in."""
     items = board.items[side]
     for number, pair in enumerate(board.pairs):
         following = board.gaps[number + 1][side]
         if pair is None or not following or following[0] != pair[side] + 1:
             continue
         main, after = items.names[pair[side]], items.names[following[0]]
-        if _replaced(board, pair) and not items.op_word(following[0]) and _adds_up(main, after):
+        if not items.op_word(following[0]) and _adds_up(main, after):
             board.pairs[number] = None
             of_a, of_b = [pair[0]], [pair[1]]
             (of_b if side else of_a).append(following[0])
             board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+
+
+def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
+    """Whether what one side has besides is part of the same work."""
+    left = [(board.items[n].names, pair[n], found) for n, found in enumerate((of_a, of_b))]
+    return _replaced(board, pair) or all(
+        _adds_up(names[main], names[item]) for names, main, found in left for item in found
+    )
 
 
 @cache

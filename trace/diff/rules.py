@@ -10,7 +10,7 @@ from typing import Final
 
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
-from fusetui.trace.diff.groups import Board, Group
+from fusetui.trace.diff.groups import ELSEWHERE, Board, Group
 from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, part, work_class
@@ -124,9 +124,7 @@ def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
                 waiting.remove(nearest)
     gone = set(found.values())
     kept = [g for g in groups if not _is_moved(g, found, gone)]
-    return kept + [
-        Group((i,), (j,), "at another place or on another stream") for i, j in found.items()
-    ]
+    return kept + [Group((i,), (j,), ELSEWHERE) for i, j in found.items()]
 
 
 def _factor(a: Items, b: Items, groups: list[Group]) -> float:

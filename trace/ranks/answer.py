@@ -90,6 +90,7 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Found:
         collectives=len(matched),
         unmatched=int(matched.unmatched.sum()),
         no_group=matched.no_group,
+        one_given=matched.one_given,
         untold=int(np.count_nonzero((waits.last < 0) & ~matched.point_to_point)),
         clocks=_clocks(job, clocks),
         ranks=tuple(
@@ -121,6 +122,8 @@ def _rows(
     caused_a_step = caused.total / [max(len(one.steps), 1) for one in matched.ranks]
     every = (*columns, caused_a_step)
     stand_out = np.array([outliers(column, step) for column in every]).reshape(len(FIGURES), -1)
+    if figures:  # to cause less than others is no distinction
+        stand_out[-1] &= caused.total > np.median(caused.total)
     found = []
     for n, one in enumerate(matched.ranks):
         found.append(

@@ -46,9 +46,8 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     unmatched: Int64s  # of each rank
     loose_rank: Rows  # of the collectives that are not matched, in no order
     loose_end: Int64s
-    no_group: (
-        int  # of those that are not matched, those of which it is not known in which group they are
-    )
+    one_given: int  # of those: in groups of which one rank alone is given
+    no_group: int  # of those: of which group they are is not known
 
     def __len__(self) -> int:
         return len(self.names)
@@ -268,6 +267,12 @@ def _in_time(
     starts = np.concatenate(([0], np.cumsum(counts)))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
+    given = {one.rank for one in ranks}
+    lone = [
+        n
+        for n, (_, group) in enumerate(flat.keys)
+        if group != UNKNOWN_GROUP and group.size > 1 and len(given.intersection(group.ranks)) == 1
+    ]
     nowhere = [n for n, (_, group) in enumerate(flat.keys) if group == UNKNOWN_GROUP]
     return Matched(
         ranks=ranks,
@@ -284,6 +289,7 @@ def _in_time(
         unmatched=unmatched,
         loose_rank=flat.rank[loose],
         loose_end=flat.end[loose],
+        one_given=int(np.isin(flat.key, lone).sum()),
         no_group=int(np.isin(flat.key, nowhere).sum()),
     )
 

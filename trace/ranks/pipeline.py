@@ -33,7 +33,8 @@ class Slow(msgspec.Struct, frozen=True):
     rank: int  # index
     stage: int | None  # from 0; None where stages are not known
     stages: int
-    whole: bool  # the whole stage is slow, of which this rank computes longest
+    whole: bool  # the whole stage is slow
+    like: tuple[int, ...]  # all given ranks of that stage, by their numbers; () unless `whole`
     what: str  # the class of the account that is longer
     excess_ns: int  # a step, over the median of the others
     others_ns: int  # that median
@@ -64,11 +65,12 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         min(span / max(len(one.steps), 1), float(np.mean(one.accounts[:, EXPOSED]))) / step_ns
         for span, one in zip(spans, matched.ranks, strict=True)
     ]
+    numbers = [one.rank for one in matched.ranks]
     return Pipeline(
         stage_of=stage_of,
         stages=stages,
         bubble=float(np.mean(shares)),
-        slow=tuple(_slow(accounts, stage_of, stages, LEAST * step_ns)),
+        slow=tuple(_slow(accounts, numbers, stage_of, stages, LEAST * step_ns)),
         known=True,
     )
 
@@ -111,7 +113,11 @@ def _line(near: dict[int, set[int]], first: int) -> Sequence[int]:
 
 
 def _slow(
-    accounts: Floats, stage_of: Sequence[int | None], stages: int, least: float
+    accounts: Floats,
+    numbers: Sequence[int],
+    stage_of: Sequence[int | None],
+    stages: int,
+    least: float,
 ) -> Iterable[Slow]:
     """Ranks that compute longer than others of their stage, or else whose own time is longer; else
     the stage that computes longest, if that stands out. `accounts` [ranks, CLASSES]."""
@@ -122,14 +128,15 @@ def _slow(
     by_own = list(_in_stages(own, places, stages, least))
     for rank, excess, others in by_compute or (by_own if len(by_own) == 1 else []):
         what = "compute" if by_compute else _longer(accounts, places, rank)
-        yield Slow(rank, stage_of[rank], stages, False, what, round(excess), round(others))
+        yield Slow(rank, stage_of[rank], stages, False, (), what, round(excess), round(others))
     if by_compute or by_own or stages < 2:
         return
     middle = np.array([np.median(compute[places == stage]) for stage in range(stages)])
     for stage, excess, others in _above(middle, least):
         ranks = np.flatnonzero(places == stage)
-        slowest = int(ranks[np.argmax(compute[ranks])])
-        yield Slow(slowest, stage, stages, True, "compute", round(excess), round(others))
+        like = tuple(numbers[n] for n in ranks.tolist())
+        first = int(ranks[0])
+        yield Slow(first, stage, stages, True, like, "compute", round(excess), round(others))
 
 
 def _in_stages(

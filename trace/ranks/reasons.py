@@ -21,6 +21,7 @@ Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
 COMPUTE = CLASSES.index("compute")
+MOST_OF_IT = 1.1  # of a delay: what takes longer went on beside it, and is no reason
 ENOUGH = 0.5  # of a delay
 
 
@@ -80,7 +81,10 @@ class _Reason:
         self._compare(own, others[chosen])
 
     def result(self) -> Reason:
-        excess = sorted(self._excess.items(), key=lambda item: -item[1])
+        most = MOST_OF_IT * max(self._inside, 1)
+        excess = sorted(
+            (item for item in self._excess.items() if item[1] <= most), key=lambda item: -item[1]
+        )
         return Reason(
             late_ns=self._inside + self._outside,
             outside_ns=self._outside,

@@ -106,6 +106,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     collectives: int  # that were matched
     unmatched: int
     no_group: int  # of the unmatched, those whose process group was not recorded
+    one_given: int  # of the unmatched, those of groups of which one rank alone is given
     untold: int  # collectives of which clocks do not tell which rank was last
     clocks: ClockAnswer
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first

@@ -70,12 +70,14 @@ def slow_text(one: RankSummary, slow: Slow) -> str:
     """A rank or a stage of a pipeline that takes longer than its like."""
     more, share = duration(slow.excess_ns), percent(slow.excess_ns, slow.others_ns)
     if slow.whole:
+        whom = numbers(slow.like).capitalize()
+        compute = "computes" if len(slow.like) == 1 else "compute"
         return (
-            f"Rank {one.rank}, stage {slow.stage} of {slow.stages}, computes {more} a step more "
+            f"{whom}, stage {slow.stage} (of 0 to {slow.stages - 1}), {compute} {more} a step more "
             f"than the median of the other stages ({share})."
         )
     like = (
-        f"the other ranks of its stage, {slow.stage} of {slow.stages}"
+        f"the other ranks of its stage, {slow.stage} (of 0 to {slow.stages - 1})"
         if slow.stages
         else "the other ranks"
     )
@@ -183,7 +185,12 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     for row in answer.ranks:
         for damage in row.damage:
             yield f"Rank {row.rank}: {printable(damage)}."
-    disagree = answer.unmatched - answer.no_group
+    if answer.one_given:
+        yield (
+            f"{plural(answer.one_given, 'collective')} could not be matched: of their groups one "
+            "rank alone is given."
+        )
+    disagree = answer.unmatched - answer.no_group - answer.one_given
     if disagree:
         yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
     yield from answer.notes

@@ -43,6 +43,8 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     told = lead > clocks.resolution_of(matched.rank[latest], matched.rank[second])
     told &= ~matched.point_to_point & (not clocks.refused)
     wait = np.clip(np.repeat(last_start, counts) - start, 0, end - start)
+    if clocks.refused:  # then nothing that compares two ranks is believed
+        wait = np.zeros_like(wait)
     return Waits(
         start=start,
         end=end,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cells.raster import Line
@@ -131,10 +132,11 @@ def spanning(side: Side, view: View, index: int) -> int:
     most = len(lines)
     if _lane_of(side, view.selected) == index:
         most = depth_in_lane(side, view.selected)
+    first = np.int64(begin + edge)  # of the type of the columns: none is converted
     for depth in range(most):
         line = lines[depth]
-        at = int(line.start.searchsorted(begin + edge, side="right")) - 1
-        if at < 0 or int(line.end[at]) < end - edge:
+        at = line.start.searchsorted(first, side="right") - 1
+        if at < 0 or line.end[at] < end - edge:
             return max(0, depth - 1)
     return max(0, most - 1)
 

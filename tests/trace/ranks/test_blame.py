@@ -9,6 +9,7 @@ from tests.trace.ranks.made import US, Meet, played, rank
 from fusetui.trace.questions.process_groups import Group
 from fusetui.trace.ranks.answer import answer_of
 from fusetui.trace.ranks.model import RankSummary
+from fusetui.trace.ranks.telling import headline
 
 TP = [Group("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
 DP = [Group("dp", (0, 2, 4, 6), 4), Group("dp", (1, 3, 5, 7), 4)]
@@ -105,6 +106,10 @@ def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
     answer = answer_of(given)
     assert answer.stragglers == ()
     assert "cannot be told: it goes back to ranks that are not given." in answer.verdict[-1]
+    said = list(headline(answer))
+    assert answer.one_given == 24  # six layers of four steps, on rank 4
+    assert "24 collectives could not be matched: of their groups one rank alone is given." in said
+    assert not any("counts disagree" in line for line in said)
 
 
 @pytest.mark.parametrize("late", [0, 100])

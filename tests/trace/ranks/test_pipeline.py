@@ -61,17 +61,23 @@ def test_the_slow_stage_is_named_by_what_it_computes() -> None:
     (found,) = answer.stragglers
     assert (found.rank, found.stage) == (2, 2)
     assert found.text == (
-        "Rank 2, stage 2 of 4, computes 180 us a step more than the median of the other stages "
-        "(30 %)."
+        "Rank 2, stage 2 (of 0 to 3), computes 180 us a step more than the median of the other "
+        "stages (30 %)."
     )
     assert answer.ranks[0].rank == 2
+
+
+def test_all_ranks_of_a_slow_stage_are_named() -> None:
+    (found,) = answer_of(pipeline([100, 130, 100, 100, 130, 100], lines=2)).stragglers
+    assert (found.rank, found.stage) == (1, 1)
+    assert found.text.startswith("Ranks 1 and 4, stage 1 (of 0 to 2), compute 180 us a step more")
 
 
 def test_a_slow_rank_is_compared_with_others_of_its_stage() -> None:
     """Stage 1 of the second line; the first stage computes twice as long on both: by design."""
     answer = answer_of(pipeline([200, 100, 100, 200, 130, 100], lines=2))
     assert [(one.rank, one.stage) for one in answer.stragglers] == [(4, 1)]
-    assert "the median of the other ranks of its stage, 1 of 3 (30 %): kernels ran" in (
+    assert "the median of the other ranks of its stage, 1 (of 0 to 2) (30 %): kernels ran" in (
         answer.stragglers[0].text
     )
 
