@@ -17,7 +17,7 @@ from fusetui.trace.text.printable import printable
 MOST = 10  # kernels, and modules
 TOLD = 3  # in a sentence
 LONGEST_NAME = 60  # characters
-LONGEST_TOLD = 32
+LONGEST_TOLD = 48
 BUSY = 0.8
 """From this share of the time asked about on, the GPU itself is the limit."""
 
