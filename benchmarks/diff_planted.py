@@ -43,7 +43,7 @@ def main() -> int:
 def _try(
     path: Path, into: Path, targets: int, results: dict[tuple[str, str], list[Answer]]
 ) -> None:
-    _try_blocks(path, into, results)
+    _try_layers(path, into, results)
     subject = Subject.read(path)
     if subject is None:
         sys.stderr.write(f"{path.name}: no kernel has a launch in the file\n")
@@ -61,7 +61,7 @@ def _try(
                     sys.stderr.write(said)
 
 
-def _try_blocks(path: Path, into: Path, results: dict[tuple[str, str], list[Answer]]) -> None:
+def _try_layers(path: Path, into: Path, results: dict[tuple[str, str], list[Answer]]) -> None:
     """The first block that repeats, one in the middle, and the last but one."""
     raw = path.read_bytes()
     document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
