@@ -120,7 +120,9 @@ class Truth(NamedTuple):
     `planted` is the own delay of a culprit. `waited` is by how much longer the others (their mean)
     stand still in collectives than without it: less, as their own noise makes them wait as well.
     `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
-    the ranks that have it.
+    the ranks that have it. `waits` is by rank how long it stands still in collectives for one that
+    has not arrived, at least and at most (with transfers that lateness has pushed there where
+    gradients are overlapped); `bubble` the share of a step in sends and receives.
     """
 
     case: str
@@ -134,6 +136,8 @@ class Truth(NamedTuple):
     ordinary: float
     steps: int
     given: list[int]
+    waits: list[tuple[float, float]]
+    bubble: float
     cause: str
     apart_us: float
 
@@ -164,6 +168,8 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         _step(shape, ordinary.slices),
         shape.steps,
         given,
+        _waits(shape, whole),
+        1e3 * sum(whole.bubble) / shape.ranks / shape.steps / _step(shape, whole.slices),
         case.fault.kind if case.fault else "",
         case.apart,
     )
@@ -263,6 +269,13 @@ def _waited(shape: Shape, whole: Played, ordinary: Played, late: set[int]) -> fl
     pairs = zip(whole.waited, ordinary.waited, strict=True)
     others = [now - before for rank, (now, before) in enumerate(pairs) if rank not in late]
     return 1e3 * sum(others) / max(1, len(others)) / shape.steps
+
+
+def _waits(shape: Shape, whole: Played) -> list[tuple[float, float]]:
+    """ns per step."""
+    each = 1e3 / shape.steps
+    most = whole.stood if shape.overlap else whole.waited
+    return [(us * each, up * each) for us, up in zip(whole.waited, most, strict=True)]
 
 
 def case_of(name: str) -> Case:

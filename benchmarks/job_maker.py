@@ -121,12 +121,13 @@ class _Rank:
         self.slices: list[Slice] = []
         self.step: float | None = None
         self.arrived: tuple[object, ...] | None = None
-        self.started = self.called = self.waited = 0.0
+        self.started = self.called = self.waited = self.stood = self.bubble = 0.0
         self.waits: list[tuple[float, float]] = []  # in collectives that compute will join
 
     def join(self, end: float) -> None:
         """Compute stands still until `end`; the waits so far count from where it stopped."""
         at = self.compute
+        self.stood += max(0.0, max((last for _, last in self.waits), default=at) - at)
         for start, last in sorted(self.waits):
             self.waited += max(0.0, last - max(at, start))
             at = max(at, last)
@@ -138,11 +139,14 @@ class _Rank:
 
 
 class Played(NamedTuple):
-    """Of each rank: what was recorded, and how long its compute stood still for a rank that had
-    not arrived yet."""
+    """Of each rank: what was recorded, how long its compute stood still for a rank that had not
+    arrived at a collective yet, the same with the transfers before that, and how long in sends and
+    receives."""
 
     slices: list[list[Slice]]
     waited: list[float]
+    stood: list[float]
+    bubble: list[float]
 
 
 def played(job: Job) -> Played:
@@ -164,7 +168,12 @@ def played(job: Job) -> Played:
         raise ValueError(
             f"the job hangs: {[rank.program[rank.at : rank.at + 1] for rank in ranks]}"
         )
-    return Played([rank.slices for rank in ranks], [rank.waited for rank in ranks])
+    return Played(
+        [rank.slices for rank in ranks],
+        [rank.waited for rank in ranks],
+        [rank.stood for rank in ranks],
+        [rank.bubble for rank in ranks],
+    )
 
 
 def _advance(
@@ -229,7 +238,9 @@ def _meet(
     rank.arrived = None
     end = _end(job, op, key, number, starts[key])
     rank.streams[where], rank.pending = end, max(rank.pending, end)
-    if isinstance(op, Collective):
+    if isinstance(op, Exchange):
+        rank.bubble += end - max(rank.started, rank.compute)
+    else:
         rank.waits.append((rank.started, max(starts[key].values())))
     if isinstance(op, Exchange) or op.joined:
         rank.join(end)

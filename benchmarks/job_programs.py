@@ -94,7 +94,8 @@ class _Writer:
         mine = [group for group in shape.groups() if rank in group.ranks]
         self.world = mine[0]
         self.by = {group.about.partition("_")[0]: group for group in mine}
-        self.data = self.by.get("DATA", self.world)
+        alone = Group("", "", (rank,))
+        self.data = self.by.get("DATA", alone if len(self.by) > 1 else self.world)
         self.stage = rank // (shape.tp * shape.dp)
         self.across = 2.2 if shape.hosts > 1 else 1.0
         self.step = 0

@@ -36,6 +36,7 @@ from fusetui.trace.ranks import explained, summarize
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
 NEAR = 0.05  # of the planted delay
+WAIT, BUBBLE = 0.005, 0.02  # of a step: how well waits must be known beside that; points
 NAMED = re.compile(r"^Ranks? (\d+)\b", re.MULTILINE)
 WAITED = re.compile(r"others wait ([\d.,]+) (ns|us|ms|s)\b")
 REASONS = re.compile(
@@ -68,7 +69,7 @@ def asked(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
-    faults = [*_contradictions(found, text), *_too_long(found)]
+    faults = [*_contradictions(found, text), *_too_long(found), *_other_waits(truth, found)]
     if faults:
         return Judged(WRONG, "; ".join(faults))
     named = [one["rank"] for one in found["stragglers"]]
@@ -123,13 +124,10 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
 
 
 def _reasons(truth: Truth, text: str) -> Iterator[str]:
-    """Another reason, or figures that cannot be: more than was planted, another step without it.
-
-    A thread that waits for the GPU may do so for longer than that makes it late.
-    """
+    """Another reason, or figures that cannot be: more than was planted, another step without it."""
     if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
         yield f"not {truth.cause}: {text}"
-    for told in LONGER.finditer(text) if truth.cause != "sync" else ():
+    for told in LONGER.finditer(text):
         if _ns(told) > (1 + 2 * NEAR) * truth.planted:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
     would = WOULD.search(text)
@@ -169,6 +167,21 @@ def _too_long(found: dict[str, Any]) -> Iterator[str]:
             each = row[key] / max(1, row["steps"])
             if row["step_ns"] and each > row["step_ns"]:
                 yield f"rank {row['rank']}: {key} {each / 1e3:.0f} us of {row['step_ns'] / 1e3:.0f}"
+
+
+def _other_waits(truth: Truth, found: dict[str, Any]) -> Iterator[str]:
+    """What the ranks are said to wait, and the bubble, beside the true ones."""
+    share = found.get("bubble")
+    if share is not None and abs(share - truth.bubble) > BUBBLE:
+        yield f"a bubble of {share:.0%}, not {truth.bubble:.0%}"
+    if len(truth.given) < len(truth.waits) or case_of(truth.case).lost:
+        return
+    for row in found["ranks"]:
+        told = (row["waited_ns"] or 0) / truth.steps
+        least, most = truth.waits[row["rank"]]
+        error = max(least - told, told - most)
+        if told and error > NEAR * most + WAIT * truth.step:
+            yield f"rank {row['rank']} waits {told / 1e3:.0f} us, not {least / 1e3:.0f}"
 
 
 def trial(case: Case, seed: int) -> tuple[Truth, Judged]:

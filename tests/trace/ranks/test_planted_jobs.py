@@ -66,6 +66,8 @@ def truth(**more: Any) -> Any:
         "step": 10e6,
         "ordinary": 9e6,
         "steps": 2,
+        "given": [0, 1, 2, 3],
+        "waits": [(0.0, 0.0)] * 4,
         "cause": "loading",
     }
     return jobs.Truth(**(fields | more))
