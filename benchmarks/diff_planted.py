@@ -10,6 +10,7 @@ other row. `tests/trace/diff/plants.py` has the changes.
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
 import tempfile
 from collections import defaultdict
@@ -19,8 +20,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
-from tests.trace.diff.planting import PLACES, Answer, Planted, Subject, judge
+from tests.trace.diff.blocks import doubled, repeated, without
+from tests.trace.diff.planting import DECODE, PLACES, Answer, Planted, Subject, judge, judge_block
 from tests.trace.diff.plants import PLANTS
+
+BLOCKS = {"a layer removed": (without, -1), "a layer doubled": (doubled, 1)}
 
 
 def main() -> int:
@@ -39,6 +43,7 @@ def main() -> int:
 def _try(
     path: Path, into: Path, targets: int, results: dict[tuple[str, str], list[Answer]]
 ) -> None:
+    _try_blocks(path, into, results)
     subject = Subject.read(path)
     if subject is None:
         sys.stderr.write(f"{path.name}: no kernel has a launch in the file\n")
@@ -56,9 +61,27 @@ def _try(
                     sys.stderr.write(said)
 
 
+def _try_blocks(path: Path, into: Path, results: dict[tuple[str, str], list[Answer]]) -> None:
+    """The first block that repeats, one in the middle, and the last but one."""
+    raw = path.read_bytes()
+    document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    document = {"traceEvents": document} if isinstance(document, list) else document
+    found = repeated(document["traceEvents"])
+    if found is None:
+        return
+    for name, (change, sign) in BLOCKS.items():
+        for nth in sorted({0, found.times // 2, found.times - 2}):
+            cut = change(document["traceEvents"], found, nth)
+            if cut is not None:
+                answer = judge_block(path, document, cut, sign * cut.ns, into)
+                results[name, PLACES[1]].append(answer)
+                if not answer.right:
+                    sys.stderr.write(f"{path.name}: {name} {nth}: {answer.said}\n")
+
+
 def table(results: dict[tuple[str, str], list[Answer]]) -> str:
     lines = [f"| planted | {' | '.join(PLACES)} |", "|---|" + "---:|" * len(PLACES)]
-    for name in PLANTS:
+    for name in (*PLANTS, *BLOCKS):
         cells = []
         for place in PLACES:
             found = results.get((name, place), [])

@@ -235,6 +235,7 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
         issued=start,
         start=start,
         end=end,
+        covered=which,
         before=packed(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
     )
     return replace(

@@ -13,11 +13,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.job_cases import case_of, make
 
 from fusetui.arguments import JSON
 from fusetui.registry import COMMANDS
@@ -74,7 +79,8 @@ def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator
             yield from ((command, *pair) for pair in pairs)
         case "ranks":
             folders = [(command, str(folder)) for folder in (TRACES / "dlrm_ranks", TRACES)]
-            yield from (*folders, *each, *((command, *pair) for pair in pairs))
+            planted = [(command, str(_planted(case))) for case in ("pp4-slow", "dp-gemm")]
+            yield from (*folders, *planted, *each, *((command, *pair) for pair in pairs))
         case "check":
             yield from ((*one, "--expect", "kernels=5") for one in each)
         case "kernels":
@@ -86,6 +92,13 @@ def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator
             yield from (*each, *((command, *pair) for pair in pairs))
         case _:
             yield from each
+
+
+def _planted(case: str) -> Path:
+    """A job with a pipeline, or with all of its ranks: no real one is among the traces."""
+    folder = Path(tempfile.mkdtemp())
+    make(case_of(case), 0, folder)
+    return folder
 
 
 def _names(traces: Sequence[str]) -> Iterator[Words]:

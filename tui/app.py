@@ -33,12 +33,13 @@ from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.screen import overlay_size, too_small
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
 
+PAGING = ("pageup", "pagedown")
 FEW_COLORS = ("standard", "windows")
 """Color systems of Rich with 16 colors."""
 
@@ -178,7 +179,8 @@ class FusetuiApp(Ending):
         action, state = registry.always(event.key, self.state), self.state
         if action is None:
             if self.screen not in (self._page, self._overlay):
-                return False  # the palette is open
+                # The palette is open; without a line for its list, Textual cannot page it.
+                return event.key in PAGING and bool(too_small(self.state.size))
             if state.prompt is not None:
                 return self._answered(state.prompt, event)
             action = registry.action_for(event.key, state)

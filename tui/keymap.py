@@ -12,11 +12,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.toml import WrongFile, table_in, text_of
 from fusetui.tui.state.action import Action
 from fusetui.tui.state.keys import key_name, key_text
 
@@ -46,22 +46,22 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
         return {}
     path = Path(place) if place else _usual_path()
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = text_of(path)
     except FileNotFoundError:
         if place:
             raise KeymapError(f"{path} does not exist: {PLACE} names it.") from None
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeymapError(f"{path} cannot be read: {error}.") from None
+    except WrongFile as wrong:
+        raise KeymapError(str(wrong)) from None
     return parsed(text, str(path), actions)
 
 
 def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     """The keys in the text of a file. Raises KeymapError, which names the line."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise KeymapError(f"{path} is not valid TOML: {error}.") from None
+        table = table_in(text, path)
+    except WrongFile as wrong:
+        raise KeymapError(str(wrong)) from None
     named = {action.name: action for action in actions}
     found: dict[str, tuple[str, ...]] = {}
     for name, value in table.items():

@@ -121,7 +121,7 @@ PART = (
     argument("--to", metavar="T", dest="end", help="Only up to this time."),
     argument("--device", metavar="D", help="Only the GPU with this number."),
     STEP_BY,
-    flag("--all", "List every gap, not only the longest."),
+    flag("--all", "List all gaps, not only the longest; `why` prints all findings too."),
 )
 """The part of a trace that a question is about."""
 

@@ -120,6 +120,42 @@ def test_ops_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
     assert "[8192, 768] bf16, [768, 64] bf16" in fusetui("ops", products(), "--by", "shape").out
 
 
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_share_of_the_peak_stays_where_there_is_little_room(
+    fusetui: Run, products: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for by in ("name", "shape", "op", "module"):
+        assert "of peak" in fusetui("kernels", products(), "--by", by).out.splitlines()[0], by
+
+
+def test_in_a_pipe_no_name_is_cut(
+    fusetui: Run, products: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = "aten::mm   [8192, 768] bf16, [768, 3072] bf16"
+    assert inputs not in fusetui("kernels", products(), "--by", "shape").out
+    monkeypatch.delenv("COLUMNS")
+    assert inputs in fusetui("kernels", products(), "--by", "shape").out
+
+
+def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}
+    copy = {**op, "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7}
+    device = {**op, "cat": "mtia_ccp_events", "name": "gemm", "pid": 0, "tid": 7}
+    path = tmp_path / "a.json"
+    for more, says in (
+        ([], "no GPU event was recorded (fusetui ops lists the CPU ops)"),
+        ([copy], "its GPU event is no kernel"),
+        ([device], "what its device did is not recorded as kernels"),
+    ):
+        path.write_text(json.dumps({"traceEvents": [op, *more]}))
+        found = fusetui("kernels", path)
+        assert (found.code, " ".join(found.out.split())) == (
+            0,
+            f"no kernels in this trace: {says}",
+        )
+
+
 @pytest.mark.parametrize(
     ("by", "says"), [("op", "aten::mm"), ("stream", "GPU 0 stream 7"), ("step", "no step")]
 )

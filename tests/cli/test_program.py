@@ -15,11 +15,11 @@ Make = Callable[..., Any]
 
 MODULE_KEYS = """
     module path kind level count cpu_ns cpu_self_ns
-    gpu_ns gpu_self_ns gpu_backward_ns kernels kernels_self
+    gpu_ns gpu_self_ns gpu_backward_ns gpu_recompute_ns kernels kernels_self
 """
 FUNCTION_KEYS = """
     file line function count cpu_ns cpu_self_ns
-    gpu_ns gpu_self_ns gpu_backward_ns kernels kernels_self idle_ns idle_self_ns
+    gpu_ns gpu_self_ns gpu_backward_ns gpu_recompute_ns kernels kernels_self idle_ns idle_self_ns
 """
 
 

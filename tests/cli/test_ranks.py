@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
+from tests.laptops import needs_fork
+
+from fusetui.trace.text.figures import duration
 
 Run = Callable[..., Result]
 SLEEP = 400  # us by which rank 2 is late in every step
@@ -80,12 +84,24 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
     assert "rank1.json is empty" in " ".join(result.out.split())
     assert "Not given: rank 1." in result.out
     assert "Rank 2 arrives last" in result.out
+    assert result.sentence == "1 file of 4 could not be used, or not as a whole."
+
+
+@needs_fork
+def test_what_is_no_file_is_named(fusetui: Run, folder: Path) -> None:
+    (folder / "rank4.json").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "rank5.json")
+    said = fusetui("ranks", folder).err.splitlines()
+    assert [line.partition(" is left out")[0] for line in said] == [
+        str(folder / name) for name in ("rank4.json", "rank5.json")
+    ]
 
 
 def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
     assert "No collective is common to two of these ranks" in result.out
+    assert result.sentence.endswith("who waits for whom cannot be told.")
 
 
 @pytest.mark.parametrize(
@@ -101,3 +117,23 @@ def test_wrong_use(fusetui: Run, folder: Path, arguments: list[str], sentence: s
     words = [str(folder) if word == "RANKS" else word for word in arguments]
     result = fusetui("ranks", *words)
     assert (result.code, result.sentence.startswith(sentence)) == (2, True)
+
+
+def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
+    """The order of the ranks, how long others wait for each, who is named, and every sentence."""
+    found = fusetui("ranks", folder, "--json").json
+    out = fusetui("ranks", folder).out
+    plain = " ".join(out.split())
+    lines = out.splitlines()
+    head = next(n for n, line in enumerate(lines) if line.startswith("rank "))
+    table = [line.split() for line in lines[head + 1 : head + 1 + found["given"]]]
+    assert [int(cells[0]) for cells in table] == [row["rank"] for row in found["ranks"]]
+    for cells, row in zip(table, found["ranks"], strict=True):
+        assert " ".join(cells[1:4]) == f"{row['last_count']} of {row['collectives']}"
+        waits = duration(row["caused_ns"] // row["steps"])
+        assert " ".join(cells[4:6]).rstrip("*") == waits
+    for sentence in [*(one["text"] for one in found["stragglers"]), *found["verdict"]]:
+        assert sentence in plain
+    (straggler,) = found["stragglers"]
+    assert duration(straggler["caused_ns"] // 3) in straggler["text"]
+    assert straggler["caused_ns"] == found["ranks"][0]["caused_ns"]

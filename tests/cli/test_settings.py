@@ -44,6 +44,8 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("mouse = 3", "mouse is 3; it can be true or false."),
         ("them = 1", "there is no setting 'them'; theme, ascii, mouse are."),
         ("theme", "is not valid TOML"),
+        ("theme = " + "[" * 100_000, "is nested too deeply."),
+        ("#" * ((1 << 20) + 1), "is larger than 1 MiB."),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:
@@ -63,13 +65,19 @@ def test_a_file_that_is_named_must_exist(file: Path) -> None:
         user_settings({"FUSETUI_CONFIG": str(file)})
 
 
+def test_a_device_is_not_read(file: Path) -> None:
+    """It might never end."""
+    with pytest.raises(CommandError, match=r"/dev/zero is not a file\."):
+        user_settings({"FUSETUI_CONFIG": "/dev/zero"})
+
+
 def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text('theme = "light"\nmouse = false\n')
     monkeypatch.setenv("FUSETUI_CONFIG", str(file))
     monkeypatch.delenv("FUSETUI_THEME", raising=False)
     given: list[tuple[bool, bool]] = []
 
-    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, say: object) -> int:
+    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, **_: object) -> int:
         given.append((light, mouse))
         return 0
 

@@ -51,6 +51,13 @@ def test_colors_by_the_name_of_the_terminal(term: str, colors: str) -> None:
     assert color_system({"TERM": term}) == colors
 
 
+def test_the_terminal_alone_knows_its_size() -> None:
+    """Textual would believe variables that a shell exported long ago, or that nobody could mean."""
+    environment = {"TERM": "tmux", "COLUMNS": "99999999", "LINES": "1"}
+    prepare(environment)
+    assert environment == {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "256"}
+
+
 def test_what_the_user_says_about_colors_holds() -> None:
     said = {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "standard"}
     prepare(said)

@@ -257,7 +257,7 @@ def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
     assert found["cannot_tell"][0]["missing"] == "GPU events"
     text = fusetui("why", path).out
     assert "No GPU events were recorded: this is what 1 CPU thread did." in text
-    assert "ProfilerActivity.CUDA" in text
+    assert "ProfilerActivity" not in text
     assert "5 us" in fusetui("why", path, "--markdown").out
     assert fusetui("gaps", path).out == "no GPU events in this trace\n"
 
@@ -302,3 +302,30 @@ def test_a_file_that_ends_early_may_hold_the_rest(fusetui: Run, trace_file: File
     found = fusetui("why", path)
     assert "The file ends before any GPU event: this is what 1 CPU thread did." in found.out
     assert "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
+
+
+BUSY = [
+    {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "name": name, "ts": ts, "dur": dur}
+    for name, ts, dur in (("mine", 0, 60), ("yours", 60, 30), ("mine", 91, 9))
+]
+
+
+def test_a_busy_gpu_is_told_by_kernel(fusetui: Run, write: Callable[[str], Path]) -> None:
+    """69 and 30 of 99 us."""
+    found = fusetui("why", write(json.dumps({"traceEvents": BUSY})))
+    assert "GPU time by kernel: mine 70 %, yours 30 %." in found.out
+    idle = [BUSY[0], BUSY[2] | {"ts": 900}]
+    assert "by kernel" not in fusetui("why", write(json.dumps({"traceEvents": idle}))).out
+
+
+def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
+    found = fusetui("why", "--all", write(json.dumps({"traceEvents": BUSY})))
+    assert "69 us   70 %      2  mine" in found.out
+
+
+def test_all_findings_are_printed_with_what_to_try(trace_of: Callable[..., Any]) -> None:
+    one = Finding("rule", "It is slow. " * 20, "certain", at_stake_ns=1, try_="This.")
+    found = replace(why(trace_of(BUSY)), findings=(one,) * 30)
+    assert why_text(found, 80).count("Try: This.") == 1
+    assert "more findings (--all prints all)" in why_text(found, 80)
+    assert why_text(found, 80, everything=True).count("Try: This.") == 30

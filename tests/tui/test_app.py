@@ -228,6 +228,18 @@ async def test_a_terminal_that_is_too_small_is_told_so(path: str) -> None:
         assert "GPU busy" in screen(app)
 
 
+@pytest.mark.parametrize("height", [1, 2, 3, 4])
+async def test_the_palette_of_a_terminal_that_is_too_small(path: str, height: int) -> None:
+    """Its list has no line there."""
+    async with opened([path], (80, height)) as (app, pilot):
+        await pilot.press("ctrl+p", *"why")
+        await pilot.pause()
+        await pilot.press("down", "pagedown", "pageup", "escape")
+        await pilot.resize_terminal(*SMALL)
+        await pilot.pause()
+        assert "GPU busy" in screen(app)
+
+
 @pytest.mark.parametrize("key", ["question_mark", "i"])
 async def test_what_lies_over_a_page_gives_way_to_that_sentence(path: str, key: str) -> None:
     async with opened([path]) as (app, pilot):

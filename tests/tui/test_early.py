@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tui.driving import screen, selected, settled
 from textual.pilot import Pilot
+from textual.worker import WorkerCancelled
 
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import FusetuiApp, Options
@@ -82,5 +83,6 @@ async def test_of_a_trace_that_cannot_be_read_no_key_is_left(tmp_path: Path) -> 
     (tmp_path / "a.json").write_text("{}")
     app = FusetuiApp(Options((str(tmp_path / "a.json"),), typed="3"))
     async with app.run_test(size=(100, 30)) as pilot:
-        await settled(app, pilot)
+        with suppress(WorkerCancelled):  # the app ends
+            await settled(app, pilot)
         assert app.state.page == "timeline"

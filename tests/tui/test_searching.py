@@ -44,6 +44,24 @@ def typed(state: State, text: str) -> State:
     return state
 
 
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [("gemm", 0), ("gemm dur>1us", 1), ("gemm -dur<1us", 1), ("gemm dur<1s", 0), ("dur>1us", -1)],
+)
+def test_a_search_for_what_takes_longer_begins_with_the_longest(
+    mlp: Trace, text: str, begins: int
+) -> None:
+    """Of the products the second takes longer, of all slices the steps do; n goes on in time."""
+    state = after(opened(mlp), partial(search.searched, text=text))
+    (hits,) = [state.session.hits]
+    assert hits is not None
+    if begins >= 0:
+        gemms = [row for row in hits.rows.tolist() if mlp.name_of(row) == GEMM]
+        assert state.view.selected == gemms[begins]
+    else:
+        assert mlp.dur[state.view.selected] == mlp.dur[hits.rows].max() == 690_000
+
+
 async def test_hits_are_counted_while_a_person_types(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("slash", *"gemm")

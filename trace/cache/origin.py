@@ -17,6 +17,8 @@ class Origin(msgspec.Struct, frozen=True):
     size: int  # bytes
     mtime_ns: int
     ends: bytes  # a hash of head and tail
+    ctime_ns: int = 0  # no program can set it
+    inode: int = 0
 
 
 def origin_of(path: str) -> Origin:
@@ -28,4 +30,11 @@ def origin_of(path: str) -> Origin:
         hashed = blake2b(file.read(ENDS), digest_size=16)
         file.seek(max(0, state.st_size - ENDS))
         hashed.update(file.read(ENDS))
-    return Origin(os.path.realpath(path), state.st_size, state.st_mtime_ns, hashed.digest())
+    return Origin(
+        os.path.realpath(path),
+        state.st_size,
+        state.st_mtime_ns,
+        hashed.digest(),
+        state.st_ctime_ns,
+        state.st_ino,
+    )

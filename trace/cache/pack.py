@@ -22,7 +22,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
-VERSION = 6
+VERSION = 7
 """Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
 format."""
 

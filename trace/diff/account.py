@@ -12,6 +12,7 @@ from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.model import Accounting, Row, Side, StepChange
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.usual import mean, middle
+from fusetui.trace.insights.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
@@ -32,6 +33,7 @@ def side(items: Items, on_cpu: bool) -> Side:
     dispatch = int(mean(dispatched(items)[usual])) if on_cpu else 0
     later, earlier = _beyond(work, rows, usual)
     work_ns, busy_ns = int(items.ns.sum()), int(mean(busy))
+    idle_ns = int(mean(work.windows.dur[usual])) - busy_ns
     return Side(
         label=work.label,
         gpu=work.gpu,
@@ -40,7 +42,7 @@ def side(items: Items, on_cpu: bool) -> Side:
         items=len(items),
         work_ns=work_ns,
         busy_ns=busy_ns,
-        idle_ns=int(mean(work.windows.dur[usual])) - busy_ns,
+        idle_ns=idle_ns,
         cpu_ns=int(mean(any_busy_ns(work.trace, _top_rows(work.trace), *spans))),
         dispatch_ns=dispatch,
         overlap_ns=work_ns + dispatch + earlier - later - busy_ns,
@@ -48,6 +50,7 @@ def side(items: Items, on_cpu: bool) -> Side:
         earlier_ns=earlier,
         odd_ns=_odd(items),
         usual=tuple(usual.tolist()),
+        idle=idle_by_cause(work.trace, *spans, idle_ns) if work.gpu else {},
     )
 
 

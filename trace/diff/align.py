@@ -1,4 +1,5 @@
-"""Matches the work of A with that of B: pairs lanes, then aligns them by the best keys first."""
+"""Matches the work of A with that of B: pairs lanes, leaves out the blocks that only one side has,
+then aligns the rest by the best keys first."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.diff.blocks import Block, Lane, blocks
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import Pair, Stretch, exact, gaps, match
 
@@ -33,19 +35,25 @@ COMPARED = 64
 class Lanes(msgspec.Struct, frozen=True, eq=False):
     """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
 
-    Items are numbered as in Items; `a` and `b` are their ranges. A lane without a partner has an
-    empty range on the other side.
+    Items are numbered as in Items. `a` and `b` are without those of `blocks`, which only one side
+    has; `places` are the pairs as places in `a` and `b`. A lane without a partner has nothing on
+    the other side.
     """
 
-    a: range
-    b: range
-    pairs: list[Pair]
+    a: Sequence[int]
+    b: Sequence[int]
+    places: list[Pair]
+    blocks: list[Block]
 
-    def gaps(self) -> Iterator[tuple[range, range]]:
+    @property
+    def pairs(self) -> list[Pair]:
+        return [(self.a[i], self.b[j]) for i, j in self.places]
+
+    def gaps(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
         """The items between the pairs, also before the first and after the last."""
-        whole = (self.a.start, self.a.stop, self.b.start, self.b.stop)
-        for first_a, last_a, first_b, last_b in gaps(self.pairs, whole):
-            yield range(first_a, last_a), range(first_b, last_b)
+        whole = (0, len(self.a), 0, len(self.b))
+        for first_a, last_a, first_b, last_b in gaps(self.places, whole):
+            yield self.a[first_a:last_a], self.b[first_b:last_b]
 
 
 def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> list[Lanes]:
@@ -55,7 +63,26 @@ def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> li
     that no chance hit elsewhere tears a place apart.
     """
     at = _numbers(*places) if places else None
-    return [Lanes(of_a, of_b, _pairs(a, b, of_a, of_b, at)) for of_a, of_b in _partners(a, b)]
+    return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
+
+
+def _aligned(
+    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
+) -> Lanes:
+    """Repeated blocks that only one side has are left out first, so that no piece of one block is
+    paired with that of another."""
+    found = blocks(_sequence(a, of_a), _sequence(b, of_b))
+    kept = _without(of_a, found, 0), _without(of_b, found, 1)
+    return Lanes(*kept, _pairs(a, b, *kept, at), found)
+
+
+def _sequence(items: Items, lane: range) -> Lane:
+    return Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
+
+
+def _without(lane: range, found: list[Block], side: int) -> Sequence[int]:
+    gone = {item for block in found if block.side == side for item in block.items}
+    return [item for item in lane if item not in gone] if gone else lane
 
 
 def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
@@ -69,23 +96,30 @@ def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
 
 
 def _pairs(
-    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
+    a: Items, b: Items, of_a: Sequence[int], of_b: Sequence[int], at: tuple[Int64s, Int64s] | None
 ) -> list[Pair]:
-    """The pairs found by one key after another, each within the gaps that the keys before it left:
-    first within places, then anywhere.
+    """The pairs, as places in both lanes, found by one key after another, each within the gaps that
+    the keys before it left: first within places, then anywhere.
 
     The same kernel under the same op comes first if that covers most of what could be aligned by
     op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
     chance do not mislead.
     """
-    stretch = (of_a.start, of_a.stop, of_b.start, of_b.stop)
-    keys = [(a.exact, b.exact), (a.by_op, b.by_op)]
-    by_exact, by_op = (_in_common(x[_slice(of_a)], y[_slice(of_b)]) for x, y in keys)
+    stretch = (0, len(of_a), 0, len(of_b))
+    rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
+    named = [
+        (a.exact, b.exact),
+        (a.by_op, b.by_op),
+        (a.alone, b.alone),
+        (a.by_class, b.by_class),
+    ]
+    keys = [(x[rows_a], y[rows_b]) for x, y in named]
+    by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:
-        keys.reverse()
-    keys += [(a.alone, b.alone), (a.by_class, b.by_class)]
+        keys[:2] = keys[1::-1]
     if at is not None:
-        within = [(_within(x, at[0]), _within(y, at[1])) for x, y in keys]
+        at_a, at_b = at[0][rows_a], at[1][rows_b]
+        within = [(_within(x, at_a), _within(y, at_b)) for x, y in keys]
         keys = [*within, *keys]
     pairs: list[Pair] = []
     for key_a, key_b in keys:

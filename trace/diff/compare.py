@@ -15,6 +15,7 @@ from fusetui.trace.diff.account import accounting, side
 from fusetui.trace.diff.align import align
 from fusetui.trace.diff.change import step_change
 from fusetui.trace.diff.items import Vocabulary, items, settled
+from fusetui.trace.diff.layers import around, surplus
 from fusetui.trace.diff.model import Diff
 from fusetui.trace.diff.notes import notes
 from fusetui.trace.diff.pieces import Work, in_common, work_of
@@ -63,7 +64,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)
-    groups = by_region(*programs, groups)
+    groups = by_region(*programs, groups) + surplus(of_a, of_b, aligned)
     step = step_change(of_a, of_b, groups)
     once = odd.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
@@ -71,7 +72,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
         *explain.rows(of_a, of_b, groups, programs),
         *odd.rows(of_a, of_b),
         *(one.row for one in once),
-        *dispatch.rows(of_a, of_b),
+        *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)

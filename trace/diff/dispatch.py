@@ -25,6 +25,7 @@ from fusetui.trace.text.figures import count
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 Label = Callable[[str], str]
 
 LAUNCHES = "launch calls"
@@ -56,11 +57,12 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         return int(median(self.ns))
 
 
-def rows(a: Items, b: Items) -> list[Row]:
+def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list[Row]:
     """What occurs more or less often in a step, the largest change first, then all else in one
-    row."""
+    row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
     counts = not (a.work.gpu or b.work.gpu)
-    of_a, of_b = _by_label(a), _by_label(b)
+    left_out = without if without is not None and not counts else (None, None)
+    of_a, of_b = _by_label(a, left_out[0]), _by_label(b, left_out[1])
     changed, equal = [], []
     for label in dict.fromkeys([*of_a, *of_b]):
         one, other = of_a.get(label), of_b.get(label)
@@ -161,14 +163,15 @@ def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
     ]
 
 
-def _by_label(items: Items) -> dict[str, Dispatch]:
+def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]:
     work, trace = items.work, items.work.trace
     found: dict[str, Dispatch] = {}
     if not len(work.windows):
         return found
     for rows_, label_of, ns, adds_up in _populations(work):
         window = work.windows.index_of(trace.start[rows_])
-        rows_, window, ns = rows_[window >= 0], window[window >= 0], ns[window >= 0]
+        kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
+        rows_, window, ns = rows_[kept], window[kept], ns[kept]
         if not len(rows_):
             continue
         labels = [label_of(name) for name in trace.names]

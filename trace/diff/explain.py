@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.diff.groups import Group
+from fusetui.trace.diff.groups import ELSEWHERE, Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
-from fusetui.trace.diff.model import Kind, Row
+from fusetui.trace.diff.model import REPEATED, Kind, Row
 from fusetui.trace.diff.names import identity
 from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program
@@ -23,7 +24,7 @@ from fusetui.trace.diff.sorts import OTHER, of_all
 from fusetui.trace.diff.statistics import resolution
 from fusetui.trace.diff.traffic import saved
 from fusetui.trace.model.op_names import stem
-from fusetui.trace.text.figures import change, duration
+from fusetui.trace.text.figures import change, duration, plural
 from fusetui.trace.text.printable import printable
 
 
@@ -35,6 +36,9 @@ class Context(NamedTuple):
     work: str
     compiled: str
 
+
+_CHOSEN = re.compile(r"cudnn|miopen|convolution")
+"""Ops whose kernels a library chooses among several algorithms."""
 
 LOOKED_UP = 500
 """Shapes are looked up for at most this many fusions, because each has to be parsed."""
@@ -52,11 +56,16 @@ def rows(
         )
         for group, kind in zip(groups, kinds, strict=True)
     ]
+    for n, group in enumerate(groups):
+        if group.why == ELSEWHERE:
+            found[n] = msgspec.structs.replace(found[n], kind=Kind.MOVED)
     return [found[n] for n in _program_order(a, b, groups)]
 
 
 def _context(group: Group, a: Program, b: Program) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
+    if group.named:
+        return _of_block(group, a if group.a else b, "a" if group.a else "b")
     program, first = (a, group.a[0]) if group.a else (b, group.b[0])
     if len(group.a) + len(group.b) <= 2:
         work = next((s for s in _sorts(group, a, b) if s != OTHER), OTHER)
@@ -65,6 +74,14 @@ def _context(group: Group, a: Program, b: Program) -> Context:
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
     return Context(program.places[first], program.phases[first], work, sides)
+
+
+def _of_block(group: Group, program: Program, side: str) -> Context:
+    """A block has many places, and may be of the forward and of the backward pass."""
+    members = group.a or group.b
+    phases = {program.phases[item] for item in members}
+    compiled = side if any(map(program.compiled, members)) else ""
+    return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, compiled)
 
 
 def _sorts(group: Group, a: Program, b: Program) -> list[str]:
@@ -121,17 +138,20 @@ def _range(items: Items, item: int) -> str:
 
 def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     one, other = group.a, group.b
+    chosen = kind is Kind.REPLACED and not group.together and _other_algorithm(a, b, group)
+    counts = f"{plural(len(one), 'kernel')} -> {len(other)}"
+    why = f"another algorithm: {counts}; {group.why}" if chosen else group.why
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
         kind=kind,
-        op=_op(a, b, group),
+        op=group.named or _op(a, b, group),
         a=tuple(a.names[i] for i in one),
         b=tuple(b.names[j] for j in other),
         a_ns=a_ns,
         b_ns=b_ns,
         a_count=len(one),
         b_count=len(other),
-        why=group.why,
+        why=why,
         a_rows=tuple(a.rows[i] for i in one),
         b_rows=tuple(b.rows[j] for j in other),
         where=context.where,
@@ -172,9 +192,17 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
         return Kind.REMOVED
     if not group.a:
         return Kind.ADDED
-    if len(group.a) == len(group.b):
+    if len(group.a) == len(group.b) or _other_algorithm(a, b, group):
         return Kind.REPLACED
     return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
+
+
+def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
+    """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
+    the program was fused."""
+    sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
+    stems = a.stems[group.a[0]], b.stems[group.b[0]]
+    return [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _one_kernel(a: Items, b: Items, group: Group) -> bool:

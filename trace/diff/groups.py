@@ -9,6 +9,7 @@ import msgspec
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import Pair
+from fusetui.trace.diff.names import helps, part
 from fusetui.trace.diff.ops import known_as
 
 
@@ -22,6 +23,7 @@ class Group(msgspec.Struct, frozen=True):
     b: tuple[int, ...]
     why: str = ""
     together: bool = False  # matched as a whole: which item does the work of which is unknown
+    named: str = ""  # what to call it, where the names of its ops would say less
 
 
 class Board:
@@ -42,8 +44,11 @@ class Board:
         self._known_as: dict[tuple[int, int], frozenset[str]] = {}
 
     def claim(self, side: int, many: Iterable[int], one: int, gap: int, why: str) -> None:
-        """Groups open items of `side` (in gaps near `gap`) with one open item of the other."""
+        """Groups open items of `side` (in gaps near `gap`) with one open item of the other, unless
+        one side has main work and the other only what helps such work."""
         many = tuple(sorted(many))
+        if not self._fit((many, (one,)) if side == 0 else ((one,), many)):
+            return
         self.add(side, many, one, why)
         self.gaps[gap][1 - side].remove(one)
         wanted = set(many)
@@ -52,14 +57,38 @@ class Board:
             if not wanted.isdisjoint(open_items):
                 open_items[:] = [item for item in open_items if item not in wanted]
 
-    def claim_both(self, of_a: Iterable[int], of_b: Iterable[int], why: str) -> None:
-        """Groups items of both sides, open ones or those of a pair that was taken apart."""
-        group = Group(tuple(sorted(of_a)), tuple(sorted(of_b)), why)
-        self.groups.append(group)
-        for side, wanted in enumerate((set(group.a), set(group.b))):
+    def claim_both(
+        self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
+    ) -> None:
+        """Groups items of both sides, open ones or those of a pair that was taken apart. Where one
+        side has main work and the other only what helps such work, the helpers are one group, and
+        each main kernel stays alone."""
+        sides = tuple(sorted(of_a)), tuple(sorted(of_b))
+        for side, wanted in enumerate(map(set, sides)):
             for gap in self.gaps:
                 if not wanted.isdisjoint(gap[side]):
                     gap[side][:] = [item for item in gap[side] if item not in wanted]
+        if not self._fit(sides):
+            alone = [
+                [i for i in members if not self._helps(n, i)] for n, members in enumerate(sides)
+            ]
+            self.groups += [Group((i,), ()) for i in alone[0]]
+            self.groups += [Group((), (j,)) for j in alone[1]]
+            sides = self._helpers(0, sides[0]), self._helpers(1, sides[1])
+        if any(sides):
+            self.groups.append(Group(*sides, why if all(sides) else "", together))
+
+    def _fit(self, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
+        names = [{self.items[n].names[i] for i in members} for n, members in enumerate(sides)]
+        main = [any(part(name) == "main" for name in of_side) for of_side in names]
+        only = [all(helps(name) or part(name) == "elementwise" for name in side) for side in names]
+        return not ((main[0] and only[1]) or (main[1] and only[0]))
+
+    def _helpers(self, side: int, members: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(item for item in members if self._helps(side, item))
+
+    def _helps(self, side: int, item: int) -> bool:
+        return helps(self.items[side].names[item])
 
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
         self.groups.append(Group(many, (one,), why) if side == 0 else Group((one,), many, why))
@@ -81,6 +110,9 @@ class Board:
         self.groups += [Group((), (j,)) for _, of_b in self.gaps for j in of_b]
         return self.groups
 
+
+ELSEWHERE = "at another place or on another stream"
+"""Why a group is one whose members are not aligned with each other."""
 
 REACH = 4
 """A fused kernel looks for the ops that its name lists this many gaps before and after its own."""

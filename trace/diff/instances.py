@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -12,12 +13,12 @@ from fusetui.trace.diff.groups import Board
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.lcs import Pair, exact
 from fusetui.trace.diff.names import decoded, work_class
+from fusetui.trace.diff.nearest import closest, is_feasible
 from fusetui.trace.model.op_names import is_compiler
 
 _REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
 
-LONG_RUN = 200
-"""In longer runs of one kernel, which repetitions are the additional ones is not looked into."""
+WHOLE_RUN = "a long run of one kernel, compared as a whole"
 
 MANY = 8
 """An op that launches more than this (a graph, a foreach) is not treated as one piece of work."""
@@ -43,7 +44,8 @@ def rest_of_ops(board: Board, side: int) -> None:
     """Groups what is open of an op whose other kernels are paired, or that is the same op in a gap.
 
     Open kernels on both sides become one group. Otherwise they join the pair of the op if that has
-    two different kernels: one became two. Covers both directions at once.
+    two different kernels (one became two) or if they add up its parts. Covers both directions at
+    once.
     """
     if side:
         return
@@ -59,25 +61,33 @@ def rest_of_ops(board: Board, side: int) -> None:
             board.claim_both(of_a, of_b, f"the rest of {name}")
             continue
         pair = board.pairs[number] if number is not None else None
-        if pair is not None and number is not None and _replaced(board, pair):
+        if pair is not None and number is not None and _belong(board, pair, of_a, of_b):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
 
 def with_reduction(board: Board, side: int) -> None:
     """Where no op tells: the kernel that adds up the parts of a product or of attention, right
-    after it, joins the pair that the main kernel is in, unless that has not changed."""
+    after it, joins the pair that the main kernel is in."""
     items = board.items[side]
     for number, pair in enumerate(board.pairs):
         following = board.gaps[number + 1][side]
         if pair is None or not following or following[0] != pair[side] + 1:
             continue
         main, after = items.names[pair[side]], items.names[following[0]]
-        if _replaced(board, pair) and not items.op_word(following[0]) and _adds_up(main, after):
+        if not items.op_word(following[0]) and _adds_up(main, after):
             board.pairs[number] = None
             of_a, of_b = [pair[0]], [pair[1]]
             (of_b if side else of_a).append(following[0])
             board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+
+
+def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
+    """Whether what one side has besides is part of the same work."""
+    left = [(board.items[n].names, pair[n], found) for n, found in enumerate((of_a, of_b))]
+    return _replaced(board, pair) or all(
+        _adds_up(names[main], names[item]) for names, main, found in left for item in found
+    )
 
 
 @cache
@@ -101,7 +111,7 @@ def _runs(board: Board) -> Iterator[tuple[int, int]]:
         if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
             beside = board.gaps[first : number + 1]
             known = keys[first] is not None if keys else False
-            if known and number - first <= LONG_RUN and any(a or b for a, b in beside):
+            if known and any(a or b for a, b in beside):
                 yield first, number
             first = number
 
@@ -113,10 +123,13 @@ def _same(board: Board, pair: Pair) -> bool:
 def _choose(
     board: Board, side: int, first: int, last: int, pairs: list[Pair], more: list[int]
 ) -> None:
-    """Pairs the shorter side of a run with the longer one again, in order, by the closest times."""
+    """Pairs the shorter side of a run with the longer one again, in order, by the closest times;
+    if that would take too long, the run is compared as a whole."""
     few = [pair[1 - side] for pair in pairs]
     many = sorted([pair[side] for pair in pairs] + more)
-    if len(many) > LONG_RUN:
+    if not is_feasible(len(few), len(many)):
+        board.pairs[first:last] = [None] * (last - first)
+        board.claim_both(*((few, many) if side else (many, few)), WHOLE_RUN, together=True)
         return
     times = board.items[side].times, board.items[1 - side].times
     chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
@@ -128,31 +141,10 @@ def _choose(
     wanted = set(more)
     for gap in board.gaps[first : last + 1]:
         gap[side][:] = [item for item in gap[side] if item not in wanted]
-    bounds = [*partners, None]
     for item in sorted(set(many) - set(partners)):
-        place = next(n for n, bound in enumerate(bounds) if bound is None or item < bound)
-        here = board.gaps[first + place][side]
+        here = board.gaps[first + bisect_left(partners, item)][side]
         here.append(item)
         here.sort()
-
-
-def closest(few: list[int], many: list[int]) -> list[int]:
-    """For each of the few, in order, one of the many, such that the sum of the differences is
-    minimal."""
-    spare = len(many) - len(few)
-    best: list[list[int]] = [[0] * (spare + 1)]
-    for n, time in enumerate(few):
-        row = [best[-1][skip] + abs(many[n + skip] - time) for skip in range(spare + 1)]
-        for skip in range(1, spare + 1):
-            row[skip] = min(row[skip], best[-1][skip] + abs(many[n + skip] - time))
-        best.append([min(row[: skip + 1]) for skip in range(spare + 1)])
-    chosen: list[int] = []
-    skip = spare
-    for n in range(len(few) - 1, -1, -1):
-        costs = [best[n][s] + abs(many[n + s] - few[n]) for s in range(skip + 1)]
-        skip = costs.index(min(costs))
-        chosen.append(n + skip)
-    return chosen[::-1]
 
 
 def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:

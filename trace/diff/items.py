@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.hidden import behind_compute
-from fusetui.trace.diff.names import identity, part, work_class
+from fusetui.trace.diff.names import helps, identity, part, work_class
 from fusetui.trace.diff.pieces import Work
 from fusetui.trace.diff.statistics import median
 from fusetui.trace.diff.usual import mean, usual_steps
@@ -282,10 +282,13 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
 
 
 def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
-    """The op, where it launches nothing else of this kind of event; else 0."""
+    """The op, where it launches nothing else of this kind of event, and what it launches is no
+    helper of work that is not there; else 0."""
     role = work.trace.role[work.row[chosen]].astype(np.int64)
     group = np.unique(np.stack([work.op[chosen], role]), axis=1, return_inverse=True)[1].reshape(-1)
     single = np.bincount(group, minlength=1)[group] == 1 if len(group) else np.zeros(0, np.bool_)
+    names = work.trace.name[work.row[chosen]]
+    single &= ~np.isin(names, [n for n in np.unique(names).tolist() if helps(work.trace.names[n])])
     return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
 
 

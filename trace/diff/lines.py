@@ -8,17 +8,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fusetui.trace.diff.model import CPU, ONLY, Diff, Kind, Row
+from fusetui.trace.diff.groups import ELSEWHERE
+from fusetui.trace.diff.model import CPU, ONLY, REPEATED, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
+from fusetui.trace.diff.waiting import changes
 from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import change, count, microseconds, plural
+from fusetui.trace.text.figures import change, count, microseconds, plural, signed_duration
 from fusetui.trace.text.printable import printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64
 MANY_LINES = 12
 """A compiled part of the program with so many lines is one line that can be opened."""
+MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
@@ -133,7 +136,7 @@ def closing(diff: Diff) -> list[Line]:
     other work, what is not explained, and the step itself; none whose figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     found = [
-        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff)),
+        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
         Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
@@ -153,11 +156,20 @@ def _idle(diff: Diff) -> str:
     return "no GPU event runs in the step" if gpu else "outside all ops"
 
 
+def _waits(diff: Diff) -> str:
+    """What the GPU waited for longer, or less long: the largest changes."""
+    a, b = diff.side_a, diff.side_b
+    if not (a.gpu and b.gpu):
+        return ""
+    found = [f"{signed_duration(ns)} {cause}" for cause, ns in changes(a.idle, b.idle).items()]
+    return ", ".join(found[:MOST_WAITS])
+
+
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups of rows that say the same about the same names, in the order of their first rows."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        timed = row.kind in (Kind.SAME, Kind.FASTER, Kind.SLOWER)
+        timed = row.kind in (Kind.SAME, Kind.MOVED, *TIMED)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
         why = "" if timed else row.why
         groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
@@ -193,6 +205,8 @@ def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """The reason, without repeating what the kind says already."""
     if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
         return f"the same, {change(a_ns, b_ns)} time"
+    if times > 1 and row.kind is Kind.MOVED:
+        return ELSEWHERE
     if times > 1 and row.kind in TIMED:
         return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
@@ -219,10 +233,14 @@ def _place(rows: Sequence[Row]) -> str:
 def _parts(row: Row, place: str) -> tuple[str, ...]:
     """Where it is, the op, and the kernel, or both kernels where they differ."""
     op, where = printable(row.op), clip(printable(place), MAX_NAME)
-    if row.kind in (Kind.FUSED, Kind.SPLIT):
+    if row.work == REPEATED:
+        parts = [op]
+    elif row.kind in (Kind.FUSED, Kind.SPLIT):
         parts = [where, _several(row, op)]
     elif row.together:
         parts = [where, row.work, _as_a_whole(row)]
+    elif row.kind is Kind.REPLACED and row.a_count != row.b_count:
+        parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
     else:
         kernel = _short((row.b or row.a)[0])
         parts = [where, op, kernel if kernel != op else ""]

@@ -15,6 +15,7 @@ class Kind(StrEnum):
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
     SLOWER = "slower"
+    MOVED = "moved"  # the same kernel under the same op, at another place or on another stream
     REPLACED = "replaced"  # another kernel does the work
     FUSED = "fused"  # one kernel does the work of several
     SPLIT = "split"  # several kernels do the work of one
@@ -113,6 +114,9 @@ class Row(msgspec.Struct, frozen=True):
         return self.op.startswith(CPU)
 
 
+REPEATED = "repeated blocks"
+"""The sort of work of layers, or iterations, that only one side has: `op` says how many."""
+
 CPU = "CPU: "
 ONLY = "only in step"
 """`why` begins with it where a row is about one step alone."""
@@ -139,6 +143,8 @@ class Side(msgspec.Struct, frozen=True):
     earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
     odd_ns: int = 0  # how much steps with unusual work move the median step
     usual: tuple[int, ...] = ()  # the steps averaged over, counted from 0 among those used
+    idle: dict[str, int] = msgspec.field(default_factory=dict)
+    """The causes of idle_ns, which they add up to; see causes.idle_by_cause. Only of GPUs."""
 
 
 class Accounting(msgspec.Struct, frozen=True):

@@ -22,7 +22,8 @@ _CLASSES: Final = {
         _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm""",
     "conv": """convolution _convolution conv1d conv2d conv3d cudnn_convolution miopen_convolution
         mkldnn_convolution _convolution_pointwise convolution_overrideable""",
-    "conv backward": "convolution_backward mkldnn_convolution_backward",
+    "conv backward": """convolution_backward mkldnn_convolution_backward
+        cudnn_convolution_backward_input cudnn_convolution_backward_weight""",
     "attention": """scaled_dot_product_attention _flash_attention_forward _flash_attn_forward
         _efficient_attention_forward _scaled_dot_product_flash_attention
         _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
@@ -34,6 +35,10 @@ _BY_KERNEL: Final = {
     "gemv": "gemm",
     **{op: op for op in words("conv attention norm softmax comm moe rope quant embedding")},
 }
+_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
+"""Winograd's changes of basis, before and after the products."""
+
+_MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _BY_WORD: Final = (
     (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
@@ -74,7 +79,7 @@ def decoded(name: str) -> KernelName | None:
 def work_class(op: str, kernel: str) -> str:
     """The kind of work, where that is enough to pair two kernels; else ""."""
     known = decoded(kernel)
-    if known is not None and (known.role == "splitk_reduce" or known.fused_ops):
+    if known is not None and ((part(kernel) == "helper" and helps(kernel)) or known.fused_ops):
         return ""
     if known is not None and known.op is not None:
         found = _BY_KERNEL.get(known.op, "")
@@ -89,9 +94,21 @@ def part(kernel: str) -> str:
     known = decoded(kernel)
     if known is None or known.family == "unknown":
         return ""
-    if known.role == "splitk_reduce" or known.op is None:
+    if known.role == "splitk_reduce" or known.op is None or _TRANSFORM.search(kernel):
         return "helper"
     return "main" if known.op in _MAIN else known.op
+
+
+@cache
+def helps(kernel: str) -> bool:
+    """Whether it is no work by itself, but helps the main kernel of an op: a fill, a copy, and
+    whatever of a library of products or convolutions is neither."""
+    known = decoded(kernel)
+    if known is None:
+        return False
+    library = known.family in ("cudnn", "miopen") or known.family.startswith("cublas")
+    own = part(kernel) not in ("main", "norm", "")
+    return known.role == "splitk_reduce" or (library and own) or known.op in _MOVES
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.diff.groups import Group
-from fusetui.trace.diff.instances import LONG_RUN, closest
 from fusetui.trace.diff.items import Items
-from fusetui.trace.diff.lcs import match
 from fusetui.trace.diff.model import ONLY, Kind, Row
 from fusetui.trace.diff.odd_piece import Piece
 from fusetui.trace.diff.odd_rows import piece_rows
+from fusetui.trace.diff.odd_steps import odd_steps, rows_of
 from fusetui.trace.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.trace.questions.busy import any_busy_ns
 from fusetui.trace.text.figures import change
@@ -28,6 +27,13 @@ SHARP = 4
 COMMON = 99
 """And SHARP times as far as this percentile of the differences of all kernels in the other
 steps."""
+
+LEAST = 3
+"""What is usual shows from so many steps on; in all but one of them both sides do the same work."""
+
+IDLE, IDLE_BESIDE = 0.01, 0.03
+"""Idle time is told when it changed by this share of a step; the latter in a step that does other
+work too, which costs some by itself."""
 
 SHOWN = 5
 """At most this many such kernels are reported."""
@@ -73,58 +79,16 @@ def _odd(items: Items, twin: Items) -> Iterator[Piece]:
     """What differs in each step with unusual work. Missing work is assumed to take as long as in
     the same step of the other side, or else as in the usual steps."""
     work = items.work
-    keys = items.keys_of(work.of_window(items.window))
-    for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
-        span = work.of_window(step)
-        other, times = items.keys_of(span), work.ns[span].tolist()
-        pairs = match(keys, other)
-        usual = _times_in(items, twin, step)
-        lacking = _unpaired(keys, usual, other, times, {i for i, _ in pairs})
-        more = _unpaired(other, times, keys, usual, {j for _, j in pairs})
-        words, mine = items.every[span], items.exact
-        elsewhere = Counter(words[more].tolist()) & Counter(mine[lacking].tolist())
-        for item in _without(lacking, mine, elsewhere):
-            yield Piece(step, True, items.rows[item], usual[item], int(mine[item]))
-        for place in _without(more, words, elsewhere):
-            yield Piece(step, False, int(work.row[span][place]), times[place], int(words[place]))
-
-
-def _times_in(items: Items, twin: Items, step: int) -> list[int]:
-    """The time that each item would take in a step: its time in that step of the other side, if
-    that does the same work."""
-    same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
-    if same and np.array_equal(items.exact, twin.exact):
-        times: list[int] = twin.samples[twin.alike.tolist().index(step)].tolist()
-        return times
-    return items.times
-
-
-def _without(places: list[int], words: Int64s, elsewhere: Counter[int]) -> list[int]:
-    """The places that remain once this many of each word are explained by a move within the
-    step."""
-    less = elsewhere.copy()
-    left = []
-    for place in places:
-        word = int(words[place])
-        if less[word]:
-            less[word] -= 1
-        else:
-            left.append(place)
-    return left
-
-
-def _unpaired(
-    keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
-) -> list[int]:
-    """What has no partner; of a repeated kernel, those whose times no partner is close to."""
-    left = [n for n in range(len(keys)) if n not in paired]
-    for key in {int(keys[n]) for n in left}:
-        mine, other = np.flatnonzero(keys == key), np.flatnonzero(others == key)
-        if len(other) < len(mine) <= LONG_RUN:
-            few, many = [other_times[n] for n in other], [times[n] for n in mine]
-            left = [n for n in left if int(keys[n]) != key]
-            left += np.delete(mine, closest(few, many)).tolist()
-    return sorted(left)
+    for odd in odd_steps(items, twin):
+        span = work.of_window(odd.number)
+        words, rows, ns = items.every[span], work.row[span], work.ns[span]
+        lacking, more = odd.unmoved(items.exact, words, ns)
+        for item in lacking:
+            ns_, word = odd.usual[item], int(items.exact[item])
+            yield Piece(odd.number, True, items.rows[item], ns_, word, odd.gap_of(item))
+        for place in more:
+            ns_, word = int(ns[place]), int(words[place])
+            yield Piece(odd.number, False, int(rows[place]), ns_, word, odd.gap_before(place))
 
 
 def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
@@ -137,11 +101,13 @@ def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
 def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     """Kernels that took more or less time in one step of one side than in all others."""
     pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    steps, of_a, of_b = np.intersect1d(a.alike, b.alike, return_indices=True)
-    if not pairs or len(steps) < 3:
+    if not pairs or _few(a, b):
         return []
     one, other = np.array(pairs, dtype=np.intp).T
-    before, after = a.samples[np.ix_(of_a, one)], b.samples[np.ix_(of_b, other)]
+    rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
+    lacking = (rows_a < 0) | (rows_b < 0)
+    before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
+    after = np.where(lacking, b.median_ns[other], b.trace.dur[rows_b])
     apart, step, paired = _outliers(before, after)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     tick = max(resolution(a.samples), resolution(b.samples))
@@ -149,16 +115,16 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     least = max(tick, SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
-    return [
-        Once(
-            number,
-            _slow(a, b, pairs[n], number, int(before[place, n]), int(after[place, n])),
-            bool(paired[n]),
-        )
-        for n in far.tolist()
-        for place in [int(step[n])]
-        for number in [int(steps[place])]
-    ]
+    found = []
+    for n in far.tolist():
+        number = int(step[n])
+        row = _slow(a, b, pairs[n], number, int(rows_a[number, n]), int(rows_b[number, n]))
+        found.append(Once(number, row, bool(paired[n])))
+    return found
+
+
+def _few(a: Items, b: Items) -> bool:
+    return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
 def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp], NDArray[np.bool_]]:
@@ -179,9 +145,10 @@ def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp], 
     return np.where(sharp, ordered[-1], 0), step, followed
 
 
-def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns: int) -> Row:
+def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_row: int) -> Row:
     i, j = pair
     number = b.work.windows.number_of(step)
+    a_ns, b_ns = int(a.trace.dur[a_row]), int(b.trace.dur[b_row])
     return Row(
         kind=Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
         op=a.op_names[i],
@@ -192,8 +159,8 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns:
         a_count=1,
         b_count=1,
         why=f"{ONLY} {number}: {change(a_ns, b_ns)} time",
-        a_rows=(a.row_in(i, step),),
-        b_rows=(b.row_in(j, step),),
+        a_rows=(a_row,),
+        b_rows=(b_row,),
         counts=False,
         a_median_ns=a.medians[i],
         b_median_ns=b.medians[j],
@@ -201,20 +168,34 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_ns: int, b_ns:
 
 
 def _idle_once(a: Items, b: Items) -> list[Once]:
-    """Idle time of one step that no other step of the same work has."""
-    steps = np.intersect1d(a.alike, b.alike)
-    if len(steps) < 3:
+    """Idle time that only one step has, of those that do the usual work on one side at least: what
+    a step lacks leaves a gap that is no change of its own."""
+    usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
+    steps = np.flatnonzero(usual[0] | usual[1])
+    if _few(a, b):
         return []
     before, after = _idle(a)[steps], _idle(b)[steps]
-    apart, place, paired = _outliers(before[:, None], after[:, None])
-    number, least = int(steps[place[0]]), int(np.median(a.work.windows.dur)) // 100
-    a_ns, b_ns = int(before[place[0]]), int(after[place[0]])
-    if apart[0] <= least or abs(b_ns - a_ns) <= least:
+    gaps = (_work_in(a) - _work_in(b))[steps]
+    change = after - before
+    filled = np.sign(change) * np.clip(np.sign(change) * gaps, 0, np.abs(change))
+    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
+    number = int(steps[place[0]])
+    share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
+    least = int(share * np.median(a.work.windows.dur))
+    a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
+    if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
         return []
     why = f"{ONLY} {b.work.windows.number_of(number)}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
     row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
     return [Once(number, row, bool(paired[0]))]
+
+
+def _work_in(items: Items) -> Int64s:
+    """The time of all work of each step."""
+    found = np.zeros(len(items.work.windows), dtype=np.int64)
+    np.add.at(found, items.work.window, items.work.ns)
+    return found
 
 
 def _idle(items: Items) -> Int64s:

@@ -13,3 +13,4 @@ class Piece(msgspec.Struct, frozen=True):
     row: int  # of the trace; of what is missing: in the representative step
     ns: int
     word: int
+    gap: int  # how many pieces of usual work come before it in the step

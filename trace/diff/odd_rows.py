@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from fusetui.trace.diff.instances import MANY
 from fusetui.trace.diff.items import OP_SHIFT, Items
 from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.odd_fusion import fused
@@ -41,18 +42,31 @@ def _replaced(
     items: Items, pieces: Sequence[Piece], side: str
 ) -> tuple[list[Row], Sequence[Piece]]:
     """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
-    ops: defaultdict[tuple[int, int], tuple[list[Piece], list[Piece]]]
-    ops = defaultdict(lambda: ([], []))
-    for piece in pieces:
-        ops[piece.step, piece.word >> OP_SHIFT][piece.missing].append(piece)
     found, left = [], []
-    for (step, op), (more, lacking) in ops.items():
-        if op and more and lacking and len(more) + len(lacking) <= KINDS:
+    for step, op, members in _near(pieces):
+        more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
+        other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
+        if op and more and lacking and other and len(members) <= KINDS:
             name = f"step {items.work.windows.number_of(step)} of {side}"
             found.append(_other_kernels(items, more, lacking, name, side))
         else:
             left += [*more, *lacking]
     return found, left
+
+
+def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+    """The step, the number of the op, and its pieces that are so near to each other that they may
+    be of one call."""
+    ops: defaultdict[tuple[int, int], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        ops[piece.step, piece.word >> OP_SHIFT].append(piece)
+    for (step, op), members in ops.items():
+        members.sort(key=lambda piece: piece.gap)
+        first = 0
+        for n in range(1, len(members) + 1):
+            if n == len(members) or members[n].gap - members[n - 1].gap > MANY:
+                yield step, op, members[first:n]
+                first = n
 
 
 def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row], Sequence[Piece]]:

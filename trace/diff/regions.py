@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from fusetui.trace.diff.groups import Group
-from fusetui.trace.diff.instances import LONG_RUN, closest
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.names import decoded
+from fusetui.trace.diff.nearest import closest, is_feasible
 from fusetui.trace.diff.sorts import OTHER, sorts
 from fusetui.trace.diff.where import phases, places
 from fusetui.trace.model.op_names import is_compiler
@@ -186,8 +186,8 @@ def _alike(sides: Sides) -> bool:
 def _in_order(a: Program, b: Program, sides: Sides, why: str) -> list[Group]:
     """Pairs in order, where there is nearly as much on both sides and the times of most pairs
     differ by the same factor, as those of two different orders would not."""
-    few = min(map(len, sides))
-    if not _alike(sides) or max(map(len, sides)) > LONG_RUN:
+    few, many = sorted(map(len, sides))
+    if not _alike(sides) or not is_feasible(few, many):
         return []
     times_a, times_b = (
         np.array([max(1, program.items.times[n]) for n in items], dtype=np.float64)

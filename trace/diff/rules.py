@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from statistics import median
 from typing import Final
 
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
-from fusetui.trace.diff.groups import Board, Group
+from fusetui.trace.diff.groups import ELSEWHERE, Board, Group
 from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.names import decoded, part, work_class
+from fusetui.trace.diff.nearest import is_like
 from fusetui.trace.diff.ops import numel
 from fusetui.trace.model.op_names import stem
 
@@ -104,21 +106,35 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
-    """Pairs what is left open on both sides and is the same kernel under the same op."""
+    """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
+    about as long, allowing for how much faster one side is at other such kernels."""
     places: defaultdict[int, list[int]] = defaultdict(list)
     for group_ in groups:
         if not group_.a:
             places[int(b.exact[group_.b[0]])].append(group_.b[0])
+    factor = _factor(a, b, groups) if places else 1.0
     found: dict[int, int] = {}
     for group_ in groups:
         waiting = places.get(int(a.exact[group_.a[0]])) if group_.a and not group_.b else None
         if waiting:
-            found[group_.a[0]] = waiting.pop(0)
+            time = a.times[group_.a[0]] * factor
+            nearest = min(waiting, key=lambda item: abs(b.times[item] - time))
+            if is_like(b.times[nearest], time):
+                found[group_.a[0]] = nearest
+                waiting.remove(nearest)
     gone = set(found.values())
     kept = [g for g in groups if not _is_moved(g, found, gone)]
-    return kept + [
-        Group((i,), (j,), "at another place or on another stream") for i, j in found.items()
+    return kept + [Group((i,), (j,), ELSEWHERE) for i, j in found.items()]
+
+
+def _factor(a: Items, b: Items, groups: list[Group]) -> float:
+    """The median of B / A over the pairs of one kernel; 1 where there is none."""
+    ratios = [
+        b.times[g.b[0]] / a.times[g.a[0]]
+        for g in groups
+        if len(g.a) == len(g.b) == 1 and a.exact[g.a[0]] == b.exact[g.b[0]] and a.times[g.a[0]]
     ]
+    return median(ratios) if ratios else 1.0
 
 
 def _is_moved(group_: Group, found: dict[int, int], gone: set[int]) -> bool:

@@ -6,9 +6,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from fusetui.trace.diff.model import CPU, Diff, Kind, Row, Subtotal
+from fusetui.trace.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
 from fusetui.trace.diff.names import decoded
-from fusetui.trace.text.figures import duration, signed_duration
+from fusetui.trace.diff.waiting import changes
+from fusetui.trace.text.figures import duration, plural, signed_duration
 from fusetui.trace.text.printable import printable
 
 TERMS = 5
@@ -16,6 +17,10 @@ TERMS = 5
 
 WORTH = 0.02
 """A term after the first is named when it is this share of the change, or of the step."""
+
+HIDDEN = 0.1
+"""What takes less is told apart from what takes longer when it is this share of it, or the other
+way round."""
 
 MOSTLY = 0.6
 """One op that makes up this share of a term is named with it."""
@@ -62,7 +67,20 @@ def story(diff: Diff) -> str:
     more = "more" if change > 0 else "less"
     time = f"{duration(abs(change))} {more}" if change else "the same time"
     head = f"a step takes {time}"
-    return f"{head}: {', '.join(said)}" if said else head
+    told = f"{head}: {', '.join(said)}" if said else head
+    return f"{told}; {_moved(diff)}" if _moved(diff) else told
+
+
+def _moved(diff: Diff) -> str:
+    """`24 kernels moved (mostly aten::cat)`."""
+    ops = Counter(_label(row) for row in diff.rows if row.kind is Kind.MOVED)
+    if not ops:
+        return ""
+    ((op, times),) = ops.most_common(1)
+    mostly = "mostly " if len(ops) > 1 else ""
+    named = op and times >= MOSTLY * ops.total()
+    moved = f"{plural(ops.total(), 'kernel')} moved"
+    return f"{moved} ({mostly}{printable(op)})" if named else moved
 
 
 def _terms(diff: Diff) -> list[tuple[int, str]]:
@@ -71,11 +89,15 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     for row in diff.rows:
         if row.counts:
             groups[_work(row), row.phase, "b" in row.compiled].append(row)
-    found = [(_change(rows), _term(*key, rows)) for key, rows in groups.items()]
+    found = [
+        (_change(part), _term(*key, part))
+        for key, rows in groups.items()
+        for part in _by_direction(key[0], rows)
+    ]
     sums = diff.accounting
     overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
+    found += _idle_terms(diff)
     found += [
-        (sums.idle_ns, "idle time of the GPU" if diff.side_a.gpu else "outside all ops"),
         (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
         (sums.odd_ns, "by steps with other work"),
         (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
@@ -83,8 +105,36 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     return found
 
 
+def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """The rows of ops that take longer and those of ops that take less, where both are much, and
+    can be told apart: their sum would hide them."""
+    by_op: defaultdict[object, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_op[_label(row) or (row.a[:1], row.b[:1])].append(row)
+    sides: list[Sequence[Row]] = [
+        [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
+        for less in (False, True)
+    ]
+    few, many = sorted(abs(_change(side)) for side in sides)
+    if few <= HIDDEN * many:
+        return [rows]
+    more, less = (_detail(work, side) for side in sides)
+    return sides if more and less and more != less else [rows]
+
+
+def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
+    """By what the GPU waited for, where both sides have one."""
+    a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
+    if not a.gpu:
+        return [(ns, "outside all ops")]
+    found = [(ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()]
+    return found if b.gpu else [(ns, "idle time of the GPU")]
+
+
 def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
-    """`copies in the compiled backward (mostly aten::copy_)`."""
+    """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
+    if work == REPEATED:
+        return ", ".join(row.op for row in rows)
     where = (
         f" in the compiled {phase or 'regions'}" if compiled else f" in {phase}" if phase else ""
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.insights.account import accounts
-from fusetui.trace.insights.cover import NOTHING, Cover, cover_of, innermost, without
+from fusetui.trace.insights.account import Device, accounts
+from fusetui.trace.insights.cover import NOTHING, Cover, common, cover_of, innermost, without
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host, Threads, together
 from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
 from fusetui.trace.model.columns import Trace
+
+LOADER, COMPILER = "data_loading", "compilation"
+"""What a thread that launches does instead, by the rules data-loading and recompilation."""
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -40,6 +44,36 @@ def held(
     none = np.empty(0, dtype=np.int64)
     rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
     return rows, np.concatenate([none, *(ns for _, ns in found)])
+
+
+def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
+    """Means over some disjoint windows [begin, end) of the file: how long no GPU event ran (ns),
+    by the reasons of the account, with all devices as one.
+
+    Of the time before a launch, what a launching thread spent fetching a batch or compiling is
+    taken out as `data_loading` and `compilation`. `idle_ns` is the mean of all, which these add up
+    to.
+    """
+    found: Counter[str] = Counter()
+    if not (len(trace.gpu_rows) and len(begin)):
+        return {}
+    every = accounts(trace)
+    rows = trace.gpu_rows
+    pid = trace.track_of(int(rows[0])).pid
+    device = Device(every, pid, "", rows, np.zeros(len(rows), dtype=np.bool_))
+    for account in device.over(begin, end):
+        found.update(account.idle)
+    facts = Facts(every, (device,), int(begin.min()), int(end.max()))
+    loading = common(facts.loading, cover_of(begin, end))
+    compiling = without(common(facts.compiling, cover_of(begin, end)), loading)
+    for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
+        for kind, ns in zip(Host, facts.host_under(cover)[0].sum(axis=1).tolist(), strict=True):
+            found[f"host_{kind.name.lower()}"] -= ns
+            found[cause] += ns
+    means = {cause: round(ns / len(begin)) for cause, ns in found.items() if ns}
+    if means:
+        means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(means.values())
+    return means
 
 
 def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:

@@ -27,10 +27,6 @@ class Cover(NamedTuple):
         covered: Int64s = both[len(begin) :] - both[: len(begin)]
         return covered
 
-    @property
-    def length_ns(self) -> int:
-        return int((self.end - self.start).sum())
-
     def place_of(self, times: Int64s) -> Places:
         """Which interval each time lies in, -1 for none."""
         if not len(self.start):

@@ -14,6 +14,7 @@ from fusetui.trace.insights.model import ThreadAccount
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
+from fusetui.trace.questions.collectives import ON_CPU
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -45,11 +46,13 @@ def _of_line(
     first, last = line.on_line(track, begin), line.on_line(track, end)
     split = line.split(first, last)
     waits = common(line.covers[Host.PYTHON], _waiting_frames(trace, line)).within(first, last)
+    inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(first, last)
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
     found: list[tuple[int, ThreadAccount]] = []
-    columns = (track, end - begin, op, split[Host.PYTHON] - waits, split[Host.SYNC] + waits)
-    rest = (split[Host.ANNOTATION] + split[Host.NOTHING], split[Host.ANNOTATION])
-    for at, span, work, python, wait, nothing, noted in zip(
+    noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
+    columns = (track, end - begin, op, split[Host.PYTHON] - waits, waited)
+    rest = (noted + split[Host.NOTHING], noted, inside)
+    for at, span, work, python, wait, nothing, only_noted, collective in zip(
         *(column.tolist() for column in (*columns, *rest)), strict=True
     ):
         own = trace.tracks[at]
@@ -62,7 +65,8 @@ def _of_line(
             python_ns=python,
             wait_ns=wait,
             nothing_ns=nothing,
-            annotation_ns=noted,
+            annotation_ns=only_noted,
+            collective_ns=collective,
         )
         found.append((at, account))
     return found
@@ -81,6 +85,14 @@ def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int6
     np.minimum.at(begin, own, trace.start[firsts[tracks]])
     np.maximum.at(end, own, ends[tracks])
     return tracks[first], begin, end
+
+
+def _collectives(trace: Trace, line: Threads) -> Cover:
+    """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
+    marks, start, end = line.slices(Host.ANNOTATION).columns
+    own = named(trace, marks, lambda name: ON_CPU.match(name) is not None) > 0
+    which = own[trace.name[marks]]
+    return cover_of(start[which], end[which])
 
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:

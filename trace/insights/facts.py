@@ -21,22 +21,20 @@ from fusetui.trace.insights.cover import (
 )
 from fusetui.trace.insights.covering import inside_of
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.host import CALLS, Host, Threads
+from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.insights.idle import (
     CPU_BOUND,
     LATE,
-    LONG_WORK_NS,
-    SLICE_NS,
-    WORK_NS,
     Idle,
     bounds_on,
     on_line,
+    other_work,
     pieces,
     sums,
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
-from fusetui.trace.insights.warming import GRAPH_LAUNCH, Part, parts, slow_first_step
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, Once, warm_up
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -177,22 +175,10 @@ class Facts:
         return step_spans(self.trace)
 
     @cached_property
-    def warm_up(self) -> tuple[tuple[Part, Cover], ...]:
-        """What happens once, and when on the threads that launch; disjoint. The last part is the
-        first step, with all before it, if it is much longer than the others."""
+    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
+        """What happens once, and when; see warming.warm_up."""
         compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-        found, before = [], NOTHING
-        waits = self.while_launching(np.flatnonzero(self.accounts.kinds == Host.SYNC))
-        for part in parts(self.trace, self.accounts.kinds, self.spans, compiling):
-            own = self.launching[self.trace.track[part.rows]]
-            cover = without(cover_of(part.start[own], part.end[own]), waits)
-            found.append((part, without(cover, before)))
-            before = joined(before, cover)
-        if slow_first_step(self.spans):
-            first = Cover(np.array([self.trace.begin_ns]), self.spans.end[:1])
-            part = Part("the rest of the first step", NO_ROWS, *first)
-            found.append((part, without(first, before)))
-        return tuple(found)
+        return warm_up(self.trace, self.accounts.kinds, self.launching, self.spans, compiling)
 
     @cached_property
     def warming(self) -> Cover:
@@ -201,7 +187,7 @@ class Facts:
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover (ns)."""
-        return sum(common(Cover(idle.begin, idle.returned), cover).length_ns for idle in self.idle)
+        return sum(int(Cover(idle.begin, idle.returned).within(*cover).sum()) for idle in self.idle)
 
     @cached_property
     def steady_ns(self) -> int:
@@ -230,18 +216,10 @@ class Facts:
 
         Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
         """
-        return tuple(map(self._is_work, self.idle, self.late))
-
-    def _is_work(self, idle: Idle, late: Int64s) -> Flags:
-        length, slices = late.sum(axis=0), np.zeros(len(idle), dtype=np.int64)
-        for line in self.accounts.threads:
-            places, begin, _ = on_line(self.trace, line, idle)
-            until = begin + (idle.called - idle.begin)[places]
-            for kind in (*CALLS, Host.OP, Host.PYTHON):
-                start = line.slices(kind).start
-                slices[places] += start.searchsorted(until) - start.searchsorted(begin)
-        found: Flags = (length > WORK_NS) & (length > SLICE_NS * slices) | (length > LONG_WORK_NS)
-        return found
+        return tuple(
+            other_work(self.trace, self.accounts.threads, idle, late.sum(axis=0))
+            for idle, late in zip(self.idle, self.late, strict=True)
+        )
 
     @cached_property
     def is_late(self) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.cover import Cover, common, cover_of
 from fusetui.trace.insights.gaps import IDLE
-from fusetui.trace.insights.host import Host, Threads
+from fusetui.trace.insights.host import CALLS, Host, Threads
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import distinct
 
@@ -85,3 +85,19 @@ def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int6
     places = np.flatnonzero((idle.launch >= 0) & line.tracks[track])
     on = track[places]
     return places, line.on_line(on, idle.begin[places]), line.on_line(on, idle.end[places])
+
+
+def other_work(trace: Trace, threads: tuple[Threads, ...], idle: Idle, late_ns: Int64s) -> Flags:
+    """The gaps in which the launching thread does something else than launch: `late_ns` of its time
+    is more than a sequence of ops takes, and not made of many short slices."""
+    long = np.flatnonzero((late_ns > WORK_NS) & (idle.launch >= 0))
+    begin, until, track = idle.begin[long], idle.called[long], idle.track(trace)[long]
+    slices = np.zeros(len(long), dtype=np.int64)
+    for line in threads:
+        own = line.tracks[track]
+        edges = [line.on_line(track[own], times[own]) for times in (begin, until)]
+        for kind in (*CALLS, Host.OP, Host.PYTHON):
+            slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+    found = np.zeros(len(idle), dtype=np.bool_)
+    found[long] = (late_ns[long] > SLICE_NS * slices) | (late_ns[long] > LONG_WORK_NS)
+    return found

@@ -19,7 +19,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.program.origin import Origins, module_of, origins
+from fusetui.trace.program.origin import Credit, Origins, origins
 from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.effective import effective_ns
 from fusetui.trace.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices
@@ -71,6 +71,13 @@ class Kernels:
         return found
 
     @cached_property
+    def busy_ns(self) -> int:
+        """How long any of these events runs, added up over devices."""
+        every = np.ones(len(self.rows), dtype=np.bool_)
+        covers = (self.cover(every, device) for device in np.unique(self.device).tolist())
+        return sum(int((cover.end - cover.start).sum()) for cover in covers)
+
+    @cached_property
     def family_ns(self) -> dict[str, int]:
         """How long the kernels of each family took, effectively; "" is that of unknown names."""
         names, ns = self.trace.name[self.rows[self.is_kernel]], self.effective_ns[self.is_kernel]
@@ -105,9 +112,14 @@ class Kernels:
         return origins(self.trace)
 
     @cached_property
+    def credit(self) -> Credit:
+        """The module or annotation to which each belongs."""
+        return self.origins.credit(self.origins.regions, self.rows)
+
+    @cached_property
     def module(self) -> Rows:
         """The row of the module or annotation to which each belongs, -1 for none."""
-        return module_of(self.origins, self.rows).astype(np.intp)
+        return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
 
     @cached_property
     def is_kernel(self) -> Flags:
@@ -132,6 +144,7 @@ class Kernels:
             effective_ns=self.effective_ns,
             bound_ns=bound,
             at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
+            least_ns=np.append(found.least_ns, -1)[own],
             assumed=np.append(found.assumed, False)[own],
         )
 

@@ -12,10 +12,10 @@ from fusetui.trace.insights.telling import (
     answer,
     ceiling_text,
     covered_by,
-    cut_off,
     device_text,
     named,
     not_recorded,
+    qualified,
     verdict,
 )
 from fusetui.trace.insights.versus import CLASSES as PARTS
@@ -57,7 +57,7 @@ def versus_markdown(found: Versus) -> str:
     ]
     lines = [f"{head}: {markdown(verdict(found))}", ""]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in cut_off(why) for line in (markdown(f"{side}: {text}"), "")]
+        lines += [line for text in qualified(why) for line in (markdown(f"{side}: {text}"), "")]
     lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += ["", *_moved(title, moved[:MOVED])] if moved else []

@@ -84,19 +84,37 @@ class ThreadAccount(msgspec.Struct, frozen=True):
     span_ns: int
     op_ns: int  # ops and runtime calls
     python_ns: int
-    wait_ns: int  # for the device, a lock, a file or a socket
+    wait_ns: int  # for the device, a lock, a file, a socket or other ranks
     nothing_ns: int
     annotation_ns: int
+    collective_ns: int = 0  # of wait_ns: in a collective on the CPU (gloo, MPI, UCC)
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """The most that better kernels could save. Times are effective; known + unknown is their
-    sum."""
+    """What better kernels could save. Times are effective; known + unknown is their sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
-    at_stake_ns: int  # of the known ones
+    at_stake_ns: int  # of the known ones, an estimate: by attainable rates
     assumed_ns: int  # of known_ns: kernels with an attainable rate that nobody has measured
+    at_most_ns: int = 0  # of the known ones, by the full rates of the data sheet
+
+
+class Share(msgspec.Struct, frozen=True):
+    """All runs of one kernel, or all calls of one kind of module, for people."""
+
+    name: str
+    count: int
+    ns: int  # of a kernel effective; of a module what belongs to none further inside
+
+
+class Breakdown(msgspec.Struct, frozen=True):
+    """What the time of GPUs goes to, the longest first, and the time that the shares are of."""
+
+    kernels: tuple[Share, ...]
+    kernels_ns: int
+    modules: tuple[Share, ...]  # () when a part was asked for
+    modules_ns: int
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -119,7 +137,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
     rule: str
     missing: str
-    record_with: str
+    record_with: str  # "" where nothing shows that the program used a GPU
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -138,5 +156,7 @@ class Why(msgspec.Struct, frozen=True):
     cannot_tell: tuple[Unknown, ...]
     ceiling: Ceiling | None = None
     modules: Modules | None = None  # None when a part was asked for
+    breakdown: Breakdown | None = None
+    accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()

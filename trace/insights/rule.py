@@ -18,6 +18,20 @@ class CannotTell(Exception):  # noqa: N818
         self.record_with = record_with
 
 
+LEAST_SHARE = 0.02  # of the span; less is not worth a look
+LEAST_OF_BUSY = 0.05
+"""Of the time in which the device is busy: a finding about its kernels is worth a look from there
+on too, however idle the span is."""
+
+
+def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
+    """Whether so much time is worth a look."""
+    least = LEAST_SHARE * facts.span_ns
+    if of_kernels:
+        least = min(least, LEAST_OF_BUSY * facts.kernels.busy_ns)
+    return ns >= max(1, least)
+
+
 NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
 
 
@@ -44,4 +58,5 @@ class Rule(msgspec.Struct, frozen=True):
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
+    of_kernels: bool = False  # about the work of the device, not about its idle time
     silent: str = ""  # when it says nothing although one might expect it to

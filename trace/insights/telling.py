@@ -30,6 +30,9 @@ NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU op
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
 
+HOLES = "holes"
+"""With a finding of this rule, work of the window is missing."""
+
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
 Sums = Counter[str]
@@ -41,6 +44,12 @@ def answer(found: Why) -> str:
         threads = plural(len(found.cpu), "CPU thread")
         if found.ends_early:
             return f"The file ends before any GPU event: this is what {threads} did."
+        name, events = found.accelerator
+        if events:
+            return (
+                f"The account is of GPUs, and the trace has {plural(events, 'event')} of {name} "
+                f"instead: this is what {threads} did."
+            )
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
     parts = (what, _busy(found, sums), _idle(sums, len(found.devices)), _other_story(found, sums))
@@ -85,7 +94,8 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
     several = len(found.devices) != 1
     works = "GPUs are" if several else "the GPU is"
     longer = f" busy for at least {duration(busy)}"
-    works += longer if cut_off(found) else f" {percent(busy, sums['span'])} busy"
+    least = "at least " if unrecorded(found) else ""
+    works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
     why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
     ns, where = max(why, default=(0, ""))
     most = "all" if ns == idle else duration(ns)
@@ -128,12 +138,25 @@ def cut_off(found: Why) -> list[str]:
     return [one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely]
 
 
+def unrecorded(found: Why) -> list[str]:
+    """What is said of work of the window that is not in the trace."""
+    return [one.text for one in found.findings if one.rule == HOLES]
+
+
+def qualified(found: Why) -> list[str]:
+    """What is said of work that ran and is not in the trace, wherever."""
+    return [*cut_off(found), *unrecorded(found)]
+
+
 def _busy(found: Why, sums: Sums) -> str:
     busy, gpus = sums["span"] - sums["idle"], len(found.devices)
     who = "The GPU is busy" if gpus == 1 else f"The {count(gpus)} GPUs are busy"
     if cut_off(found):
         return f"{who} for {duration(busy)} of it, and longer with work from before the window."
-    works = f"{who} {percent(busy, sums['span'])} of {'the step' if steps_tell(found) else 'it'}"
+    share = percent(busy, sums["span"])
+    works = f"{who} {share} of {'the step' if steps_tell(found) else 'it'}"
+    if unrecorded(found):
+        works = works.replace(share, f"at least {share}") + ", as some work was not recorded"
     if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
         return f"{works}."
     what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
@@ -244,14 +267,15 @@ def _narrowed(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]
 
 
 def ceiling_text(found: Why) -> str:
-    """The most that better kernels could save, for the kernels for which that is known; else ""."""
+    """What better kernels could save, for the kernels for which that is known; else ""."""
     known = found.ceiling
     if not known or not known.known_ns:
         return ""
     return (
-        f"Better kernels of the same precision could save {duration(known.at_stake_ns)} at most "
-        f"of the {duration(known.known_ns)} whose work is known "
-        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time)."
+        f"Better kernels of the same precision could save an estimated "
+        f"{duration(known.at_stake_ns)} of the {duration(known.known_ns)} whose work is known "
+        f"({percent(known.known_ns, known.known_ns + known.unknown_ns)} of the kernels' time), "
+        f"and {duration(known.at_most_ns)} at most, by the rates of the data sheet."
     )
 
 
@@ -260,7 +284,9 @@ def not_recorded(found: Why) -> str:
 
     `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
     """
-    lacks = dict.fromkeys(f"{one.missing} ({one.record_with})" for one in found.cannot_tell)
+    lacks = dict.fromkeys(
+        f"{one.missing} ({one.record_with})" for one in found.cannot_tell if one.record_with
+    )
     where = " in what was read" if found.ends_early else ""
     return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
 

@@ -9,18 +9,21 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.insights.account import Accounts, Device, accounts
+from fusetui.trace.insights.breakdown import breakdown_of
 from fusetui.trace.insights.cpu import cpu_accounts
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
 from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.trace.insights.reading import args_read
 from fusetui.trace.insights.rules import findings_of
+from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.text.figures import duration, plural
 
+ON_GPU = "ProfilerActivity.CUDA"
 NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 
 
@@ -83,12 +86,16 @@ def explained(question: Asked) -> tuple[Why, Facts]:
         found = _accounted(question)
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
     findings, unknown = findings_of(facts)
+    modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
         found,
         findings=findings,
-        cannot_tell=(*found.cannot_tell, *_without_ceiling(facts), *unknown),
+        cannot_tell=_on_this_device(
+            facts.trace, (*found.cannot_tell, *_without_ceiling(facts), *unknown)
+        ),
         ceiling=facts.kernels.ceiling if found.devices else None,
-        modules=module_times(facts.kernels.origins) if question.is_whole else None,
+        modules=modules,
+        breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         families=facts.kernels.family_ns,
     )
     return answers, facts
@@ -108,7 +115,8 @@ def _accounted(question: Asked) -> Why:
         gaps_count=listed.count,
         ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
-        cannot_tell=tuple(_unknown(trace)),
+        cannot_tell=_on_this_device(trace, _unknown(trace)),
+        accelerator=other_accelerator(trace),
     )
 
 
@@ -182,6 +190,16 @@ def _steps(devices: Sequence[Device], spans: Spans) -> tuple[StepAccount, ...]:
     )
 
 
+def _on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
+    """With the activity that records what runs on a GPU of this kind; "" where nothing shows that
+    there is one."""
+    activity = gpu_activity(trace)
+    return tuple(
+        msgspec.structs.replace(one, record_with=activity) if one.record_with == ON_GPU else one
+        for one in unknown
+    )
+
+
 def _without_ceiling(facts: Facts) -> list[Unknown]:
     """What the ceiling lacks where the work of no kernel is known."""
     trace, kernels = facts.trace, facts.kernels
@@ -200,9 +218,9 @@ def _unknown(trace: Trace) -> list[Unknown]:
     found = []
     gpu = trace.gpu_rows
     if not len(gpu):
-        found.append(Unknown("account", "GPU events", "ProfilerActivity.CUDA"))
+        found.append(Unknown("account", "GPU events", ON_GPU))
     elif (trace.launch[gpu] < 0).all():
-        found.append(Unknown("gaps", "launch calls", "ProfilerActivity.CUDA"))
+        found.append(Unknown("gaps", "launch calls", ON_GPU))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found

@@ -38,6 +38,15 @@ def share_of_span(facts: Facts, ns: int) -> str:
     return f"{percent(ns, facts.span_ns, fine=True)} of {whole}{of}"
 
 
+def share_of_work(facts: Facts, ns: int) -> str:
+    """The same for the time of kernels; where the GPU is mostly idle, their share of its busy time
+    too: `0.9 % of the span, 12 % of the busy time`."""
+    busy = facts.kernels.busy_ns
+    if 2 * busy >= facts.span_ns:
+        return share_of_span(facts, ns)
+    return f"{share_of_span(facts, ns)}, {percent(ns, busy)} of the busy time"
+
+
 def module_text(name: str) -> str:
     """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
     return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)))

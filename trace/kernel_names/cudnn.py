@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from fusetui.trace.kernel_names import arch, cutlass2
 from fusetui.trace.kernel_names.callee import callee_text
-from fusetui.trace.kernel_names.cxx import SCOPE, signature
-from fusetui.trace.kernel_names.dtypes import MMA_SHAPES
+from fusetui.trace.kernel_names.cxx import SCOPE, Signature, signature, split_args
+from fusetui.trace.kernel_names.dtypes import MMA_SHAPES, cxx_type
 from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.kernel_names.parts import build, explain, explain_tokens
 from fusetui.trace.kernel_names.text import gemm_label
@@ -61,6 +61,7 @@ _OPERATIONS: Final = (
     ("dgrad_engine", "conv", "dgrad"),
     ("dgrad2d_", "conv", "dgrad"),
     ("convolve_sgemm", "conv", None),
+    ("conv2d_grouped_direct", "conv", "fprop"),
     ("pooling_fw", "pool", "fwd"),
     ("pooling_bw", "pool", "bwd"),
     ("softmax_fw", "softmax", "fwd"),
@@ -173,9 +174,20 @@ def _decode_cxx(name: str) -> KernelName | None:
     fields: dict[str, Any] = {"op": op, "pass_": direction}
     if "winograd" in sign.scope.lower() or "winograd" in sign.base.lower():
         fields |= {"op": "conv", "algo": "winograd"}
+    if fields["op"] == "conv":
+        fields["dtype_a"] = _first_type(name, sign)
     parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, sign.base.replace("_kernel", "").removesuffix("Kernel"))
     return build(name, "cudnn", short, parts, **fields)
+
+
+def _first_type(name: str, sign: Signature) -> str | None:
+    """The element type that an engine multiplies, its first template argument:
+    `dgrad_engine<float, 512, ...>`."""
+    if sign.args < 0 or sign.mangled:
+        return None
+    (span, *_), _ = split_args(name, sign.args, limit=1)
+    return cxx_type(name[slice(*span)])
 
 
 def _operation(base: str) -> tuple[str | None, str | None]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusetui.trace.model.categories import GPU_LAYERS, Layer
+import numpy as np
+
+from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+
+CUDA, XPU = re.compile(r"cuda|hip", re.IGNORECASE), re.compile(r"xpu", re.IGNORECASE)
+"""How their categories begin."""
 
 WORK = (Layer.STREAM, Layer.DEVICE)
 
@@ -48,11 +54,16 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
     by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
-    rocm = "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
+    rocm = is_rocm(trace)
     alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
     used = device_ids(trace)
     agents = rocm and 0 not in used
     return {number: alike if agents else by_id.get(number, alike) for number in used}
+
+
+def is_rocm(trace: Trace) -> bool:
+    """Whether the file says that a profiler of ROCm wrote its GPU events."""
+    return "roctracer_version" in trace.keys or "hip_runtime_version" in trace.keys
 
 
 def device_ids(trace: Trace) -> list[Id]:
@@ -65,6 +76,27 @@ def device_names(trace: Trace) -> list[str]:
     """One name per device used, in order; devices without a name in the file are left out."""
     found = (d.get("name") for d in device_properties(trace).values())
     return [name for name in found if isinstance(name, str) and name]
+
+
+def other_accelerator(trace: Trace) -> tuple[str, int]:
+    """What an accelerator that is no GPU is called, "" if none was used, and the number of its
+    events. The ranges of CUPTI's counters are of a GPU."""
+    kinds = [role(name) is Role.DEVICE and not CUDA.match(name) for name in trace.categories]
+    rows = np.flatnonzero(np.array(kinds or [False])[trace.cat])
+    if not len(rows):
+        return "", 0
+    name = device_properties(trace).get(trace.track_of(int(rows[0])).pid, {}).get("name")
+    known = name if isinstance(name, str) else ""
+    return known or trace.category_of(int(rows[0])).partition("_")[0].upper(), len(rows)
+
+
+def gpu_activity(trace: Trace) -> str:
+    """The activity that records GPU events and their launches, "" where nothing shows a GPU."""
+    if any(XPU.match(name) for name in trace.categories):
+        return "ProfilerActivity.XPU"
+    listed = bool(_list(trace.keys.get("deviceProperties"))) and not other_accelerator(trace)[1]
+    used = len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories)
+    return "ProfilerActivity.CUDA" if listed or used else ""
 
 
 def _list(value: object) -> list[Any]:

@@ -25,6 +25,9 @@ SERVING = re.compile(r"execute_|step\[")
 OPTIMIZER = re.compile(r"Optimizer\.step#")
 """The annotation of torch around an optimizer step, which ends a training step."""
 
+PROFILED = "ProfilerStep"  # what the steps of the profiler are called
+UP_TO = "up to the end of "  # an optimizer step
+
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 
@@ -55,7 +58,7 @@ def step_spans(trace: Trace, pattern: str | None = None) -> Spans:
         )
     profiled = steps(trace)
     if profiled:
-        return _of_rows(trace, np.array([step.row for step in profiled]), "ProfilerStep")
+        return _of_rows(trace, np.array([step.row for step in profiled]), PROFILED)
     recurring = recurring_annotations(trace, SERVING)
     if len(recurring):
         return _of_rows(trace, recurring, trace.name_of(int(recurring[0])))
@@ -141,7 +144,7 @@ def _by_optimizer(trace: Trace) -> Spans:
     end = trace.end[rows]
     start = np.concatenate(([min(begins)], end[:-1]))
     name = trace.name_of(int(rows[0]))
-    return Spans(tuple(map(trace.name_of, rows.tolist())), start, end, f"up to the end of {name}")
+    return Spans(tuple(map(trace.name_of, rows.tolist())), start, end, f"{UP_TO}{name}")
 
 
 def _of_rows(trace: Trace, rows: Rows, by: str) -> Spans:

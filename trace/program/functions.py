@@ -37,6 +37,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
+    gpu_recompute_ns: int  # of gpu_ns: forward work that the backward pass did once more
     kernels: int
     kernels_self: int
     idle_ns: int | None  # of the devices, because of it; None: not known
@@ -133,6 +134,7 @@ def _columns(found: Origins, calls: Calls, idle: Idle | None) -> dict[str, Int64
         "gpu_ns": calls.total(credit.place, dur),
         "gpu_self_ns": calls.own(credit.place, dur),
         "gpu_backward_ns": calls.total(credit.place, np.where(credit.backward, dur, 0)),
+        "gpu_recompute_ns": calls.total(credit.place, np.where(credit.recompute, dur, 0)),
         "kernels": calls.total(credit.place, kernel),
         "kernels_self": calls.own(credit.place, kernel),
     }

@@ -29,6 +29,7 @@ class ModuleTime(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
+    gpu_recompute_ns: int  # of gpu_ns: forward work that the backward pass did once more
     kernels: int
     kernels_self: int
     cpu_ns: int
@@ -81,6 +82,7 @@ def _columns(
     kernel = (trace.role[trace.gpu_rows] == Role.KERNEL).astype(np.int64)
     own = paths.sums(credit.place, dur)
     back = paths.sums(credit.place, np.where(credit.backward, dur, 0))
+    again = paths.sums(credit.place, np.where(credit.recompute, dur, 0))
     kernels = paths.sums(credit.place, kernel)
     captured = trace.role[regions.rows] == Role.CAPTURED  # their CPU time is of another trace
     all_regions, cpu = np.arange(len(regions)), np.where(captured, 0, trace.dur[regions.rows])
@@ -90,6 +92,7 @@ def _columns(
         "gpu_ns": paths.with_inner(own),
         "gpu_self_ns": own,
         "gpu_backward_ns": paths.with_inner(back),
+        "gpu_recompute_ns": paths.with_inner(again),
         "kernels": paths.with_inner(kernels),
         "kernels_self": kernels,
         "cpu_ns": paths.sums(all_regions, np.where(counted, cpu, 0)),

@@ -20,6 +20,7 @@ from fusetui.trace.program.spans import Line, Spans, cpu_rows
 
 Rows = NDArray[np.int32]
 Places = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 class Nowhere(StrEnum):
@@ -34,7 +35,8 @@ class Credit(msgspec.Struct, frozen=True, eq=False):
     """For some rows, the index of the span that each belongs to, or -1; arrays of shape [rows]."""
 
     place: Places
-    backward: NDArray[np.bool_]  # it ran backward
+    backward: Flags  # it ran backward
+    recompute: Flags  # it ran in the backward pass, but as forward work once more
     forward_op: Rows  # for backward work, the op that it belongs to, else -1
 
 
@@ -65,14 +67,32 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Which of the spans each row belongs to.
 
         `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
-        a backward op belongs to its forward op, or if that is in no span, to where it ran.
+        a backward op belongs to its forward op, or if that is in no span, to where it ran; what is
+        recomputed there belongs to where it ran.
         """
         trace, hosts = self.trace, hosts_of(self.trace, rows)
         ops = ops_of(trace, hosts)
-        forward = self.backward.forward_of(ops)
+        again = self.recomputes(hosts)
+        forward = np.where(again, np.int32(-1), self.backward.forward_of(ops))
         place = spans.around(forward)
         place = np.where(place >= 0, place, spans.around(hosts))
-        return Credit(place, self.backward.over(ops) >= 0, forward)
+        return Credit(place, (self.backward.over(ops) >= 0) & ~again, again, forward)
+
+    def recomputes(self, hosts: Rows) -> Flags:
+        """Whether each row of a CPU thread lies in the call of a module that began inside a
+        backward op: activation checkpointing runs the forward pass of that module once more.
+        Work of a backward op inside such a call is backward; -1 gives False."""
+        trace, backward = self.trace, self.backward
+        found = np.zeros(len(hosts), dtype=np.bool_)
+        over = backward.over(ops_of(trace, hosts))
+        inside = np.flatnonzero(over >= 0)
+        if not len(inside) or not len(self.modules):
+            return found
+        op, module = backward.rows[over[inside]], self.modules.around(hosts[inside])
+        call = self.modules.rows_at(module)
+        within = (trace.start[call] >= trace.start[op]) & (trace.end[call] <= trace.end[op])
+        found[inside] = (module >= 0) & within
+        return found
 
 
 def origins(trace: Trace, stop: Stop = never) -> Origins:

@@ -1,7 +1,8 @@
 """Which part of its work a program was doing: forward, backward, optimizer; or prefill and decode.
 
-Known from annotations and from autograd: work under a backward op is backward; work under an op
-that has a backward op is forward, as is work launched in a module. Serving engines annotate the
+Known from annotations and from autograd: work under a backward op is backward, unless it belongs to
+a module that is recomputed there; work under an op that has a backward op is forward, as is work
+launched in a module. Serving engines annotate the
 contents of a batch: vLLM `execute_context_1(512)_generation_32(32)`, SGLang `step[DECODE bs=32]`.
 """
 
@@ -25,6 +26,7 @@ Rows = NDArray[np.intp]
 class Phase(StrEnum):
     FORWARD = "forward"
     BACKWARD = "backward"
+    RECOMPUTE = "recompute"
     OPTIMIZER = "optimizer"
     PREFILL = "prefill"
     DECODE = "decode"
@@ -109,6 +111,7 @@ def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
     phase = np.where(ahead, ORDER.index(Phase.FORWARD), ORDER.index(Phase.OTHER))
     phase = np.where(told >= 0, told, phase)
     phase[back & (told != ORDER.index(Phase.OPTIMIZER))] = ORDER.index(Phase.BACKWARD)
+    phase[found.recomputes(hosts)] = ORDER.index(Phase.RECOMPUTE)
     phase[hosts < 0] = ORDER.index(Phase.UNKNOWN)
     return phase
 
@@ -130,12 +133,16 @@ def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
 
 
 def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """For each row, whether its thread ran only backward ops, judging by autograd's numbers."""
-    trace, backward = found.trace, found.backward
+    """For each row, whether every op that launches work on its thread lies in a backward op."""
+    trace = found.trace
     threads = threads_of(trace)
-    runs = np.zeros(len(threads) + 1, dtype=np.bool_)
-    runs[threads[trace.track[backward.rows]]] = True
-    runs[threads[trace.track[backward.made.rows]]] = False
+    launching = hosts_of(trace, trace.gpu_rows)
+    ops = ops_of(trace, launching)
+    launching, ops = launching[ops >= 0], ops[ops >= 0]
+    back = found.backward.over(ops) >= 0
+    runs = np.zeros(len(threads) + 1, dtype=np.bool_)  # the last one for no thread
+    runs[threads[trace.track[launching[back]]]] = True
+    runs[threads[trace.track[launching[~back]]]] = False
     thread = np.append(threads, len(threads))[np.append(trace.track, len(threads))[hosts]]
     own: NDArray[np.bool_] = runs[thread]
     return own

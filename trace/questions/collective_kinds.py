@@ -28,6 +28,9 @@ KINDS = (
 SYNCHRONOUS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 """These cannot end on any rank before they have started on all."""
 
+POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
+"""Between two ranks: in a pipeline, waiting in them is its bubble."""
+
 BYTES = {
     **dict.fromkeys(("float", "int", "uint32", "complexhalf", "c10::complexhalf"), 4),
     **dict.fromkeys(("double", "long", "long int", "int64", "complexfloat"), 8),
@@ -46,6 +49,11 @@ def collective_name(name: str) -> str:
         if any(word in plain for word in words):
             return kind
     return name[:200]
+
+
+def is_batch(name: str) -> bool:
+    """Whether an annotation is around several collectives, and so names none of them."""
+    return name.rpartition(":")[2] == "coalesced"
 
 
 def element_size(dtype: str) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.kernel_names import decode
@@ -21,8 +22,13 @@ from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.busy import communicates
-from fusetui.trace.questions.collective_kinds import collective_name, element_size
+from fusetui.trace.questions.collective_kinds import (
+    collective_name,
+    element_size,
+    is_batch,
+)
 from fusetui.trace.questions.process_groups import (
+    UNKNOWN_GROUP,
     Group,
     group_of,
     groups_of_file,
@@ -90,7 +96,8 @@ def collectives_on_gpu(trace: Trace) -> Found:
     launch = trace.launch[rows].astype(np.intp)
     issued = np.where(launch >= 0, trace.start[launch], trace.start[rows])
     thread = np.where(launch >= 0, trace.thread_of_track[trace.track[launch]], -1)
-    comms = _around(trace, _named(trace, Role.OP, re.compile(COMMS + r"\Z")), thread, issued)
+    every = _named(trace, Role.OP, re.compile(COMMS + r"\Z"))
+    comms = _around(trace, every, thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
     args = _args(trace, (rows, comms, marks), "transfers")
     known: dict[tuple[int, ...], Told] = {}
@@ -101,7 +108,32 @@ def collectives_on_gpu(trace: Trace) -> Found:
         if key not in known:
             known[key] = _told(trace, row, mark, own)
         told.append(known[key])
+    batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
+    for place, one in zip(batched, _of_batches(trace, every, thread, issued, batched), strict=True):
+        told[place] = one or told[place]
     return Found(tuple(told), rows, issued, launch)
+
+
+def _of_batches(
+    trace: Trace, comms: Rows, thread: NDArray[Any], issued: Int64s, batched: Rows
+) -> Iterator[Told | None]:
+    """What the sends and receives of a batch say, which were recorded on its thread before its
+    launch and after the launch before; None unless all of them are with one rank."""
+    if not len(batched):
+        return
+    threads = trace.thread_of_track[trace.track[comms]]
+    (args,) = _args(trace, (comms,))
+    for place in batched.tolist():
+        same = issued[(thread == thread[place]) & (issued < issued[place])]
+        since = int(same.max()) if len(same) else trace.begin_ns
+        own = (threads == thread[place]) & (trace.start[comms] < issued[place])
+        own &= trace.start[comms] >= since
+        told = [
+            _recorded(trace, args[n]) for n in np.flatnonzero(own) if args[n].get("Collective name")
+        ]
+        sends = [one for one in told if one.name in ("send", "recv")]
+        alike = len({(one.peer, one.group) for one in sends}) == 1
+        yield replace(sends[0], name="send_recv", sequence=-1) if alike else None
 
 
 def collectives_on_cpu(trace: Trace) -> Found:
@@ -171,15 +203,16 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
     if first is not None:
         return _recorded(trace, first)
-    inferred = [ONE_GROUP]
-    if mark >= 0:
+    group = _only_group(trace)
+    inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
+    kernel = decode(trace.name_of(row)) if row >= 0 else None
+    if mark >= 0 and not (kernel and kernel.collective and is_batch(trace.name_of(mark))):
         name = trace.name_of(mark)
         inferred += [FROM_ANNOTATIONS] if row >= 0 else []
     else:
-        kernel = decode(trace.name_of(row))
         name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
         inferred.append(FROM_NAMES)
-    name, group = collective_name(name), _only_group(trace)
+    name = collective_name(name)
     dtype, moved = _of_inputs(on_mark)
     inferred += [SIZES] if moved >= 0 else []
     if name in OUTPUT and moved >= 0:
@@ -188,9 +221,11 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
 
 
 def _only_group(trace: Trace) -> Group:
-    """The only group that the file lists, else one without a name, of all ranks."""
-    listed = list(groups_of_file(trace.keys).values())
-    return listed[0] if len(listed) == 1 else Group("", (), world_size(trace.keys))
+    """The only group of several ranks that the file lists; without any, one of all ranks."""
+    listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
+    if len(listed) > 1:
+        return UNKNOWN_GROUP
+    return listed[0] if listed else Group("", (), world_size(trace.keys))
 
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> Told:

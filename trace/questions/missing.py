@@ -1,12 +1,13 @@
-"""Why a search finds nothing."""
+"""Why a search finds nothing, and why there are no kernels."""
 
 from __future__ import annotations
 
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.categories import GPU_LAYERS
+from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.query import Query, Word, misread
 from fusetui.trace.questions.search import number_of
+from fusetui.trace.text.figures import count
 
 MOST_STREAMS = 8  # that a sentence lists
 
@@ -22,6 +23,16 @@ def why_nothing(trace: Trace, query: Query) -> str:
         if term.field == "stream" and (said := _other_streams(trace, term.text)):
             return said
     return misread(query)
+
+
+def why_no_kernels(trace: Trace) -> str:
+    """A sentence about a trace without kernels: what there is instead."""
+    if number := len(trace.gpu_rows):
+        them = "its GPU event is" if number == 1 else f"its {count(number)} GPU events are"
+        return f"no kernels in this trace: {them} no kernel"
+    if len(trace.rows_of(Role.DEVICE)):
+        return "no kernels in this trace: what its device did is not recorded as kernels"
+    return "no kernels in this trace: no GPU event was recorded (fusetui ops lists the CPU ops)"
 
 
 def _other_streams(trace: Trace, text: str) -> str:

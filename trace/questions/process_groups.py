@@ -18,6 +18,10 @@ class Group(msgspec.Struct, frozen=True):
     description: str = ""
 
 
+UNKNOWN_GROUP = Group("", (), 0, "one of several")
+"""Of a collective that names no group, in a file that lists several."""
+
+
 def distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
     """What a file says of the job of its rank; {} if nothing."""
     found = keys.get("distributedInfo")

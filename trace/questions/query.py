@@ -94,6 +94,12 @@ class Query(msgspec.Struct, frozen=True):
         return any(isinstance(term, Word) and term.field in OF_ARGS for term in self.terms)
 
     @property
+    def is_of_longest(self) -> bool:
+        """Whether it asks for what takes longer than a time."""
+        bounds = [term for term in self.terms if isinstance(term, Bound) and term.field == "dur"]
+        return any(bound.above != bound.excluded for bound in bounds)
+
+    @property
     def words(self) -> tuple[Word, ...]:
         """Those that args may contain where names do not."""
         return tuple(term for term in self.terms if is_bare(term) and not term.excluded)

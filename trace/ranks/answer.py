@@ -6,30 +6,35 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.ranks.bandwidth import kinds_of
+from fusetui.trace.ranks.blame import charges_of
+from fusetui.trace.ranks.causing import Caused, caused_by
 from fusetui.trace.ranks.clocks import Clocks, clocks_of
+from fusetui.trace.ranks.groups import with_groups
 from fusetui.trace.ranks.job import Job, job_of
 from fusetui.trace.ranks.matching import Matched, match
 from fusetui.trace.ranks.model import CLASSES, NoSummary, RankSummary
 from fusetui.trace.ranks.outliers import balance, outliers
-from fusetui.trace.ranks.reasons import ENOUGH, Reason, reason_of, slower_kernels
+from fusetui.trace.ranks.peers import with_peers
+from fusetui.trace.ranks.pipeline import pipeline_of
 from fusetui.trace.ranks.records import (
     ClockAnswer,
+    HostClock,
     JobAnswer,
     LeftOut,
     RankRow,
-    Straggler,
     WorstWait,
 )
-from fusetui.trace.ranks.replay import Steps, replayable, what_if
-from fusetui.trace.ranks.telling import straggler_text
+from fusetui.trace.ranks.replay import replayable
+from fusetui.trace.ranks.steps import StepsOfRows, steps_of
+from fusetui.trace.ranks.stragglers import Told, stragglers_of, verdict_of
+from fusetui.trace.ranks.telling import of_no_group
 from fusetui.trace.ranks.waits import OfRanks, Waits, sums_of_ranks, waits_of
 
 Int64s = NDArray[np.int64]
-MOST_STRAGGLERS = 5
-LEAST = 0.05  # of all waiting that ranks cause; who causes less is not named
 FIGURES = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns", "caused_ns")
 """In which a rank can stand out."""
 
@@ -50,6 +55,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     matched: Matched
     clocks: Clocks
     waits: Waits
+    steps: StepsOfRows
     answer: JobAnswer
 
 
@@ -60,12 +66,22 @@ def answer_of(found: Iterable[RankSummary | NoSummary]) -> JobAnswer:
 def explained(found: Iterable[RankSummary | NoSummary]) -> Found:
     """Everything about the job that most of these ranks are of."""
     job = job_of(found)
+    job = replace(job, ranks=with_peers(with_groups(job.ranks)))
     matched = match(job.ranks)
     clocks = clocks_of(matched)
+    if matched.no_group:
+        clocks = replace(clocks, refused=of_no_group(matched.no_group))
     waits = waits_of(matched, clocks)
     sums = sums_of_ranks(matched, waits)
-    rows = _rows(matched, clocks, waits, sums)
-    steps = replayable(job, matched, waits)
+    steps = steps_of(matched)
+    pipeline = pipeline_of(matched, steps.length_ns)
+    charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else None)
+    caused = caused_by(matched, charges, steps)
+    replay = replayable(job, matched, waits)
+    told = Told(job, matched, clocks, waits, steps, sums, charges, caused, pipeline, replay)
+    stragglers = tuple(stragglers_of(told))
+    first = {one.rank: place for place, one in enumerate(stragglers)}
+    rows = _rows(matched, clocks, waits, sums, caused)
     answer = JobAnswer(
         world_size=job.world_size or None,
         given=len(job.ranks),
@@ -73,33 +89,43 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Found:
         steps=max((len(one.steps) for one in job.ranks), default=0),
         collectives=len(matched),
         unmatched=int(matched.unmatched.sum()),
-        untold=int(np.count_nonzero(waits.last < 0)),
+        no_group=matched.no_group,
+        one_given=matched.one_given,
+        untold=int(np.count_nonzero((waits.last < 0) & ~matched.point_to_point)),
         clocks=_clocks(job, clocks),
-        ranks=tuple(sorted(rows, key=lambda row: (-row.caused_ns, row.rank))),
+        ranks=tuple(
+            sorted(
+                rows, key=lambda row: (first.get(row.rank, len(first)), -row.caused_ns, row.rank)
+            )
+        ),
         left_out=tuple(
             LeftOut(one.path, one.rank if one.rank >= 0 else None, one.reason) for one in job.left
         ),
-        stragglers=tuple(_stragglers(job, matched, clocks, waits, sums, steps)),
+        stragglers=stragglers,
+        verdict=tuple(verdict_of(told, stragglers)),
+        bubble=pipeline.bubble if pipeline else None,
         kinds=kinds_of(matched, waits) if len(matched) else (),
         balance=balance(np.array([_or_nan(row.compute_ns) for row in rows])),
-        no_what_if=steps if isinstance(steps, str) else "",
+        no_what_if=replay if isinstance(replay, str) else "",
         inferred=tuple(dict.fromkeys(what for one in job.ranks for what in one.inferred)),
         notes=job.notes,
     )
-    return Found(job, matched, clocks, waits, answer)
+    return Found(job, matched, clocks, waits, steps, answer)
 
 
-def _rows(matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks) -> list[RankRow]:
+def _rows(
+    matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks, caused: Caused
+) -> list[RankRow]:
     figures = [_figures(one) for one in matched.ranks]
-    caused = sums.caused.astype(np.float64)
     columns = [np.array([_or_nan(getattr(own, name)) for own in figures]) for name in FIGURES[:-1]]
     step = float(np.median(columns[0])) if figures else 0.0
-    caused_a_step = caused / [max(len(one.steps), 1) for one in matched.ranks]
+    caused_a_step = caused.total / [max(len(one.steps), 1) for one in matched.ranks]
     every = (*columns, caused_a_step)
     stand_out = np.array([outliers(column, step) for column in every]).reshape(len(FIGURES), -1)
+    if figures:  # to cause less than others is no distinction
+        stand_out[-1] &= caused.total > np.median(caused.total)
     found = []
     for n, one in enumerate(matched.ranks):
-        bounded = bool(np.isfinite(clocks.half[n]))
         found.append(
             RankRow(
                 rank=one.rank,
@@ -116,11 +142,12 @@ def _rows(matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks) -> list
                 collectives=len(one.collectives),
                 unmatched=int(matched.unmatched[n]),
                 last_count=int(sums.last[n]),
-                caused_ns=int(sums.caused[n]),
+                caused_ns=int(caused.total[n]),
                 waited_ns=int(sums.waited[n]),
+                bubble_ns=int(sums.bubble[n]),
                 memory_peak_bytes=one.memory_peak if one.memory_peak >= 0 else None,
-                offset_ns=round(float(clocks.offset[n])) if bounded else None,
-                uncertainty_ns=round(float(clocks.half[n])) if bounded else None,
+                offset_ns=_rounded(clocks.used[n], clocks.half[n]),
+                uncertainty_ns=_rounded(clocks.half[n], clocks.half[n]),
                 drift_ns_per_s=round(float(clocks.drift[n]), 3) + 0.0,  # no negative zero
                 outliers=tuple(
                     name for name, out in zip(FIGURES, stand_out[:, n], strict=True) if out
@@ -162,38 +189,33 @@ def _worst(matched: Matched, waits: Waits, row: int) -> WorstWait | None:
 
 def _clocks(job: Job, clocks: Clocks) -> ClockAnswer:
     bounded = len(clocks.half) and bool(np.isfinite(clocks.half).all())
+    hosts = clocks.hosts
+    places = [int(np.flatnonzero(hosts.of_rank == n)[0]) for n in range(len(hosts.names))]
     return ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
-        feasible=clocks.feasible,
+        feasible=not clocks.refused,
         uncertainty_ns=round(float(clocks.half.max())) if bounded else None,
+        refused=clocks.refused,
+        guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
+        hosts=tuple(
+            HostClock(
+                host=name,
+                ranks=int(np.count_nonzero(hosts.of_rank == n)),
+                by=clocks.by[n],
+                offset_ns=_rounded(clocks.used[place], clocks.half[place]),
+                uncertainty_ns=_rounded(clocks.half[place], clocks.half[place]),
+                drift_ns_per_s=round(float(clocks.drift[place]), 3) + 0.0,
+                contradicted=name in clocks.contradicted,
+            )
+            for n, (name, place) in enumerate(zip(hosts.names, places, strict=True))
+        ),
     )
 
 
-def _stragglers(
-    job: Job, matched: Matched, clocks: Clocks, waits: Waits, sums: OfRanks, steps: Steps | str
-) -> Iterable[Straggler]:
-    """The ranks that cause most waiting."""
-    for rank in np.argsort(-sums.caused, kind="stable")[:MOST_STRAGGLERS].tolist():
-        if sums.caused[rank] <= LEAST * sums.caused.sum():
-            return
-        one = matched.ranks[rank]
-        reason = reason_of(matched, waits, clocks, rank)
-        others = [other for other in matched.ranks if other is not one]
-        cause = cause_of(reason)
-        slower = slower_kernels(one, others) if cause == "inside" else None
-        replayed = what_if(matched, steps, rank) if isinstance(steps, Steps) else None
-        counts = int(sums.last[rank]), int(sums.collectives[rank])
-        caused = int(sums.caused[rank])
-        text = straggler_text(job, one, counts, caused, cause, reason, slower, replayed)
-        yield Straggler(one.rank, *counts, caused, cause, text, reason, replayed)
-
-
-def cause_of(reason: Reason) -> str:
-    if reason.outside_ns > reason.inside_ns:
-        return "outside"
-    largest = reason.excess[0].ns if reason.excess else 0
-    return "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
+def _rounded(value: float, half: float) -> int | None:
+    """None where nothing bounds the offset."""
+    return round(float(value)) if np.isfinite(half) else None
 
 
 def _or_nan(value: int | None) -> float:

@@ -1,9 +1,10 @@
-"""How far the clocks of the ranks are apart, and how far that is known.
+"""How far the clocks of the hosts are apart, and how far that is known.
 
-A synchronous collective cannot end on any rank before it has started on all. With t the time of
-a rank's clock and o its offset, end_i - o_i >= start_j - o_j for all i and j. Every collective
-bounds the offsets so, from both sides; the offset is the middle of what all of them leave, and half
-the width its uncertainty. An interval at either end of the window shows whether a clock drifts.
+Ranks of one host share its clock. A synchronous collective cannot end on any rank before it has
+started on all: with t the time of a host's clock and o its offset, end_i - o_i >= start_j - o_j
+for all i and j. Every collective bounds the offsets so, from both sides. Within these bounds the
+ends decide, which are nearly the same moment everywhere: see `ends`. Where there are too few of
+them, the offset is the middle of what the bounds leave, and half the width its uncertainty.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.ranks.ends import Ends, ends_of
+from fusetui.trace.ranks.hosts import SLACK_NS, Hosts, hosts_of
 from fusetui.trace.ranks.matching import Matched
-from fusetui.trace.ranks.model import RankSummary
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -21,11 +23,12 @@ Rows = NDArray[np.intp]
 
 UNBOUNDED = np.inf
 ROUNDS = 16  # how many groups a bound may pass through
-ENDS = 4  # a drift is measured between the first and the last quarter of the collectives
+QUARTERS = 4  # a drift is measured between the first and the last quarter of the collectives
 FEWEST = 4  # collectives at either end, for a drift
 CONVERTED_NS = 2_000.0
 """On one host, times of GPUs are converted to its clock about this exactly: the ends of one
 collective lie as close together on eight V100. Less is assumed where they lie closer still."""
+REFERENCE, BOUNDS, ENDS = "reference", "bounds", "ends"
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -33,14 +36,20 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     t - used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
 
     reference: int  # index of the rank
-    offset: Floats  # the middle of the interval; nan if nothing bounds it
-    half: Floats  # half the width; inf if nothing bounds it
+    hosts: Hosts
+    by: tuple[str, ...]  # of each host: what its offset is from; "" for nothing
     used: Floats
+    half: Floats  # the uncertainty; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found
     at_ns: int
-    feasible: bool  # whether one offset and drift per rank explain all collectives
-    shared: str  # why the clocks are taken to be one; "" if they are not
-    resolution: float  # ns: earlier and later are not told apart below this
+    resolution: float  # ns: on one host, earlier and later are not told apart below this
+    refused: str  # why times of ranks cannot be compared at all; "" if they can
+    contradicted: tuple[str, ...]  # hosts whose ends lie outside their bounds
+
+    @property
+    def shared(self) -> str:
+        """Why all clocks are one; "" if they are not."""
+        return self.hosts.why if len(self.hosts.names) == 1 else ""
 
     def common(self, rank: Rows, times: Int64s) -> Int64s:
         """Times of ranks (indices), as int64 ns of the common clock."""
@@ -50,39 +59,67 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
     def resolution_of(self, one: Rows, other: Rows) -> Floats:
         """What the order of two moments on two ranks may be wrong by."""
-        if self.shared:
-            return np.full(len(one), self.resolution)
-        found: Floats = np.where(one == other, 0.0, self.half[one] + self.half[other])
+        host = self.hosts.of_rank
+        apart = np.where(one == other, 0.0, self.half[one] + self.half[other])
+        found: Floats = np.where(
+            (host[one] == host[other]) & (one != other), self.resolution, apart
+        )
         return found
 
 
 def clocks_of(matched: Matched) -> Clocks:
     """The clocks of the given ranks, from their synchronous collectives alone."""
-    ranks = len(matched.ranks)
     rows = np.flatnonzero(np.repeat(matched.synchronous, matched.counts))
+    hosts = hosts_of(matched, rows)
     reference = _reference(matched, rows)
-    low, high = _interval(matched, rows, reference, np.zeros(ranks), 0)
-    one = _one_clock(matched.ranks, low, high)
-    drift, at_ns = np.zeros(ranks), 0
-    if not one:
-        drift, at_ns = _drift(matched, rows, reference)
-        if drift.any():
-            low, high = _interval(matched, rows, reference, drift, at_ns)
-    bounded = np.isfinite(low) & np.isfinite(high)
-    middle = np.full(ranks, np.nan)
-    middle[bounded] = (low[bounded] + high[bounded]) / 2
-    half = np.where(bounded, np.abs(high - low) / 2, UNBOUNDED)
+    zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
+    ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero)
+    drift = ends.drift
+    if not ends.known.all():
+        drift = np.where(ends.known, drift, _drift(matched, rows, hosts, zero))
+    low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
+    offset, half, by, outside = _decided(ends, low, high, zero)
+    refused = hosts.contradiction
+    if not refused and not (low <= high + 2 * SLACK_NS).all():
+        refused = (
+            "no offsets of clocks explain all collectives, so some of them are matched wrongly"
+        )
     return Clocks(
         reference=reference,
-        offset=middle,
-        half=half,
-        used=np.zeros(ranks) if one else np.nan_to_num(middle),
-        drift=drift,
-        at_ns=at_ns,
-        feasible=bool((low <= high).all()),
-        shared=one,
-        resolution=min(_spread_of_ends(matched), CONVERTED_NS) if one else 0.0,
+        hosts=hosts,
+        by=by,
+        used=np.nan_to_num(offset)[hosts.of_rank],
+        half=half[hosts.of_rank],
+        drift=drift[hosts.of_rank],
+        at_ns=ends.at_ns,
+        resolution=max(min(_spread_of_ends(matched, hosts.of_rank), CONVERTED_NS), hosts.apart_ns),
+        refused=refused,
+        contradicted=tuple(hosts.names[n] for n in np.flatnonzero(outside).tolist()),
     )
+
+
+def _decided(
+    ends: Ends, low: Floats, high: Floats, zero: int
+) -> tuple[Floats, Floats, tuple[str, ...], NDArray[np.bool_]]:
+    """The offset of each host, its uncertainty and where both are from; and where the ends
+    contradict the bounds, which then decide alone."""
+    bounded = np.isfinite(low) & np.isfinite(high)
+    offset = np.full(len(low), np.nan)
+    offset[bounded] = (low[bounded] + high[bounded]) / 2
+    half = np.full(len(low), UNBOUNDED)
+    half[bounded] = np.abs(high[bounded] - low[bounded]) / 2
+    with np.errstate(invalid="ignore"):
+        inside = (ends.offset >= low - ends.half) & (ends.offset <= high + ends.half)
+    outside = ends.known & ~inside
+    precise = ends.known & inside & (ends.half < half)
+    offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
+    half[precise] = ends.half[precise]
+    if len(low):
+        offset[zero] = half[zero] = 0.0
+    by = np.where(precise, ENDS, np.where(bounded, BOUNDS, "")).tolist()
+    if by:
+        by[zero] = REFERENCE
+    return offset, half, tuple(by), outside
 
 
 def _reference(matched: Matched, rows: Rows) -> int:
@@ -92,48 +129,47 @@ def _reference(matched: Matched, rows: Rows) -> int:
 
 
 def _interval(
-    matched: Matched, rows: Rows, reference: int, drift: Floats, at_ns: int
+    matched: Matched, rows: Rows, hosts: Hosts, zero: int, drift: Floats, at_ns: int
 ) -> tuple[Floats, Floats]:
-    """The lowest and the highest offset of each rank that all these rows leave."""
-    low = np.full(len(matched.ranks), -UNBOUNDED)
-    high = np.full(len(matched.ranks), UNBOUNDED)
+    """The lowest and the highest offset of each host that all these rows leave."""
+    low = np.full(len(hosts.names), -UNBOUNDED)
+    high = np.full(len(hosts.names), UNBOUNDED)
     if not len(low):
         return low, high
-    low[reference] = high[reference] = 0.0
-    if not len(rows):
+    low[zero] = high[zero] = 0.0
+    if not len(rows) or len(low) == 1:
         return low, high
-    rank = matched.rank[rows]
+    host = hosts.of_rank[matched.rank[rows]]
     # Differences of times are small, times are not: floats hold only the former exactly.
-    zero = int(matched.start[rows].min())
-    slope = drift[rank] / 1e9
-    start = (matched.start[rows] - zero) - slope * (matched.start[rows] - at_ns)
-    end = (matched.end[rows] - zero) - slope * (matched.end[rows] - at_ns)
+    begin = int(matched.start[rows].min())
+    slope = drift[host] / 1e9
+    start = (matched.start[rows] - begin) - slope * (matched.start[rows] - at_ns)
+    end = (matched.end[rows] - begin) - slope * (matched.end[rows] - at_ns)
     first = np.flatnonzero(np.diff(matched.of_row[rows], prepend=-1))
     counts = np.diff(np.append(first, len(rows)))
     for _ in range(ROUNDS):
         before = low.copy(), high.copy()
-        latest = np.repeat(np.minimum.reduceat(high[rank] - start, first), counts)
-        np.minimum.at(high, rank, end + latest)
-        soonest = np.repeat(np.maximum.reduceat(low[rank] - end, first), counts)
-        np.maximum.at(low, rank, start + soonest)
-        low[reference] = high[reference] = 0.0
+        latest = np.repeat(np.minimum.reduceat(high[host] - start, first), counts)
+        np.minimum.at(high, host, end + latest)
+        soonest = np.repeat(np.maximum.reduceat(low[host] - end, first), counts)
+        np.maximum.at(low, host, start + soonest)
+        low[zero] = high[zero] = 0.0
         settled = np.array_equal(before[0], low) and np.array_equal(before[1], high)
         if settled or (low > high).any():  # what contradicts itself only grows worse
             break
     return low, high
 
 
-def _drift(matched: Matched, rows: Rows, reference: int) -> tuple[Floats, int]:
-    """The drift of each clock (ns per second) where it exceeds what both ends leave open, and the
-    time at which the offsets hold."""
-    none = np.zeros(len(matched.ranks)), 0
+def _drift(matched: Matched, rows: Rows, hosts: Hosts, zero: int) -> Floats:
+    """The drift of each clock (ns per second) where it exceeds what both ends leave open."""
+    none = np.zeros(len(hosts.names))
     which = matched.of_row[rows]
     distinct = np.unique(which)
-    few = len(distinct) // ENDS
+    few = len(distinct) // QUARTERS
     if few < FEWEST:
         return none
     early, late = rows[which <= distinct[few - 1]], rows[which >= distinct[-few]]
-    bounds = [_interval(matched, some, reference, none[0], 0) for some in (early, late)]
+    bounds = [_interval(matched, some, hosts, zero, none, 0) for some in (early, late)]
     middles = [(low + high) / 2 for low, high in bounds]
     halves = [np.abs(high - low) / 2 for low, high in bounds]
     at = [int(np.mean(matched.start[some] - matched.start[rows[0]])) for some in (early, late)]
@@ -141,29 +177,18 @@ def _drift(matched: Matched, rows: Rows, reference: int) -> tuple[Floats, int]:
         moved = middles[1] - middles[0]
         found = np.abs(moved) > halves[0] + halves[1]
     seconds = max((at[1] - at[0]) / 1e9, 1e-9)
-    drift = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
-    return drift, int(matched.start[rows[0]]) + at[0]
+    drift: Floats = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
+    return drift
 
 
-def _spread_of_ends(matched: Matched) -> float:
-    """How far the ends of one collective are apart on its ranks, the median of all."""
-    if not len(matched):
+def _spread_of_ends(matched: Matched, host: Rows) -> float:
+    """How far the ends of one collective are apart on the ranks of one host, the median."""
+    key = matched.of_row * max(len(host), 1) + host[matched.rank]
+    order = np.lexsort((matched.end, key))
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    last = np.append(first[1:], len(order)) - 1
+    several = last > first
+    if not several.any():
         return 0.0
-    first = matched.first[:-1]
-    spread = np.maximum.reduceat(matched.end, first) - np.minimum.reduceat(matched.end, first)
-    return float(np.median(spread))
-
-
-def _one_clock(ranks: tuple[RankSummary, ...], low: Floats, high: Floats) -> str:
-    """Why all ranks share a clock, if their collectives allow it; else ""."""
-    if not ((low <= 0) & (high >= 0)).all():
-        return ""
-    hosts = {one.host for one in ranks}
-    if len(hosts) == 1 and "" not in hosts:
-        return "all ranks ran on one host"
-    devices = [one.device for one in ranks]
-    size = max((one.world_size for one in ranks), default=0)
-    listed = min((one.devices for one in ranks), default=0)
-    if 0 < size <= listed and -1 not in devices and len(set(devices)) == len(devices):
-        return f"the job has {size} ranks, and this machine {listed} devices"
-    return ""
+    end = matched.end[order]
+    return float(np.median((end[last] - end[first])[several]))

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.questions.collective_kinds import SYNCHRONOUS
-from fusetui.trace.questions.process_groups import Group
+from fusetui.trace.questions.collective_kinds import POINT_TO_POINT, SYNCHRONOUS
+from fusetui.trace.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.trace.ranks.model import RankSummary
 
 Int64s = NDArray[np.int64]
@@ -38,11 +38,16 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     row: Rows  # index in the collectives of that rank
     start: Int64s
     end: Int64s
+    covered: Int64s  # ns of each in which the rank computed
     names: tuple[str, ...]  # of shape [collectives], as the following
     groups: tuple[Group, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
     unmatched: Int64s  # of each rank
+    loose_rank: Rows  # of the collectives that are not matched, in no order
+    loose_end: Int64s
+    one_given: int  # of those: in groups of which one rank alone is given
+    no_group: int  # of those: of which group they are is not known
 
     def __len__(self) -> int:
         return len(self.names)
@@ -62,6 +67,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def synchronous(self) -> NDArray[np.bool_]:
         return np.array([name in SYNCHRONOUS for name in self.names], dtype=np.bool_)
+
+    @cached_property
+    def point_to_point(self) -> NDArray[np.bool_]:
+        found = [name.partition(" ")[0] in POINT_TO_POINT for name in self.names]
+        return np.array(found, dtype=np.bool_)
 
     @cached_property
     def of_row(self) -> Rows:
@@ -95,10 +105,14 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
         np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]])),
         minlength=len(ranks),
     )
-    return _in_time(tuple(ranks), flat, order[shared], number, unmatched)
+    sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys] or [False])
+    loose = (number == UNMATCHED) | (sends[flat.key] & (number == ALONE))
+    loose[order[~shared]] = True
+    return _in_time(tuple(ranks), flat, order[shared], number, unmatched, np.flatnonzero(loose))
 
 
 UNMATCHED, ALONE = -1, -2
+NOBODY = Group("", (), 1)  # with whom is not known, so it is matched with nothing
 
 
 def _flat(ranks: Sequence[RankSummary]) -> _Flat:
@@ -136,10 +150,16 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
 
 def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group]:
     named, whole = one.names[name], one.groups[group]
-    if named in ("send", "recv") and peer >= 0:
+    if named in POINT_TO_POINT and peer >= 0:
         pair = (one.rank, peer) if named == "send" else (peer, one.rank)
-        return f"send_recv {pair[0]} to {pair[1]}", Group(whole.name, pair, 2)
-    return named, Group(whole.name, whole.ranks, whole.size)
+        if named == "send_recv":  # both in one kernel
+            pair, link = (min(pair), max(pair)), "with"
+        else:
+            link = "to"
+        return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
+    if named in POINT_TO_POINT:
+        return named, NOBODY
+    return named, whole if whole == UNKNOWN_GROUP else Group(whole.name, whole.ranks, whole.size)
 
 
 def _ordinals(key: Int64s) -> Int64s:
@@ -162,6 +182,7 @@ def _numbers(ranks: Sequence[RankSummary], flat: _Flat) -> Int64s:
         group = flat.keys[key][1]
         if group.size == 1:
             number[rows] = ALONE
+        if group.size == 1 or group == UNKNOWN_GROUP:
             continue
         places = _places(ranks, flat, rows)
         known = places >= 0
@@ -227,7 +248,12 @@ def _column(ranks: Sequence[RankSummary], flat: _Flat, rows: Rows, name: str) ->
 
 
 def _in_time(
-    ranks: tuple[RankSummary, ...], flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s
+    ranks: tuple[RankSummary, ...],
+    flat: _Flat,
+    order: Rows,
+    number: Int64s,
+    unmatched: Int64s,
+    loose: Rows,
 ) -> Matched:
     """The collectives in the order of their first starts."""
     first = np.flatnonzero(np.diff(number[order], prepend=-1))
@@ -241,6 +267,13 @@ def _in_time(
     starts = np.concatenate(([0], np.cumsum(counts)))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
+    given = {one.rank for one in ranks}
+    lone = [
+        n
+        for n, (_, group) in enumerate(flat.keys)
+        if group != UNKNOWN_GROUP and group.size > 1 and len(given.intersection(group.ranks)) == 1
+    ]
+    nowhere = [n for n, (_, group) in enumerate(flat.keys) if group == UNKNOWN_GROUP]
     return Matched(
         ranks=ranks,
         first=starts,
@@ -248,11 +281,16 @@ def _in_time(
         row=flat.row[rows],
         start=flat.start[rows],
         end=flat.end[rows],
+        covered=_column(ranks, flat, rows, "covered"),
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=_column(ranks, flat, heads, "size"),
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
+        loose_rank=flat.rank[loose],
+        loose_end=flat.end[loose],
+        one_given=int(np.isin(flat.key, lone).sum()),
+        no_group=int(np.isin(flat.key, nowhere).sum()),
     )
 
 

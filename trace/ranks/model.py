@@ -17,7 +17,7 @@ from fusetui.trace.questions.process_groups import Group
 
 Int64s = NDArray[np.int64]
 
-VERSION = 2
+VERSION = 3
 """Incremented with every change of what a summary holds or means."""
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
@@ -61,6 +61,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     issued: Int64s
     start: Int64s
     end: Int64s
+    covered: Int64s  # ns between start and end in which the device computed
     before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:

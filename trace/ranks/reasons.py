@@ -12,13 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.ranks.blame import Charges
 from fusetui.trace.ranks.clocks import Clocks
 from fusetui.trace.ranks.matching import Matched
 from fusetui.trace.ranks.model import CLASSES, RankSummary, unpacked
-from fusetui.trace.ranks.waits import Waits
 
 Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
+COMPUTE = CLASSES.index("compute")
+MOST_OF_IT = 1.1  # of a delay: what takes longer went on beside it, and is no reason
 ENOUGH = 0.5  # of a delay
 
 
@@ -26,15 +29,15 @@ class Excess(msgspec.Struct, frozen=True):
     """What took longer than on the median of the other ranks, over all collectives it was late
     for."""
 
-    kind: str  # class, annotation, op, frame, kernel, or wait: for another rank, just before
+    kind: str  # class, annotation, op or frame
     name: str
     ns: int
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a rank starts last. late_ns = outside_ns + inside_ns."""
+    """Why a rank is late. late_ns = outside_ns + inside_ns."""
 
-    late_ns: int  # after the median of the others, over all collectives for which it was last
+    late_ns: int  # by its own work, beside a rank that was in time, over all collectives
     outside_ns: int  # of those for which it was late already where its window begins
     inside_ns: int
     begins_after_ns: int | None  # where outside: its begin after the earliest other's
@@ -43,43 +46,45 @@ class Reason(msgspec.Struct, frozen=True):
     excess: tuple[Excess, ...]  # the largest first
 
 
-def reason_of(matched: Matched, waits: Waits, clocks: Clocks, rank: int) -> Reason:
-    """`rank` is an index; it is last for at least one collective."""
-    found = _Reason(matched, waits, clocks, rank)
-    for place in np.flatnonzero(waits.last == rank).tolist():
-        found.add(place, int(waits.late[place]))
+def reason_of(matched: Matched, charges: Charges, clocks: Clocks, rank: int) -> Reason:
+    """What `rank`, an index, did before the collectives for which it was late by its own work."""
+    found = _Reason(matched, clocks, rank)
+    mine = matched.rank[charges.own] == rank
+    for row, late in zip(charges.own[mine].tolist(), charges.own_ns[mine].tolist(), strict=True):
+        found.add(row, late)
     return found.result()
 
 
 class _Reason:
-    def __init__(self, matched: Matched, waits: Waits, clocks: Clocks, rank: int) -> None:
+    def __init__(self, matched: Matched, clocks: Clocks, rank: int) -> None:
         self._matched = matched
-        self._waits = waits
-        self._previous = _previous(matched)
         self._clocks = clocks
         self._rank = rank
         self._inside = self._outside = 0
         self._begins: tuple[int, int] | None = None
         self._has_step = False
         self._excess: dict[tuple[str, str], int] = {}
+        self._previous = _previous(matched)
         self._earlier = _earlier(matched, rank)
         self._places = {rank: _places(matched.ranks[rank])}
         self._accounts: dict[int, Int64s] = {}
 
-    def add(self, place: int, late: int) -> None:
+    def add(self, own: int, late: int) -> None:
+        place = self._matched.of_row[own]
         rows = np.arange(self._matched.first[place], self._matched.first[place + 1])
-        own = rows[self._matched.rank[rows] == self._rank][0]
         others = rows[self._matched.rank[rows] != self._rank]
         if self._matched.row[own] == self._earlier and self._was_late(own, others, late):
             self._outside += late
             return
         self._inside += late
         chosen = np.unique(np.linspace(0, len(others) - 1, MOST_PEERS).astype(np.intp))
-        self._compare(int(own), others[chosen])
-        self._carried(int(own), others[chosen])
+        self._compare(own, others[chosen])
 
     def result(self) -> Reason:
-        excess = sorted(self._excess.items(), key=lambda item: -item[1])
+        most = MOST_OF_IT * max(self._inside, 1)
+        excess = sorted(
+            (item for item in self._excess.items() if item[1] <= most), key=lambda item: -item[1]
+        )
         return Reason(
             late_ns=self._inside + self._outside,
             outside_ns=self._outside,
@@ -90,7 +95,7 @@ class _Reason:
             excess=tuple(Excess(kind, name, ns) for (kind, name), ns in excess if ns > 0)[:8],
         )
 
-    def _was_late(self, own: int, others: NDArray[np.intp], late: int) -> bool:
+    def _was_late(self, own: int, others: Rows, late: int) -> bool:
         """Whether most of the delay was there already where the recording begins."""
         matched, clocks = self._matched, self._clocks
         rows = np.append(own, others)
@@ -109,7 +114,7 @@ class _Reason:
         self._begins, self._has_step = (int(common[0] - common[1:][first]), rank), stepped
         return True
 
-    def _compare(self, own: int, others: NDArray[np.intp]) -> None:
+    def _compare(self, own: int, others: Rows) -> None:
         matched = self._matched
         before = [self._before(row) for row in others.tolist()]
         mine = self._before(own)
@@ -118,21 +123,12 @@ class _Reason:
             for name, ns in zip(CLASSES[1:], more[1:].tolist(), strict=True):
                 if name != "idle":
                     self._count("class", name, ns)
-        theirs = [self._of(int(matched.rank[row])).get(int(matched.row[row]), {}) for row in others]
+        known = [self._of(int(matched.rank[row])).get(int(matched.row[row])) for row in others]
+        theirs = [one for one in known if one is not None]
+        if len(theirs) < len(known):  # kept are those of the longest stretches alone
+            return
         for key, ns in self._of(self._rank).get(int(matched.row[own]), {}).items():
             self._count(*key, ns - int(np.median([one.get(key, 0) for one in theirs])))
-
-    def _carried(self, own: int, others: NDArray[np.intp]) -> None:
-        """Counts how much later than the others the rank left its previous collective, as far as it
-        waited for another rank in it."""
-        before, theirs = int(self._previous[own]), self._previous[others]
-        last = int(self._waits.last[self._matched.of_row[before]]) if before >= 0 else -1
-        if last in (-1, self._rank) or (theirs < 0).any():
-            return
-        waited, end = self._waits.wait, self._waits.end
-        later = int(end[before] - np.median(end[theirs]))
-        longer = int(waited[before] - np.median(waited[theirs]))
-        self._count("wait", f"rank {self._matched.ranks[last].rank}", max(min(later, longer), 0))
 
     def _before(self, row: int) -> Int64s | None:
         """The account of the time before a collective; None without a GPU."""
@@ -140,7 +136,12 @@ class _Reason:
         if rank not in self._accounts:
             self._accounts[rank] = unpacked(self._matched.ranks[rank].collectives.before)
         found = self._accounts[rank]
-        return found[self._matched.row[row]] if len(found) else None
+        if not len(found):
+            return None
+        own: Int64s = found[self._matched.row[row]].copy()
+        before = self._previous[row]  # what ran beside the collective before counts too
+        own[COMPUTE] += self._matched.covered[before] if before >= 0 else 0
+        return own
 
     def _of(self, rank: int) -> dict[int, dict[tuple[str, str], int]]:
         if rank not in self._places:
@@ -151,7 +152,7 @@ class _Reason:
         self._excess[kind, name] = self._excess.get((kind, name), 0) + ns
 
 
-def _previous(matched: Matched) -> NDArray[np.intp]:
+def _previous(matched: Matched) -> Rows:
     """For each row, that of the collective before it on the same rank, -1 for none."""
     order = np.lexsort((matched.row, matched.rank))
     found = np.full(len(order), -1, dtype=np.intp)

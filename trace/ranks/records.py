@@ -35,8 +35,9 @@ class RankRow(msgspec.Struct, frozen=True):
     collectives: int
     unmatched: int
     last_count: int
-    caused_ns: int  # how long the others waited for it: the mean over them, all collectives
-    waited_ns: int  # how long it waited for others, all collectives
+    caused_ns: int  # how long others waited for it: the mean over those that did, all collectives
+    waited_ns: int  # how long it waited for others, all collectives but sends and receives
+    bubble_ns: int  # how long it waited in sends and receives
     memory_peak_bytes: int | None
     offset_ns: int | None  # None if nothing bounds it
     uncertainty_ns: int | None
@@ -55,6 +56,18 @@ class LeftOut(msgspec.Struct, frozen=True):
     reason: str
 
 
+class HostClock(msgspec.Struct, frozen=True):
+    """The clock of one host beside that of the reference."""
+
+    host: str
+    ranks: int  # that are given
+    by: str  # reference, ends, bounds; "" if nothing bounds it
+    offset_ns: int | None
+    uncertainty_ns: int | None
+    drift_ns_per_s: float
+    contradicted: bool  # the ends of collectives lie outside the bounds: these are used
+
+
 class ClockAnswer(msgspec.Struct, frozen=True):
     """How far times of different ranks can be compared."""
 
@@ -62,6 +75,9 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     shared: str  # why the clocks are one; "" if they are not known to be
     feasible: bool
     uncertainty_ns: int | None  # the largest of all ranks; None if some rank is not bounded
+    refused: str  # why times of ranks are not compared; "" if they are
+    guessed: str  # what hosts were guessed from; "" if they were recorded
+    hosts: tuple[HostClock, ...]
 
 
 class Straggler(msgspec.Struct, frozen=True):
@@ -72,7 +88,9 @@ class Straggler(msgspec.Struct, frozen=True):
     last_count: int
     of: int  # how many collectives it took part in
     caused_ns: int
+    waiters: int  # how many ranks waited
     cause: str
+    stage: int | None  # of a pipeline, from 0: it computes longer than its like
     text: str  # sentences
     reason: Reason
     what_if: WhatIf | None
@@ -87,11 +105,15 @@ class JobAnswer(msgspec.Struct, frozen=True):
     steps: int
     collectives: int  # that were matched
     unmatched: int
+    no_group: int  # of the unmatched, those whose process group was not recorded
+    one_given: int  # of the unmatched, those of groups of which one rank alone is given
     untold: int  # collectives of which clocks do not tell which rank was last
     clocks: ClockAnswer
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first
     left_out: tuple[LeftOut, ...]
     stragglers: tuple[Straggler, ...]
+    verdict: tuple[str, ...]  # what else is to say of who is late; why nobody is named
+    bubble: float | None  # of a pipeline: the share of a step in sends and receives alone
     kinds: tuple[KindOfCollective, ...]
     balance: float | None  # of compute; None without a GPU
     no_what_if: str  # why there is none; "" if there is

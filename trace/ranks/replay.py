@@ -19,6 +19,7 @@ from fusetui.trace.ranks.waits import Waits
 
 Int64s = NDArray[np.int64]
 CLOSE = 0.01  # of a step
+OVERLAP = "collectives overlap other work or the borders of steps"
 
 
 class WhatIf(msgspec.Struct, frozen=True):
@@ -52,9 +53,12 @@ def replayable(job: Job, matched: Matched, waits: Waits) -> Steps | str:
     keys = [step_keys(one) for one in matched.ranks]
     if not keys[0] or any(own != keys[0] for own in keys):
         return "the ranks do not have the same steps"
+    spans = sum(float((one.step_end - one.step_start).sum()) for one in matched.ranks)
+    if matched.covered.sum() > CLOSE * spans:
+        return OVERLAP
     found = _steps(matched, waits)
     if found is None:
-        return "collectives overlap other work or the borders of steps"
+        return OVERLAP
     return found
 
 

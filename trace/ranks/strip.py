@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.ranks.answer import Found
-from fusetui.trace.ranks.matching import step_keys
 
 ALL = "all"
 """The only step of a job without steps."""
@@ -33,22 +32,12 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
 
 
 def strip_of(found: Found) -> Strip:
-    """A wait belongs to the step in which its rank issued the collective."""
-    ranks = found.matched.ranks
-    names: dict[object, str] = {}
-    for one in ranks:
-        for key, name in zip(step_keys(one), one.steps, strict=True):
-            names.setdefault(key, name)
-    places = {key: place for place, key in enumerate(names)}
-    waited = np.zeros((len(ranks), max(len(names), 1)), dtype=np.int64)
-    for rank, one in enumerate(ranks):
-        own = found.matched.rank == rank
-        waits = found.waits.wait[own]
-        if not names:
-            waited[rank, 0] = waits.sum()
-        elif one.steps:
-            issued = one.collectives.issued[found.matched.row[own]]
-            at = np.searchsorted(one.step_start, issued, side="right") - 1
-            columns = np.array([places[key] for key in step_keys(one)])[at]
-            np.add.at(waited[rank], columns[at >= 0], waits[at >= 0])
-    return Strip(tuple(one.rank for one in ranks), tuple(names.values()) or (ALL,), waited)
+    """A wait belongs to the step in which its rank issued the collective; those in sends and
+    receives are not counted."""
+    matched = found.matched
+    steps = found.steps
+    counted = (steps.of_row >= 0) & ~matched.point_to_point[matched.of_row]
+    waited = np.zeros((len(matched.ranks), max(len(steps.names), 1)), dtype=np.int64)
+    places = matched.rank[counted], steps.of_row[counted]
+    np.add.at(waited, places, found.waits.alone[counted])
+    return Strip(tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited)

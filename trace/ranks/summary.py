@@ -20,7 +20,12 @@ from fusetui.trace.questions.busy import communicates
 from fusetui.trace.questions.collectives import Found, Told, collectives_of
 from fusetui.trace.questions.memory import memory_peaks
 from fusetui.trace.questions.note import note_of
-from fusetui.trace.questions.process_groups import Group, world_size
+from fusetui.trace.questions.process_groups import (
+    UNKNOWN_GROUP,
+    Group,
+    groups_of_file,
+    world_size,
+)
 from fusetui.trace.ranks import naming
 from fusetui.trace.ranks.model import (
     CLASSES,
@@ -83,9 +88,13 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     device, spans = _device(trace), step_spans(trace)
     base = base_ns(trace)
     groups = list(dict.fromkeys(one.group for one in found.told))
+    if UNKNOWN_GROUP in groups:
+        groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
     names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
     begin = _before(trace, found)
-    own = device.over(begin, trace.start[found.rows]) if device else []
+    start, end = trace.start[found.rows], trace.end[found.rows]
+    own = device.over(begin, start) if device else []
+    inside = device.over(start, end) if device else []
     rank, rank_by = naming.rank_of(trace.keys, path)
     return RankSummary(
         version=VERSION,
@@ -110,7 +119,9 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         kernels=_kernels(trace),
         groups=tuple(groups),
         names=tuple(names),
-        collectives=_columns(trace, found, groups, names, base, _table(own)),
+        collectives=_columns(
+            trace, found, groups, names, base, _table(own), _computed(inside, start)
+        ),
         places=places_before(trace, found, begin),
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),
@@ -158,6 +169,13 @@ def _table(found: Sequence[DeviceAccount]) -> Int64s:
     return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
 
 
+def _computed(inside: Sequence[DeviceAccount], like: Int64s) -> Int64s:
+    """0 without a GPU."""
+    found = np.zeros_like(like)
+    found[: len(inside)] = [one.compute_ns for one in inside]
+    return found
+
+
 def _columns(
     trace: Trace,
     found: Found,
@@ -165,6 +183,7 @@ def _columns(
     names: Sequence[str],
     base: int,
     before: Int64s,
+    covered: Int64s,
 ) -> Collectives:
     group, name = (
         {value: n for n, value in enumerate(groups)},
@@ -184,6 +203,7 @@ def _columns(
         issued=found.issued + base,
         start=trace.start[found.rows] + base,
         end=trace.end[found.rows] + base,
+        covered=covered,
         before=packed(before),
     )
 

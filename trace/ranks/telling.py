@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from fusetui.trace.ranks.job import Job
 from fusetui.trace.ranks.model import RankSummary
+from fusetui.trace.ranks.pipeline import Pipeline, Slow
 from fusetui.trace.ranks.reasons import ENOUGH, Excess, Reason
-from fusetui.trace.ranks.records import JobAnswer, RankRow
+from fusetui.trace.ranks.records import ClockAnswer, JobAnswer, RankRow
 from fusetui.trace.ranks.replay import WhatIf
-from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.figures import count, duration, percent, plural, several
 from fusetui.trace.text.printable import printable
 
 CLASSES_SAID = {
@@ -34,18 +35,21 @@ def straggler_text(
     job: Job,
     one: RankSummary,
     counts: tuple[int, int],
-    caused: int,
+    caused: tuple[int, int],
     cause: str,
     reason: Reason,
     slower: float | None,
     replayed: WhatIf | None,
 ) -> str:
-    """Who is last, what that costs, and why as far as that was recorded."""
+    """Who is last, what that costs, and why as far as that was recorded. `caused`: how long others
+    wait, and how many do."""
     of_given = "" if job.is_whole else f" of the {count(len(job.ranks))} ranks given"
-    waited = _each(caused, len(one.steps))
+    others = "the others" if caused[1] == len(job.ranks) - 1 else f"{plural(caused[1], 'other')}"
+    waits = "waits" if caused[1] == 1 < len(job.ranks) - 1 else "wait"
     sentences = [
         f"Rank {one.rank} arrives last{of_given} in {count(counts[0])} of "
-        f"{plural(counts[1], 'collective')}; the others wait {waited} for it."
+        f"{plural(counts[1], 'collective')}; {others} {waits} {_each(caused[0], len(one.steps))} "
+        "for it."
     ]
     if cause == "outside":
         sentences += _outside(reason)
@@ -60,6 +64,67 @@ def straggler_text(
             f"instead of {duration(replayed.step_ns)} ({percent(saved, replayed.step_ns)} less)."
         )
     return " ".join(sentences)
+
+
+def slow_text(one: RankSummary, slow: Slow) -> str:
+    """A rank or a stage of a pipeline that takes longer than its like."""
+    more, share = duration(slow.excess_ns), percent(slow.excess_ns, slow.others_ns)
+    if slow.whole:
+        whom = numbers(slow.like).capitalize()
+        compute = "computes" if len(slow.like) == 1 else "compute"
+        return (
+            f"{whom}, stage {slow.stage} (of 0 to {slow.stages - 1}), {compute} {more} a step more "
+            f"than the median of the other stages ({share})."
+        )
+    like = (
+        f"the other ranks of its stage, {slow.stage} (of 0 to {slow.stages - 1})"
+        if slow.stages
+        else "the other ranks"
+    )
+    return (
+        f"Rank {one.rank} takes {more} a step more than the median of {like} ({share}): "
+        f"{CLASSES_SAID[slow.what]} longer."
+    )
+
+
+def pipeline_text(pipeline: Pipeline, step_ns: float, anyone: bool) -> Iterator[str]:
+    """The bubble, and that no stage stands out."""
+    if not pipeline.known or pipeline.bubble is None:
+        yield (
+            "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
+            "recorded, so whether one is slow cannot be told."
+        )
+        return
+    stages = f"of {pipeline.stages} stages" if pipeline.stages else "whose stages are not known"
+    alike = "" if anyone else " The stages compute alike: none stands out."
+    yield (
+        f"In a pipeline {stages}, sends and receives that nothing else covers take "
+        f"{percent(pipeline.bubble, 1)} of a step: its bubble.{alike}"
+    )
+
+
+def flips_text(every: Sequence[float], ranks: int) -> str:
+    """Another rank is late in each step."""
+    mean, late = duration(round(sum(every) / len(every))), plural(ranks, "rank")
+    if len(every) == 1:
+        return f"No rank stands out: the others wait {mean}, for {late} in turn."
+    least, most = duration(round(min(every))), duration(round(max(every)))
+    return (
+        f"No rank stands out: the others wait {mean} a step ({least} to {most}), but not always "
+        f"for the same one: {late} are late in turn."
+    )
+
+
+def of_no_group(many: int) -> str:
+    return (
+        f"of {plural(many, 'collective')} it is not recorded of which of several process groups "
+        "they are"
+    )
+
+
+def none_text(waits_ns: float, why: str) -> str:
+    """Ranks wait long enough to matter, and for whom is not known."""
+    return f"For whom the ranks wait, {duration(round(waits_ns))} a step, cannot be told: {why}."
 
 
 def _each(caused: int, steps: int) -> str:
@@ -79,12 +144,6 @@ def _outside(reason: Reason) -> Iterator[str]:
 
 def _inside(reason: Reason, slower: float | None, steps: int) -> Iterator[str]:
     largest = reason.excess[0]
-    if largest.kind == "wait":
-        yield (
-            f"It comes late out of the collectives before, in which it waits "
-            f"{_each(largest.ns, steps)} for {largest.name}."
-        )
-        return
     where = _place(reason)
     said = CLASSES_SAID.get(largest.name) if largest.kind == "class" else None
     if said:
@@ -126,8 +185,14 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     for row in answer.ranks:
         for damage in row.damage:
             yield f"Rank {row.rank}: {printable(damage)}."
-    if answer.unmatched:
-        yield f"{plural(answer.unmatched, 'collective')} could not be matched: counts disagree."
+    if answer.one_given:
+        yield (
+            f"{plural(answer.one_given, 'collective')} could not be matched: of their groups one "
+            "rank alone is given."
+        )
+    disagree = answer.unmatched - answer.no_group - answer.one_given
+    if disagree:
+        yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
     yield from answer.notes
 
 
@@ -146,22 +211,39 @@ def wait_text(row: RankRow) -> Iterator[str]:
 
 def clocks_text(answer: JobAnswer) -> str:
     clocks = answer.clocks
+    if clocks.refused:
+        return f"Who waits for whom cannot be told: {printable(clocks.refused)}."
     if not answer.collectives:
         return "No collective is common to two of these ranks, so nothing is known of who waits."
     if clocks.shared:
-        text = f"Times are compared as recorded: {clocks.shared}."
+        text = f"Times are compared as recorded: {printable(clocks.shared)}."
     elif clocks.uncertainty_ns is None:
         text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
     else:
-        text = (
-            f"Clocks are aligned to rank {clocks.reference_rank} to within "
-            f"{duration(clocks.uncertainty_ns)}; waits are known no better than that."
+        text = _aligned(clocks, duration(clocks.uncertainty_ns))
+    if clocks.guessed:
+        text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
+    apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
+    if apart:
+        text += (
+            f" On {several(apart, 3)} the ends of collectives contradict the bounds that their "
+            "starts set; only the bounds are used."
         )
-    if not clocks.feasible:
-        text += " No offsets explain all collectives: some times are wrong."
     if answer.untold:
         text += f" For {plural(answer.untold, 'collective')} they do not tell which rank was last."
     return text
+
+
+def _aligned(clocks: ClockAnswer, within: str) -> str:
+    by_ends = sum(one.by == "ends" for one in clocks.hosts)
+    how = " by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
+    if all(one.ranks == 1 for one in clocks.hosts):
+        whom = f"Clocks are aligned to rank {clocks.reference_rank}{how and ','}{how}"
+        return f"{whom} to within {within}; waits are known no better than that."
+    return (
+        f"The clocks of {plural(len(clocks.hosts), 'host')} are aligned{how and ','}{how} to "
+        f"within {within}; waits between ranks of different hosts are known no better than that."
+    )
 
 
 def numbers(ranks: Sequence[int]) -> str:

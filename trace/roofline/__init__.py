@@ -6,6 +6,7 @@ is None if anything that it depends on is unknown.
 
 from __future__ import annotations
 
+from fusetui.trace.roofline.bounds import on_plain_cores
 from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.roofline.model import Work
 from fusetui.trace.roofline.row import work_of
@@ -18,6 +19,7 @@ __all__ = [
     "many",
     "matmul",
     "model",
+    "on_plain_cores",
     "peaks",
     "remarks",
     "row",

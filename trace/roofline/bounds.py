@@ -18,11 +18,21 @@ from fusetui.trace.roofline.peaks import Peak
 
 # Algorithms that need fewer products than the plain sum: their share of peak would mislead.
 _FEWER_PRODUCTS: Final = re.compile(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
-_PLAIN_CORES: Final = {"fp32": re.compile(r"sgemm|scudnn"), "fp64": re.compile(r"dgemm")}
+_PLAIN_CORES: Final = {
+    "fp32": re.compile(
+        r"sgemm|scudnn|_simt_|_ffma_|[dw]grad(?:_alg\d)?_engine|[dw]grad2d_alg\d|convolve_sgemm"
+    ),
+    "fp64": re.compile(r"dgemm"),
+}
+"""What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
 _PLAIN_HALF: Final = re.compile(r"(?:^|_)hgemm_|_simt_")
 _IN_CACHE: Final = 2  # times the size of the cache
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 _BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
+
+
+BY_MEMORY: Final = ("elementwise", "softmax", "norm")
+"""Kinds of work of which only the bytes count."""
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -103,6 +113,14 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
     return _narrow(kernel) or ("fp8" if dtype.startswith("fp8") else dtype)
 
 
+def on_plain_cores(kernel: KernelName) -> bool:
+    """A GEMM or convolution of float32 whose name says that it uses no tensor core."""
+    if kernel.op not in ("gemm", "conv") or "fp32" not in (kernel.dtype_a, kernel.dtype):
+        return False
+    no_cores = kernel.math is None and kernel.mma is None
+    return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
+
+
 def _narrow(kernel: KernelName) -> str | None:
     """The rate of two operands below 16 bits: mxfp4 x mxfp8 runs as fp8."""
     words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
@@ -112,8 +130,10 @@ def _narrow(kernel: KernelName) -> str | None:
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:
-    if amount.kind == "elementwise":
+    if amount.kind in BY_MEMORY:
         return "memory" if memory is not None else None
+    if amount.kind == "conv" and memory is None:
+        return "compute" if compute is not None else None  # the bound of its FLOP
     if compute is None or memory is None:
         return None
     return "compute" if compute >= memory else "memory"

@@ -22,6 +22,7 @@ _MAIN: Final = {
     "attention": ("attention",),
     "elementwise": ("elementwise", "copy", "fill"),
 }
+ROWWISE: Final = ("softmax", "norm")
 # Steps before and after the products of attention.
 _AROUND: Final = re.compile(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
 
@@ -37,6 +38,8 @@ def did_the_work(trace: Trace, row: int, kind: str) -> bool:
         return False
     kernels = kernels_beside(trace, row)
     own = decode(trace.name_of(row))
+    if kind in ROWWISE:
+        return _op_of(own) == kind  # each kernel is counted with its own pass
     if len(kernels) == 1:
         return _is_main(own, kind) or (_op_of(own) is None and kind != "elementwise")
     if kind == "elementwise" or not _is_main(own, kind):

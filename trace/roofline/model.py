@@ -16,7 +16,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     every output written once. `dtype` is the element type of what is multiplied or moved.
     """
 
-    kind: str  # matmul, conv, attention or elementwise
+    kind: str  # matmul, conv, attention, elementwise, softmax or norm
     shapes: tuple[Shape, ...]
     dtype: str | None = None
     m: int | None = None

@@ -24,6 +24,7 @@ from fusetui.trace.roofline.matmul import matmul
 from fusetui.trace.roofline.model import Amount, Work
 from fusetui.trace.roofline.peaks import BANDWIDTH, Peak, peak_of
 from fusetui.trace.roofline.pointwise import pointwise
+from fusetui.trace.roofline.rowwise import rowwise
 from fusetui.trace.roofline.tiles import Tiles, tiles
 
 Args = dict[str, Any]
@@ -113,6 +114,7 @@ def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
         or pointwise(inputs, kernel is not None and kernel.vec is not None)
         or conv(inputs, kernel.pass_ if kernel else None)
         or attention(inputs, _causal(kernel))
+        or rowwise(inputs, kernel)
     )
 
 

@@ -8,6 +8,7 @@ __all__ = [
     "printable",
     "tables",
     "times",
+    "toml",
     "units",
     "urls",
 ]

@@ -15,6 +15,11 @@ LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
 
 
+class Unseen(int):
+    """The width of a text that goes into a pipe or a file: lines are laid out for so many cells,
+    but no name is cut to fit."""
+
+
 class Column(msgspec.Struct, frozen=True):
     """`spare`: dropped where space is short; the highest number goes first."""
 
@@ -29,7 +34,8 @@ def table(
     most: int | None = None,
     least: int = LEAST,
 ) -> str:
-    """Lines of at most `most` cells: the last column is cut to fit, the others never are.
+    """Lines of at most `most` cells: the last column is cut to fit if anybody sees it, the others
+    never are.
 
     With None there is no limit. Spare columns are dropped if the last column would get fewer than
     `least` cells.
@@ -39,9 +45,15 @@ def table(
     shown = list(range(len(columns)))
     if most is not None:
         shown = _shown(columns, natural, most, least)
-        rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
-        natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
+        if not isinstance(most, Unseen):
+            rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
+            natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
     return "\n".join(_line(columns, line, shown, natural) for line in lines)
+
+
+def cut(line: str, most: int) -> str:
+    """A line of at most `most` cells, if anybody sees it."""
+    return line if isinstance(most, Unseen) else clip(line, most, CUT)
 
 
 def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from functools import partial
 from itertools import groupby
 
 from fusetui.trace.cells.raster import cells, edges
@@ -16,6 +18,9 @@ from fusetui.tui.layout.view import Interval, Place, Side, View
 from fusetui.tui.layout.where import marks_selection, where_rows
 
 MOST_LABELS = 1 << 16  # that are kept of a trace
+APART = " > "
+PLACE = re.compile(r" \S+:\d+$")
+"""File and line after the name of a Python function."""
 
 
 def labels_of(trace: Trace) -> Label:
@@ -50,7 +55,27 @@ def lane_line(
     if view.selected >= 0 and place.holds(view.selected):
         chosen = columns(side, view, view.selected, width)
     cell_ns = max(1, view.span // max(width, 1))
-    return runs_of(shown, cell_ns, side.once(labels_of), glyphs, view.selected, chosen, marked)
+    label = side.once(labels_of)
+    if place.around:
+        label = partial(chain_of, side.trace, label, around=place.around, width=width - 1)
+    return runs_of(shown, cell_ns, label, glyphs, view.selected, chosen, marked)
+
+
+def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
+    """`<module> > main > ... > run_action`: a frame after so many around it, the outermost and as
+    many of the innermost as fit into `width` cells."""
+    rows = [row]
+    while len(rows) <= around and int(trace.parent[rows[0]]) >= 0:
+        rows.insert(0, int(trace.parent[rows[0]]))
+    names = [PLACE.sub("", label(one)) for one in rows]
+    if len(text := APART.join(names)) <= width:
+        return text
+    kept = names[-1:]
+    for name in names[-2:0:-1]:
+        if len(APART.join([names[0], "...", name, *kept])) > width:
+            break
+        kept.insert(0, name)
+    return APART.join([names[0], "...", *kept])
 
 
 def where_runs(side: Side, view: View, place: Place, width: int, glyphs: Glyphs) -> list[Run]:

@@ -91,7 +91,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         selected = view.selected if place.holds(view.selected) else -1
         seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
         shown = self._window if seen == MANY else seen
-        return shown, place.lane, place.depth, label, selected, self.marked
+        return shown, place.lane, place.depth, place.around, label, selected, self.marked
 
     def line(self, y: int, width: int, height: int) -> Strip:
         division = divided(width, height)

@@ -12,7 +12,15 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
 from fusetui.tui.layout.gaps import gap_times, held
 from fusetui.tui.layout.lanes import ALL, FOLDED
-from fusetui.tui.layout.places import WHERE, depth_in_lane, in_sight, index_of, line_of, places
+from fusetui.tui.layout.places import (
+    WHERE,
+    depth_in_lane,
+    in_sight,
+    index_of,
+    line_of,
+    places,
+    spanning,
+)
 from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, times
 from fusetui.tui.layout.where import where_at
 
@@ -202,6 +210,8 @@ def _seen(side: Side, view: View, lane: int) -> View:
     """The selection on one of the lines that a lane shows."""
     own = side.lanes[lane]
     last = own.shown(view.folds[lane]) - own.has_where - 1
+    if own.has_where and last >= 0:
+        last = min(last + spanning(side, view, lane), len(own.lines) - 1)
     if last < 0 or depth_in_lane(side, view.selected) <= last:
         return view
     time = anchor(side, view) + side.origin

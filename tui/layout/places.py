@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cells.raster import Line
@@ -19,6 +20,7 @@ IDLE_LABEL = "idle because"
 HIDDEN_LABEL = "folded"
 WHERE = -2  # instead of a depth
 MOST_FAMILIES = 6  # lines below a stream
+SPANS = 200  # part of the window that a slice which spans it may leave out at either end
 KEPT = 4  # views of which the lines are kept
 _KEEPING = Lock()
 """More than one thread asks for lines."""
@@ -106,13 +108,37 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     lane = side.lanes[index]
     own = _lane_of(side, view.selected) == index
     count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
-    depths = list(range(count - lane.has_where))
+    first = spanning(side, view, index) if lane.has_where else 0
+    depths = list(range(first, len(lane.lines)))[: count - lane.has_where]
     if own and not lane.has_where and depth_in_lane(side, view.selected) >= count:
         depths.append(depth_in_lane(side, view.selected))
     found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
-    found += [Place(index, n, "" if n else label, lane.lines[n]) for n in depths]
-    last = replace(found[-1], more=lane.height - len(found))
+    found += [
+        Place(index, n, "" if n > first else label, lane.lines[n], around=0 if n > first else first)
+        for n in depths
+    ]
+    named = len(found) + (first if depths else 0)
+    last = replace(found[-1], more=lane.height - named)
     return [*found[:-1], last, *(_families(lane) if view.arranged.families else ())]
+
+
+def spanning(side: Side, view: View, index: int) -> int:
+    """How many lines of a lane of Python frames, from its outermost one on, are named on the line
+    below them: where one slice spans the whole window, nothing of it changes there. The line of the
+    selected slice is none of them."""
+    lines = side.lanes[index].lines
+    begin, end = view.begin + side.origin, view.end + side.origin
+    edge = view.span // SPANS
+    most = len(lines)
+    if _lane_of(side, view.selected) == index:
+        most = depth_in_lane(side, view.selected)
+    first = np.int64(begin + edge)  # of the type of the columns: none is converted
+    for depth in range(most):
+        line = lines[depth]
+        at = line.start.searchsorted(first, side="right") - 1
+        if at < 0 or line.end[at] < end - edge:
+            return max(0, depth - 1)
+    return max(0, most - 1)
 
 
 def _families(lane: Lane) -> Iterator[Place]:

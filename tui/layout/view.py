@@ -138,6 +138,9 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     where: bool = False  # where the program was, not the line itself
     family: Family | None = None  # how much of a line the slices of one kind cover
     more: int = 0  # lines of the lane that are not shown; on the last one that is
+    around: int = (
+        0  # lines above it that are named on it, because one slice of each spans the window
+    )
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""

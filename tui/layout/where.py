@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fusetui.trace.cells.deepest import deepest
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.program.regions import is_module
-from fusetui.tui.layout.places import depth_in_lane
+from fusetui.tui.layout.places import depth_in_lane, places
 from fusetui.tui.layout.view import Place, Side, View
 
 LEAST = 4  # cells of a frame that is named
@@ -32,7 +32,9 @@ def marks_selection(side: Side, view: View, place: Place) -> bool:
     if view.selected < 0 or side.lane_of_track[int(side.trace.track[view.selected])] != place.lane:
         return False
     frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
-    return depth_in_lane(side, view.selected) >= frames
+    shown = (p for p in places(side, view) if p.lane == place.lane and not p.where)
+    first = next((p.around for p in shown), 0)
+    return depth_in_lane(side, view.selected) >= first + frames
 
 
 def where_at(side: Side, place: Place, time: int) -> int:

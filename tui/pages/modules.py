@@ -150,9 +150,10 @@ def about(time: ModuleTime, width: int) -> list[Said]:
     """The whole path, and the figures that have no column."""
     calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)
     parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
-    if time.gpu_backward_ns:
-        forward = duration(time.gpu_ns - time.gpu_backward_ns)
-        parts.append(f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}")
+    if time.gpu_backward_ns or time.gpu_recompute_ns:
+        forward = duration(time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns)
+        again = f", recompute {duration(time.gpu_recompute_ns)}" if time.gpu_recompute_ns else ""
+        parts.append(f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}")
     elif time.gpu_ns:
         parts.append(f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call")
     return [Said(narrow(time.path), "name"), *map(Said, flow(parts, width))]

@@ -210,7 +210,7 @@ def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
 
 def _head(answer: JobAnswer) -> Make:
     def lines(width: int, height: int) -> list[Said]:
-        return _wrapped([*headline(answer), clocks_text(answer)], width, height)
+        return _wrapped([*headline(answer), clocks_text(answer), *answer.verdict], width, height)
 
     return lines
 

@@ -90,10 +90,11 @@ def other_pass(state: State) -> State:
 def _other_pass(origins: Origins, row: int) -> int:
     """The first op of the other pass, -1 for none."""
     trace, backward = origins.trace, origins.backward
-    op = ops_of(trace, hosts_of(trace, np.array([row])))
+    hosts = hosts_of(trace, np.array([row]))
+    op = ops_of(trace, hosts)
     if int(op[0]) < 0:
         return -1
-    if int(backward.over(op)[0]) >= 0:
+    if int(backward.over(op)[0]) >= 0 and not origins.recomputes(hosts)[0]:
         return int(backward.forward_of(op)[0])
     around = int(backward.made.over(op)[0])
     first = int(backward.made.rows[around]) if around >= 0 else int(op[0])

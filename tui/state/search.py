@@ -88,7 +88,7 @@ def _followed(before: State, state: State) -> State:
 
 
 def searched(state: State, text: str) -> Outcome:
-    """The first hit at or after the window, on the active side."""
+    """The first hit at or after the window, or the longest, on the active side."""
     found, state = state.found, replace(state, prompt=None, found=None)
     if not text.strip():
         return state
@@ -114,7 +114,8 @@ def _searching(state: State, text: str, index: int | None = None) -> Search:
 
 
 def _to_first(state: State, found: Found) -> State:
-    """The first hit by name; where no name says it, the first by args."""
+    """The first hit by name; where no name says it, the first by args; of a search for what takes
+    longer than a time, the longest."""
     if found.wrong:
         return told(state, printable(found.wrong))
     trace = state.side.trace
@@ -123,7 +124,10 @@ def _to_first(state: State, found: Found) -> State:
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
     hits = Hits(found.text, state.active, first, searched=True)
-    hits = hits.nearest(trace, state.view.begin + state.side.origin)
+    if parse(found.text).is_of_longest:
+        hits = hits.longest(trace)
+    else:
+        hits = hits.nearest(trace, state.view.begin + state.side.origin)
     return shown(state, hits.among(found.together, found.by_args))
 
 

@@ -55,6 +55,10 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
         return replace(self, at=at % len(self.rows))
 
+    def longest(self, trace: Trace) -> Hits:
+        """The hit that took longest."""
+        return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
+
     def among(self, rows: NDArray[np.intp], by_args: NDArray[np.intp]) -> Hits:
         """The same hit among more of them; see Found."""
         here = np.flatnonzero(rows == self.row).tolist() if self.at >= 0 else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from textwrap import wrap
 
 from fusetui.commands.loading import load
 from fusetui.render.note import emit_json_of, emit_of
@@ -13,6 +14,7 @@ def run(args: Namespace) -> int:
     from fusetui.commands.peaks import given_peaks, notices
     from fusetui.render.groups import kernels_json, kernels_text
     from fusetui.trace.questions.kernel_groups import kernel_groups
+    from fusetui.trace.questions.missing import why_no_kernels
     from fusetui.trace.roofline.many import jobs, peaks_of_devices
 
     given = given_peaks(args.peak)
@@ -23,6 +25,8 @@ def run(args: Namespace) -> int:
         emit_json_of(
             loaded.trace, kernels_json(groups, args.by, peaks_of_devices(loaded.trace, given))
         )
+    elif not groups:
+        emit_of(loaded.trace, "\n".join(wrap(why_no_kernels(loaded.trace), width())))
     else:
         said = notices(loaded.trace, known, given)
         emit_of(loaded.trace, kernels_text(groups, args.by, args.top, width(), said))

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError
+from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.folders import ENDINGS
 from fusetui.commands.sources import of_one_job
 from fusetui.render.output import emit, emit_json, width
@@ -44,9 +44,14 @@ def run(args: Namespace) -> int:
         from fusetui.render.ranks import ranks_text
 
         emit(ranks_text(answer, width(), args.top))
-    if answer.given < len(paths) or any(row.damage for row in answer.ranks):
+    damaged = sum(bool(row.damage) for row in answer.ranks)
+    if bad := len(paths) - answer.given + damaged:
+        say(f"{plural(bad, 'file')} of {len(paths)} could not be used, or not as a whole.")
         return UNUSABLE
-    return DONE if answer.collectives else CANNOT_TELL
+    if not answer.collectives:
+        say("No collective is common to two of these ranks: who waits for whom cannot be told.")
+        return CANNOT_TELL
+    return DONE
 
 
 def _told(answer: JobAnswer) -> JobAnswer:

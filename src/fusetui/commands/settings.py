@@ -10,7 +10,6 @@ Options of the command line and variables come first.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
@@ -18,6 +17,7 @@ from typing import Literal, get_args
 import msgspec
 
 from fusetui.commands.errors import CommandError
+from fusetui.trace.text.toml import WrongFile, table_in, text_of
 
 PLACE = "FUSETUI_CONFIG"
 """Names another file, or is `off`."""
@@ -49,15 +49,13 @@ def _from_file(place: str) -> Settings:
         return Settings()
     path = Path(place) if place else _usual_path()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = table_in(text_of(path), path)
     except FileNotFoundError:
         if place:
             raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
         return Settings()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path} cannot be read: {error}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise CommandError(f"{path} is not valid TOML: {error}.") from None
+    except WrongFile as wrong:
+        raise CommandError(str(wrong)) from None
     return _checked(table, path)
 
 

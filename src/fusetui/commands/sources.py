@@ -103,10 +103,14 @@ def _variants(folder: Path) -> list[Path]:
 
 def _inside(folder: Path) -> list[Path]:
     try:
-        found = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
+        listed = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
     except OSError as error:
         raise CommandError(f"{folder} cannot be listed: {error.strerror}.") from None
-    found = [path for path in found if os.path.isfile(path) and path.name not in (RECORD, SWEEP)]
+    found = [path for path in listed if path.name not in (RECORD, SWEEP)]
+    for path in found:
+        if not (path.is_file() or path.is_dir()):
+            say(f"{path} is left out: it is no regular file, or a link that leads nowhere.")
+    found = [path for path in found if path.is_file()]
     return _own(folder, found) if is_run(str(folder)) else found
 
 

@@ -35,7 +35,10 @@ def has_terminal() -> bool:
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Tells Textual how many colors the terminal has where Rich would think that it has few."""
+    """Tells Textual how many colors the terminal has where Rich would think that it has few, and
+    nothing of sizes: the terminal knows its own."""
+    for name in ("COLUMNS", "LINES"):
+        environment.pop(name, None)
     known = color_system(environment)
     if known and not environment.get("TEXTUAL_COLOR_SYSTEM"):
         environment["TEXTUAL_COLOR_SYSTEM"] = known

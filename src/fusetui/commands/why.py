@@ -39,7 +39,7 @@ def _show(trace: Trace, found: Why, args: Namespace) -> None:
     else:
         from fusetui.render.why import why_text
 
-        emit_of(trace, why_text(found, width(), len(note_lines(trace))))
+        emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:

@@ -23,9 +23,9 @@ DIGITS = 3  # of rates, which are based on estimates
 KERNEL_COLUMNS = (
     Column("total"),
     Column("effective", spare=5),
-    Column("share", spare=1),
-    Column("count", spare=2),
-    Column("of peak", spare=3),
+    Column("share", spare=2),
+    Column("count", spare=3),
+    Column("of peak", spare=1),
     Column("FLOP/s", spare=12),
     Column("B/s", spare=13),
     Column("waves", spare=14),
@@ -50,7 +50,7 @@ OP_COLUMNS = (
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
 FULL_NAME = Column("name", left=True, spare=15)
 
-WIDEST = 76
+WIDEST = 60
 """Width that names with shapes get before figures do."""
 
 Row = Sequence[str]
@@ -59,9 +59,8 @@ Row = Sequence[str]
 def kernels_text(
     groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
 ) -> str:
-    """The first `top` groups (0: all), how many are left out, and notices about missing figures."""
-    if not groups:
-        return "no kernels in this trace"
+    """The first `top` groups (0: all; at least one), how many are left out, and notices about
+    missing figures."""
     whole = sum(group.spread.total_ns for group in groups)
     shown = groups[:top] if top else groups
     full = [FULL_NAME] if by == "name" else []

@@ -11,8 +11,9 @@ import orjson
 
 from fusetui.commands.streams import write
 from fusetui.trace.text.printable import json_lines, printable_lines
+from fusetui.trace.text.tables import Unseen
 
-NARROWEST = 40
+NARROWEST, WIDEST = 40, 10_000
 UNKNOWN_WIDTH = 100
 
 
@@ -27,8 +28,10 @@ def emit_json(document: object) -> None:
 
 
 def width() -> int:
-    """The width of the terminal, or of COLUMNS; a fixed width if there is neither."""
-    return max(NARROWEST, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
+    """The width of the terminal, or of COLUMNS within reason; a fixed width if there is neither,
+    for which no name is cut."""
+    known = shutil.get_terminal_size((0, 24)).columns
+    return min(WIDEST, max(NARROWEST, known)) if known else Unseen(UNKNOWN_WIDTH)
 
 
 def speaks_unicode() -> bool:

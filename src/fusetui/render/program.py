@@ -18,6 +18,7 @@ MODULE_COLUMNS = (
     Column("share", spare=1),
     Column("self", spare=2),
     Column("backward", spare=3),
+    Column("recompute", spare=3),
     Column("kernels", spare=4),
     Column("CPU", spare=5),
     Column("calls", spare=6),
@@ -27,6 +28,7 @@ FUNCTION_COLUMNS = (
     Column("GPU self"),
     Column("GPU", spare=1),
     Column("backward", spare=4),
+    Column("recompute", spare=4),
     Column("kernels", spare=5),
     Column("idle", spare=3),
     Column("CPU self"),
@@ -34,7 +36,7 @@ FUNCTION_COLUMNS = (
     Column("calls", spare=6),
     Column("function", left=True),
 )
-BACKWARD, IDLE = "backward", "idle"  # columns that are blank in many traces
+BACKWARD, RECOMPUTE, IDLE = "backward", "recompute", "idle"  # columns that are blank in many traces
 NO_MODULES = (
     "nothing in this trace names a part of the program",
     "with_stack=True records the calls of modules, record_function names any other part",
@@ -93,7 +95,7 @@ def _module_table(times: Modules, top: int, width: int, *, stacks: bool) -> Iter
     largest = sorted(times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level))
     chosen = set(map(id, largest[:top] if top else largest))
     shown = [time for time in times.modules if id(time) in chosen]
-    hidden = set() if any(time.gpu_backward_ns for time in times.modules) else {BACKWARD}
+    hidden = _blank(times.modules)
     rows = [_module(time, times.gpu_ns) for time in shown]
     yield _table(MODULE_COLUMNS, rows, hidden, width)
     yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
@@ -103,10 +105,16 @@ def _module_table(times: Modules, top: int, width: int, *, stacks: bool) -> Iter
 
 def _function_table(times: Functions, top: int, width: int) -> Iterator[str]:
     shown = times.functions[:top] if top else times.functions
-    hidden = set() if any(time.gpu_backward_ns for time in times.functions) else {BACKWARD}
+    hidden = _blank(times.functions)
     hidden |= {IDLE} if all(time.idle_ns is None for time in times.functions) else set()
     yield _table(FUNCTION_COLUMNS, [_function(time) for time in shown], hidden, width)
     yield from left_out(len(times.functions) - len(shown), "function", TOP_ALL)
+
+
+def _blank(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:
+    """The columns of passes of which there is no GPU work."""
+    hidden = set() if any(time.gpu_backward_ns for time in times) else {BACKWARD}
+    return hidden if any(time.gpu_recompute_ns for time in times) else {*hidden, RECOMPUTE}
 
 
 def _table(
@@ -135,6 +143,7 @@ def _module(time: ModuleTime, whole: int) -> tuple[str, ...]:
         percent(time.gpu_ns, whole) if time.gpu_ns else "",
         _figure(time.gpu_self_ns),
         _figure(time.gpu_backward_ns),
+        _figure(time.gpu_recompute_ns),
         count(time.kernels) if time.kernels else "",
         duration(time.cpu_ns),
         count(time.count),
@@ -147,6 +156,7 @@ def _function(time: FunctionTime) -> tuple[str, ...]:
         _figure(time.gpu_self_ns),
         _figure(time.gpu_ns),
         _figure(time.gpu_backward_ns),
+        _figure(time.gpu_recompute_ns),
         count(time.kernels) if time.kernels else "",
         _figure(time.idle_self_ns or 0),
         duration(time.cpu_self_ns),

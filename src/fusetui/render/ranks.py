@@ -42,6 +42,7 @@ KINDS = (
     Column("transfer"),
     Column("bus bandwidth"),
 )
+WAITS = ("caused_ns", "waited_ns")
 MOST_KINDS, MOST_HEAD = 5, 8
 DEVICE = 12
 NARROW = 8
@@ -58,7 +59,7 @@ def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     sections = (
         _wrapped(_head(answer), most),
         _ranks(answer, most, top),
-        _wrapped((one.text for one in answer.stragglers), most),
+        _wrapped([*(one.text for one in answer.stragglers), *answer.verdict], most),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
@@ -117,8 +118,7 @@ def _row(answer: JobAnswer, row: RankRow) -> list[str]:
     return [
         str(row.rank),
         f"{count(row.last_count)} of {count(row.collectives)}",
-        figure("caused_ns", row.steps),
-        figure("waited_ns", row.steps),
+        *("-" if answer.clocks.refused else figure(name, row.steps) for name in WAITS),
         figure("step_ns"),
         figure("compute_ns"),
         figure("exposed_comm_ns"),
@@ -140,7 +140,7 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
             f"{kind.given} of {kind.ranks}" if kind.ranks else str(kind.given),
             "-" if kind.bytes is None else size(kind.bytes),
             count(kind.count),
-            duration(kind.wait_ns // kind.count),
+            "-" if answer.clocks.refused else duration(kind.wait_ns // kind.count),
             "-" if kind.transfer_ns is None else duration(kind.transfer_ns),
             "-" if kind.bus_bytes_per_s is None else f"{size(round(kind.bus_bytes_per_s))}/s",
         ]

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.trace.questions.totals import KernelTotal, OpTotal
-from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, percent, plural, size
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import Column, cut, table
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
@@ -33,7 +32,7 @@ def summary_text(
 ) -> str:
     """The text; without kernels, ops are listed."""
     blocks = [
-        "\n".join(clip(line, width, "...") for line in _head(figures)),
+        "\n".join(cut(line, width) for line in _head(figures)),
         *_steps(figures, width),
         _lanes(figures.tracks, width),
     ]

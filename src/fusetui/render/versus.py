@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fusetui.trace.insights.telling import NOTHING, cut_off, named, verdict
+from fusetui.trace.insights.telling import NOTHING, named, qualified, verdict
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import duration, signed_duration
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import CUT, Column, table
+from fusetui.trace.text.tables import CUT, Column, cut, table
 
 MOST = 3  # modules, and families
 LONGEST = 48
@@ -22,16 +22,16 @@ def versus_text(found: Versus, width: int) -> str:
     """What changed from A to B in each class."""
     lines = [f"A  {printable(found.a.file)}", f"B  {printable(found.b.file)}", ""]
     if not found.change:
-        return "\n".join(clip(line, width, CUT) for line in [*lines, NOTHING])
+        return "\n".join(cut(line, width) for line in [*lines, NOTHING])
     lines += [verdict(found)]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in cut_off(why) for line in _told(f"{side}: {text}", width)]
+        lines += [line for text in qualified(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += _told(_moved(title, moved), width)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
     lines += ["", *table(columns, rows, width).split("\n")]
-    return "\n".join(clip(line, width, CUT) for line in lines)
+    return "\n".join(cut(line, width) for line in lines)
 
 
 def _told(text: str, width: int) -> list[str]:

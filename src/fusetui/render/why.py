@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
+from fusetui.trace.insights.breakdown import breakdown_text
 from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, not_recorded
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import duration
+from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import CUT, JSON_ALL, Column, left_out, table
+from fusetui.trace.text.tables import JSON_ALL, Column, cut, left_out, table
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
@@ -19,21 +19,29 @@ WIDEST = 96
 THREADS = 10
 GAPS = 4
 FEWEST_GAPS = 2
+ALL_GAPS = 20
+UNBOUNDED = 1 << 30  # lines
+TEXT_ALL = "--all prints all"
 
 
-def why_text(found: Why, width: int, below: int = 0) -> str:
+def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -> str:
     """At most MOST_LINES lines of at most `width` columns, whatever the trace holds, with the lines
-    that are printed `below`."""
-    most = MOST_LINES - below
+    that are printed `below`; or `everything`: all findings, each with what to try, and tables of
+    kernels and modules."""
+    most = UNBOUNDED if everything else MOST_LINES - below
     account = account_lines(found, width) if found.devices else _threads(found, width)
     paragraphs = [_head(found, width), account, _unknown(found, width)]
-    paragraphs.insert(2, _findings(found, _room(paragraphs, most), width))
-    room = min(_room(paragraphs, most) - 1, GAPS + 2)
+    breakdown = _breakdown(found, width, everything)
+    findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
+    if found.findings and not any(line.startswith("1. ") for line in findings):
+        breakdown, findings = [], _findings(found, _room(paragraphs, most), width, everything)
+    paragraphs[2:2] = [breakdown, findings]
+    room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     if room >= FEWEST_GAPS + 2 and found.gaps:
         rows = gap_rows(found.gaps[: room - 2], found.base_ns)
-        paragraphs.insert(3, ["longest gaps", *gaps_table(rows, width).split("\n")])
+        paragraphs.insert(4, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
-    return "\n".join(clip(line, width, CUT) for line in lines[:most])
+    return "\n".join(cut(line, width) for line in lines[:most])
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
@@ -61,29 +69,51 @@ def _threads(found: Why, width: int) -> list[str]:
     return [*table(columns, rows, width).split("\n"), *more] if rows else []
 
 
-def _findings(found: Why, room: int, width: int) -> list[str]:
+def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
+    """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
+    if not everything or found.breakdown is None:
+        return wrap(breakdown_text(found), min(width, WIDEST))
+    known, lines = found.breakdown, []
+    for what, some, whole in (
+        ("kernel", known.kernels, known.kernels_ns),
+        ("module or annotation, without those inside", known.modules, known.modules_ns),
+    ):
+        columns = [Column(title) for title in ("GPU time", "share", "count")]
+        columns.append(Column(what, left=True))
+        rows = [
+            (duration(one.ns), percent(one.ns, whole), count(one.count), one.name) for one in some
+        ]
+        lines += ["", *table(columns, rows, width).split("\n")] if rows else []
+    return lines[1:]
+
+
+def _findings(found: Why, room: int, width: int, everything: bool = False) -> list[str]:
     """As many as there is room for, the first one with what to try. Of this remedy and the ceiling,
-    what leaves no room for the first finding is left out."""
+    what leaves no room for the first finding is left out. With `everything` all of them, each with
+    what to try."""
     ceiling = wrap(ceiling_text(found), min(width, WIDEST))
-    for above, remedy in ((ceiling, True), (ceiling, False), ([], True)):
+    if everything:
+        return _fitting(found, ceiling, len(found.findings), room, width)[0]
+    for above, remedy in ((ceiling, 1), (ceiling, 0), ([], 1)):
         lines, told = _fitting(found, above, remedy, room, width)
         if told or not found.findings:
             return lines
-    return _fitting(found, [], False, room, width)[0]
+    return _fitting(found, [], 0, room, width)[0]
 
 
 def _fitting(
-    found: Why, above: Sequence[str], remedy: bool, room: int, width: int
+    found: Why, above: Sequence[str], remedies: int, room: int, width: int
 ) -> tuple[list[str], int]:
-    """The findings that fit below these lines, and how many they are."""
+    """The findings that fit below these lines, the first `remedies` with what to try, and how many
+    they are."""
     lines = [*above]
     for number, one in enumerate(found.findings, 1):
-        tried = f" Try: {one.try_}" if remedy and number == 1 and one.try_ else ""
+        tried = f" Try: {one.try_}" if number <= remedies and one.try_ else ""
         text = f"{number}. {one.text}{tried}"
         more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
         rest = len(found.findings) - number
         if len(lines) + len(more) > room - bool(rest):
-            return [*lines, *left_out(rest + 1, "finding", JSON_ALL)], number - 1
+            return [*lines, *left_out(rest + 1, "finding", TEXT_ALL)], number - 1
         lines += more
     return lines, len(found.findings)
 

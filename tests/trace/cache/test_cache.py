@@ -100,6 +100,19 @@ def test_a_changed_file(write: Callable[..., Path], folder: Path, mtime: bool) -
     assert len(entries(folder)) == 1
 
 
+def test_a_file_that_changed_in_its_middle_alone(
+    write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in its size, nor in its time: what no program can set tells it."""
+    monkeypatch.setattr("fusetui.trace.cache.origin.ENDS", 4)
+    path = write(TEXT)
+    state = path.stat()
+    open_trace(str(path))
+    path.write_text(TEXT.replace('"k"', '"q"'))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert "q" in open_trace(str(path)).names
+
+
 @pytest.mark.parametrize("share", [0.02, 0.05, 0.3, 0.6, 0.99])
 def test_damage(write: Callable[..., Path], folder: Path, share: float) -> None:
     path = str(write(TEXT))

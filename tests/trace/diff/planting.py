@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from tests.trace.diff.blocks import Cut
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
@@ -94,7 +95,8 @@ class Subject:
 
 @dataclass
 class Planted:
-    """Events with a change, and what a diff must say: rows of work, and nothing else."""
+    """Events with a change, and what a diff must say: rows of work, and nothing else. `also` is a
+    second change in the same steps."""
 
     events: list[Event]
     kind: Kind | None  # None: no row at all
@@ -103,6 +105,7 @@ class Planted:
     idle_ns: int = 0
     once: bool = False  # in one step: no part of the usual one
     dispatch: set[str] = field(default_factory=set)  # labels that may change too
+    also: Planted | None = None
 
 
 @dataclass
@@ -161,6 +164,8 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     if planted.kind is None:
         wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
         wrong += _idle_wrong(found, work, planted)
+    elif planted.also is not None:
+        wrong += _both_wrong(work, planted, planted.also)
     elif len(work) != 1:
         wrong += [f"{len(work)} rows", *map(_said, work[:4])]
     else:
@@ -170,8 +175,26 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     return Answer(not wrong, "; ".join(wrong))
 
 
+def judge_block(path: Path, document: dict[str, Any], cut: Cut, ns: int, into: Path) -> Answer:
+    """Is a block that is gone, or there once more, the only row, with its time; `ns` is negative
+    for what is gone."""
+    into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
+    found = diff(open_trace(str(path)), open_trace(str(into)))
+    rows = [row for row in found.rows if _changed(row)]
+    right = len(rows) == 1 and rows[0].change_ns == ns and " -> " in rows[0].op
+    return Answer(right, "; ".join([f"{len(rows)} rows", *map(_said, rows[:4])]))
+
+
 def _changed(row: Row) -> bool:
     return row.kind is not Kind.SAME
+
+
+def _both_wrong(work: Sequence[Row], one: Planted, other: Planted) -> list[str]:
+    """Two rows, one for each change."""
+    orders = [(one, other), (other, one)] if len(work) == 2 else []
+    if any(not _wrong(work[0], x) and not _wrong(work[1], y) for x, y in orders):
+        return []
+    return [f"{len(work)} rows for two changes", *map(_said, work[:4])]
 
 
 def _wrong(row: Row, planted: Planted) -> list[str]:

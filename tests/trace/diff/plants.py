@@ -92,6 +92,29 @@ def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
     return _each(subject, place, item, _duplicate, Kind.ADDED, lambda ns: ns)
 
 
+def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
+    """A kernel is gone, and another one takes 1.3 times as long in the same step."""
+    first, second = (
+        subject.chosen(place, n, lambda n: _steady(subject, n)) for n in (nth, nth + 1)
+    )
+    steps = subject.steps(place)
+    if first is None or second is None or not steps or place == "nested":
+        return None
+    editor, labels, work = Editor(subject), {"launch calls"}, subject.items.work
+    changes = sorted([(first, _drop), (second, _scale)], key=lambda change: -change[0])
+    times: dict[int, int] = {}
+    for step in sorted(steps, reverse=True):
+        for item, change in changes:
+            row = int(work.row[work.of_window(step)][item])
+            labels |= change(editor, item, row, int(subject.trace.op[row]))
+            times[item] = int(subject.trace.dur[row])
+    once = place == PLACES[0]
+    gone, more = (times[n] if once else subject.items.times[n] for n in (first, second))
+    ops = subject.items.op_names
+    also = Planted([], Kind.SLOWER, 3 * more // 10, ops[second], once=once)
+    return Planted(editor.finished(), Kind.REMOVED, -gone, ops[first], 0, once, labels, also)
+
+
 def reorder_streams(subject: Subject, place: str, nth: int) -> Planted | None:
     """Streams have other numbers, in another order."""
 
@@ -149,6 +172,7 @@ PLANTS: dict[str, Plant] = {
     "idle time": idle,
     "a copy": copy,
     "a kernel twice": duplicate,
+    "a kernel dropped, another x 1.3": drop_and_scale,
     "streams reordered": reorder_streams,
     "processes renumbered": renumber_processes,
     "file shuffled": shuffle,

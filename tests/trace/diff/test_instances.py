@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from fusetui.trace import Trace
 from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.lines import lines
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]
@@ -15,6 +16,8 @@ IMPLICIT = "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, f
 NHWC = "void cudnn::ops::nchwToNhwcKernel<float, float, float, true, false, 2>(int)"
 BACK = NHWC.replace("nchwToNhwc", "nhwcToNchw")
 TENSOR = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x64x32_stage4"
+ZERO, TRANSPOSE = "SubTensorOpWithScalar1d", "batched_transpose_32x32_half"
+IGEMM = "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x32_wt32x32x8_ws1x1_wr1x2_ta1x16x1x1_1x2x4x32"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 SPLIT = "ampere_bf16_s16816gemm_bf16_64x64_sliced1x2_ldg8_f2f_stages_64x5_tn"
 REDUCE = "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(int)"
@@ -49,13 +52,52 @@ def test_the_kernels_of_one_convolution_are_one_group(
     assert len(rows) == 2
 
 
+def test_helpers_of_one_vendor_are_not_the_partner_of_the_main_kernel_of_another(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    cudnn = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
+    miopen = trace_of_op("aten::miopen_convolution", [(ZERO, 3.0), (TRANSPOSE, 4.0), (IGEMM, 80.0)])
+    for a, b in ((cudnn, miopen), (miopen, cudnn)):
+        rows = work(diff(a, b))
+        main = [row for row in rows if TENSOR in (*row.a, *row.b)]
+        assert [IGEMM in (*row.a, *row.b) for row in main] == [True]
+        helpers = [row for row in rows if row not in main]
+        assert all(not (row.a and row.b) for row in helpers)
+
+
+def test_helpers_alone_do_not_stand_for_a_convolution(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::convolution_backward", [(NHWC, 5.0), (ZERO, 3.0)])
+    b = trace_of_op("aten::convolution_backward", [(TENSOR, 90.0), (BACK, 4.0)])
+    for row in work(diff(a, b)):
+        assert TENSOR not in row.b or not row.a
+
+
 def test_offsets_are_not_taken_for_the_convolution(
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
     a = trace_of_op("aten::cudnn_convolution", [(OFFSETS, 2.0), (TENSOR, 90.0)])
     b = trace_of_op("aten::cudnn_convolution", [(IMPLICIT, 755.0)])
     (row,) = work(diff(a, b))
-    assert (row.kind, row.a, row.b) == (Kind.FUSED, (OFFSETS, TENSOR), (IMPLICIT,))
+    assert (row.a, row.b) == ((OFFSETS, TENSOR), (IMPLICIT,))
+
+
+def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    a = trace_of_op("aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)])
+    b = trace_of_op("aten::cudnn_convolution", [(IMPLICIT, 755.0)])
+    for found, kernels in ((diff(a, b), "conv"), (diff(b, a), "implicit")):
+        (row,) = work(found)
+        assert row.kind is Kind.REPLACED
+        assert row.why.startswith(
+            "another algorithm: 3 kernels -> 1"
+            if row.a_count == 3
+            else "another algorithm: 1 kernel -> 3"
+        )
+        (line,) = [line for line in lines(found) if line.kind == "replaced"]
+        assert kernels in line.what
 
 
 def test_a_product_with_split_k_and_its_reduction(
@@ -70,13 +112,25 @@ def test_a_product_with_split_k_and_its_reduction(
     assert (back.kind, back.change_ns) == (Kind.FUSED, -row.change_ns)
 
 
+def test_a_reduction_beside_the_same_product_is_one_row_with_it(
+    trace_of_op: Callable[..., Trace], work: Work
+) -> None:
+    """cuBLAS splits K without another main kernel, too."""
+    a = trace_of_op("aten::mm", [(GEMM, 20.0)])
+    b = trace_of_op("aten::mm", [(GEMM, 12.0), (REDUCE, 3.0)])
+    (row,) = work(diff(a, b))
+    assert (row.kind, row.a, row.b, row.change_ns) == (Kind.SPLIT, (GEMM,), (GEMM, REDUCE), -5000)
+    (back,) = work(diff(b, a))
+    assert (back.kind, back.change_ns) == (Kind.FUSED, 5000)
+
+
 def test_one_more_kernel_beside_the_same_one_is_added(
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
     a = trace_of_op("aten::mm", [(GEMM, 20.0)])
-    b = trace_of_op("aten::mm", [(GEMM, 20.0), (REDUCE, 3.0)])
+    b = trace_of_op("aten::mm", [(GEMM, 20.0), (BACK, 3.0)])
     rows = work(diff(a, b))
-    assert [(row.kind, row.b) for row in rows] == [(Kind.SAME, (GEMM,)), (Kind.ADDED, (REDUCE,))]
+    assert [(row.kind, row.b) for row in rows] == [(Kind.SAME, (GEMM,)), (Kind.ADDED, (BACK,))]
 
 
 def test_attention_in_one_kernel_and_in_three_under_one_op(build: Build, work: Work) -> None:
@@ -103,6 +157,15 @@ def test_without_ops_the_reduction_after_a_product_joins_it(build: Build, work: 
     row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
     assert (row.kind, row.b) == (Kind.SPLIT, (SPLIT, REDUCE))
     assert row.why == "with the kernel that adds up its parts"
+
+
+def test_without_ops_the_reduction_after_the_same_product_joins_it(
+    build: Build, work: Work
+) -> None:
+    a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
+    b = build([("", GEMM, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
+    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
+    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (GEMM,), (GEMM, REDUCE))
 
 
 def test_without_ops_the_reduction_after_attention_joins_it(build: Build, work: Work) -> None:

@@ -39,6 +39,23 @@ def test_what_varies_from_step_to_step_is_no_change(build: Build, kinds: Kinds) 
     assert kinds(diff(a, b)) == [Kind.SAME]
 
 
+def test_an_op_at_another_place_is_moved(build: Build, work: Work) -> None:
+    cat, others = ("aten::cat", "cat_kernel", 20.0), [MM, ADD, RELU]
+    found = diff(build([cat, *others]), build([*others, cat]))
+    assert sorted(row.kind for row in work(found)) == [Kind.MOVED, *[Kind.SAME] * 3]
+    (row,) = [row for row in work(found) if row.kind is Kind.MOVED]
+    assert (row.op, row.change_ns) == ("aten::cat", 0)
+    assert row.why == "the same kernel; at another place or on another stream"
+    assert found.story.endswith("; 1 kernel moved (aten::cat)")
+
+
+def test_an_op_that_stays_is_not_moved(build: Build, work: Work) -> None:
+    a = [MM, ADD, RELU]
+    found = diff(build(a), build([MM, ADD, ADD, RELU]))
+    assert Kind.MOVED not in {row.kind for row in work(found)}
+    assert "moved" not in found.story
+
+
 def test_a_kernel_that_is_gone_is_removed(build: Build, work: Work) -> None:
     row = one(work(diff(build([MM, ADD, RELU]), build([MM, RELU]))), Kind.REMOVED)
     assert (row.op, row.a, row.b, row.a_ns, row.b_ns) == ("aten::add", ("add_kernel",), (), 5500, 0)
@@ -58,12 +75,6 @@ def test_another_kernel_under_the_same_op_is_replaced(build: Build, work: Work) 
     assert "tile 128x128" in row.why
     assert "-> 128x256" in row.why
     assert "layout tn -> nn" in row.why
-
-
-def test_the_same_kernel_at_another_place_is_one_row(build: Build, work: Work) -> None:
-    found = work(diff(build([ADD, MM, RELU]), build([MM, RELU, ADD])))
-    assert [row.kind for row in found] == [Kind.SAME] * 3
-    assert sum("at another place" in row.why for row in found) == 1
 
 
 def test_rows_of_the_representative_steps_are_given(build: Build, work: Work) -> None:

@@ -111,3 +111,20 @@ def test_dispatch_of_one_step(build: Build) -> None:
     assert (row.kind, row.op, row.why) == (Kind.ADDED, "CPU: aten::view", "only in step 3")
     (line,) = [line for line in lines(found) if line.kind == "added"]
     assert (line.what, line.why) == ("CPU: aten::view", "only in step 3")
+
+
+def test_a_slow_kernel_is_told_beside_one_that_is_missing_in_the_same_step(build: Build) -> None:
+    found = planted(build, (*MM[:2], 400.0), USUAL[2])
+    told = {(row.kind, row.op, row.change_ns) for row in changed(found)}
+    assert told == {
+        (Kind.REMOVED, "aten::add", -41_200),
+        (Kind.SLOWER, "aten::mm", 206_000),
+    }
+
+
+def test_one_kernel_missing_and_another_like_it_more_are_two_changes(build: Build) -> None:
+    short, long = (("aten::fill_", "fill_kernel", us) for us in (10.0, 50.0))
+    usual = [short, *USUAL, long, *USUAL]
+    b = build(usual, FACTORS, odd={3: [*USUAL, long, *USUAL, long]})
+    found = changed(diff(build(usual, FACTORS), b))
+    assert sorted(row.change_ns for row in found) == [-10_300, 51_500]

@@ -119,3 +119,23 @@ def test_a_term_that_may_be_noise_says_so(build: Build) -> None:
 def test_a_hand_written_kernel_is_told_by_the_words_in_its_name(build: Build) -> None:
     a, b = (build([("", "my_flash_fwd_hdim64", us)]) for us in (20.0, 50.0))
     assert "+30 us attention" in diff(a, b).story
+
+
+def test_what_takes_longer_does_not_hide_what_takes_less(build: Build) -> None:
+    """As +13.2 ms of bmm hidden in "+575 us GEMMs, mostly addmm"."""
+
+    def step(mm: float, bmm: float) -> list[tuple[object, ...]]:
+        return [("aten::mm", TF32, mm), ("aten::bmm", SIMT, bmm), ADD]
+
+    found = diff(build(step(900.0, 100.0)), build(step(500.0, 520.0)))
+    assert found.story == (
+        "a step takes 20 us more: +420 us GEMMs (mostly aten::bmm), -400 us GEMMs (mostly aten::mm)"
+    )
+
+
+def test_a_little_less_of_one_op_is_not_a_term_of_its_own(build: Build) -> None:
+    a = [("aten::mm", TF32, 900.0), ("aten::bmm", SIMT, 100.0)]
+    b = [("aten::mm", TF32, 500.0), ("aten::bmm", SIMT, 130.0)]
+    assert diff(build(a), build(b)).story == (
+        "a step takes 370 us less: -370 us GEMMs (mostly aten::mm)"
+    )

@@ -49,6 +49,14 @@ def test_parts(busy: Trace) -> None:
     assert (account.span_ns, account.annotation_ns) == (100_000, 40_000)
 
 
+def test_a_collective_on_the_cpu_is_waiting(trace_of: Make, event: Make) -> None:
+    """Less the op that reduces meanwhile."""
+    gloo = event("gloo:all_reduce", 10, 50, cat="user_annotation")
+    account = only(trace_of([gloo, event("aten::add_", 20, 5), event("aten::mul", 90, 10)]))
+    assert parts(account) == (15_000, 0, 45_000, 30_000)
+    assert (account.collective_ns, account.annotation_ns) == (45_000, 0)
+
+
 def test_a_window(busy: Trace) -> None:
     account = only(busy, (20_000, 42_000))
     assert parts(account) == (5_000, 10_000, 5_000 + 2_000, 0)

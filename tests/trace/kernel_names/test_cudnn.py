@@ -38,6 +38,21 @@ def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
     says(name, family="cudnn", op=op, pass_=direction)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)", "fp32"),
+        ("void wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", "fp32"),
+        ("void implicit_convolve_sgemm<float, float, 1024>(int)", "fp32"),
+        ("void cudnn::detail::dgrad_engine<__half, 512>(int)", "fp16"),
+        ("void cudnn::cnn::conv2d_grouped_direct_kernel<false, true>(int)", None),
+        ("void cudnn::bn_bw_1C11_singleread<float, 512>(float)", None),
+    ],
+)
+def test_the_type_of_an_engine(says: Says, name: str, dtype: str | None) -> None:
+    says(name, dtype_a=dtype)
+
+
 def test_bundled_cutlass(says: Says) -> None:
     says(
         "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816f"

@@ -99,6 +99,44 @@ def test_annotations_that_cross_frames(trace_of: Make, event: Make, launched: Ma
     assert found == {"A_*": (0, 0), "crossing": (20_000, 0)}
 
 
+def test_what_is_recomputed_belongs_to_its_own_module(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """The backward op of a ReLU runs the convolution before it once more, then its own kernel."""
+    numbers = {"args": {"Sequence number": 3, "Fwd thread id": 0}}
+    back = {"args": {"Sequence number": 3, "Fwd thread id": 1}, "tid": 2}
+    again, conv = launched(1, 65, 200, dur=7)
+    own, relu = launched(2, 80, 220, dur=5)
+    events = [
+        frame(event, "ReLU_0", 0, 20),
+        event("aten::relu", 5, 10, **numbers),
+        event("ReluBackward0", 50, 40, **back),
+        frame(event, "Conv2d_0", 60, 10, tid=2),
+        event("aten::conv2d", 62, 6, tid=2),
+        *({**call, "tid": 2} for call in (again, own)),
+        conv,
+        relu,
+    ]
+    rows = [
+        (m.path, m.gpu_ns, m.gpu_backward_ns, m.gpu_recompute_ns, m.kernels)
+        for m in times_of(trace_of(events)).modules
+    ]
+    assert rows == [("Conv2d_*", 7_000, 0, 7_000, 1), ("ReLU_*", 5_000, 5_000, 0, 1)]
+
+
+def test_a_module_around_a_backward_op_recomputes_nothing(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """It calls loss.backward() itself."""
+    events = [
+        frame(event, "Trainer_0", 0, 90),
+        event("ReluBackward0", 50, 30, args={"Sequence number": 3, "Fwd thread id": 1}),
+        *launched(1, 60, 200, dur=7),
+    ]
+    (trainer,) = times_of(trace_of(events)).modules
+    assert (trainer.gpu_backward_ns, trainer.gpu_recompute_ns) == (7_000, 0)
+
+
 def backward(make: Make, launched: Make) -> list[dict[str, Any]]:
     def op(name: str, ts: int, number: int, thread: int) -> dict[str, Any]:
         args = {"Sequence number": number, "Fwd thread id": int(thread == 2)}

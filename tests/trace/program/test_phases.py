@@ -85,3 +85,32 @@ def test_modules_go_forward(trace_of: Make, event: Make, launched: Make) -> None
     assert found(trace_of(events)) == {"forward": 10_000}
     batch = event("step[DECODE bs=32]", 0, 30, cat="user_annotation")
     assert found(trace_of([batch, *events])) == {"decode": 10_000}
+
+
+def test_work_launched_under_forward_ranges_is_not_backward(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """The thread that runs a backward op launches other ops too, and work under no op."""
+    events = [
+        event("## forward ##", 0, 40, cat="user_annotation"),
+        event("aten::mm", 0, 10),
+        *launched(1, 5, 200, dur=1),
+        *launched(2, 25, 210, dur=2),
+        event("MmBackward0", 50, 10, args={"Sequence number": 5, "Fwd thread id": 1}),
+        *launched(3, 55, 220, dur=4),
+        *launched(4, 70, 230, dur=8),
+    ]
+    assert found(trace_of(events)) == {"forward": 3_000, "backward": 4_000, "other": 8_000}
+
+
+def test_a_module_that_begins_inside_a_backward_op_is_recomputed(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    events = [
+        event("ReluBackward0", 0, 40),
+        event("nn.Module: Conv2d_0", 5, 20, cat="python_function"),
+        event("aten::conv2d", 8, 10),
+        *launched(1, 10, 200, dur=7),
+        *launched(2, 30, 220, dur=5),
+    ]
+    assert found(trace_of(events)) == {"backward": 5_000, "recompute": 7_000}

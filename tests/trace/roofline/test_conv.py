@@ -118,3 +118,15 @@ def test_the_convention_of_pytorch(
     found = conv(inputs("aten::convolution", values, shape, weight), None)
     assert found is not None
     assert found.flop == counter.conv_flop_count(shape, weight, list(meta.shape))
+
+
+def test_the_bound_of_flop_where_the_bytes_are_not_known(op_trace: Make) -> None:
+    """As torch recorded the gradient of the input in 2021: without the size of the result."""
+    engine = "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)"
+    shapes = [(None, "", ""), ([32, 64, 56, 56], "float", ""), ([64, 64, 3, 3], "float", "")]
+    trace = op_trace("aten::cudnn_convolution_backward_input", shapes, engine)
+    found = work_of(trace, int(trace.gpu_rows[0]))
+    assert found is not None
+    assert (found.bytes, found.bound) == (None, "compute")
+    flop = 2 * 32 * 56 * 56 * 64 * 64 * 9
+    assert found.share_of_peak == pytest.approx(flop / 19.5e12 / 100e-6)

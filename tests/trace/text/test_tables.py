@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.trace.text.cutting import width
-from fusetui.trace.text.tables import Column, table
+from fusetui.trace.text.tables import Column, Unseen, table
 
 COLUMNS = (Column("n"), Column("spare", spare=1), Column("name", left=True))
 ROWS = [("1", "x" * 20, "a" * 60), ("22", "y", "b")]
@@ -25,6 +25,13 @@ def test_table_fits(most: int) -> None:
     assert max(map(len, lines)) <= most
     assert ("spare" in lines[0]) == (most >= 60)
     assert ("..." in lines[1]) == (most < 86)
+
+
+def test_in_a_pipe_the_columns_are_the_same_and_no_name_is_cut() -> None:
+    seen, piped = (table(COLUMNS, ROWS, most).splitlines() for most in (58, Unseen(58)))
+    assert piped == [" n  name", f" 1  {'a' * 60}", "22  b"]
+    assert seen[0] == piped[0]
+    assert seen[1].endswith("...")
 
 
 def test_without_a_limit_nothing_gives_way() -> None:

@@ -85,6 +85,12 @@ def test_from_forward_to_backward_and_back(trace_of: Make) -> None:
     assert name_of(from_kernel) == "aten::addmm"
 
 
+def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(trace_of: Make) -> None:
+    call = {**passes()[3], "cat": "python_function", "name": "nn.Module: Conv2d_0", "ts": 105}
+    state = after(opened(trace_of([*passes(), {**call, "dur": 30}])), explained)
+    assert "no op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
+
+
 def test_what_has_no_other_pass_says_so(mlp: Trace) -> None:
     state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
     assert "no op of the other pass" in state.hint

@@ -11,9 +11,7 @@ import msgspec
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.model import Finding, Unknown
-from fusetui.trace.insights.rule import CannotTell, Claim, Rule
-
-LEAST_SHARE = 0.02  # of the span; less is not worth a look
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
 
 
 @cache
@@ -36,9 +34,8 @@ def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]
             found += _findings(rule, facts)
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
-    told = {finding.rule for finding in found}
     found = [
-        finding if finding.part_of in told else msgspec.structs.replace(finding, part_of=None)
+        finding if _is_part(finding, found) else msgspec.structs.replace(finding, part_of=None)
         for finding in found
     ]
     found.sort(key=lambda finding: -1 if finding.at_stake_ns is None else -finding.at_stake_ns)
@@ -46,10 +43,16 @@ def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]
     return tuple(found), tuple(unknown)
 
 
+def _is_part(finding: Finding, found: list[Finding]) -> bool:
+    """Whether what it is part of is told, and is no less than it."""
+    wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
+    return bool(wholes) and (finding.at_stake_ns or 0) <= max(wholes)
+
+
 def _findings(rule: Rule, facts: Facts) -> Iterator[Finding]:
     for claim in rule.find(facts):
         at_stake = claim.at_stake_ns
-        if at_stake is None or at_stake >= max(1, LEAST_SHARE * facts.span_ns):
+        if at_stake is None or is_worth(facts, at_stake, rule.of_kernels):
             yield _finding(rule, claim, facts)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
-from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.rule import Claim, Rule, is_worth
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import count, duration, plural
 
@@ -19,7 +19,6 @@ WIDE = ("fp64", "c64", "c128")
 PLAIN = "_simt_"
 """CUTLASS builds products of wide types, and those on plain cores, for one element at a time only:
 their names say align1 however the tensors are aligned."""
-LEAST_SHARE = 0.02  # of the span, where no bound is known
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -32,20 +31,27 @@ def find(facts: Facts) -> Iterator[Claim]:
     text = (
         f"{plural(number, 'matrix product')} {'takes' if number == 1 else 'take'} "
         f"{duration(taken)} "
-        f"({share_of_span(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
+        f"({share_of_work(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
         f"{_shape(kernels, unaligned)}"
     )
     at_stake = kernels.bounded.at_stake_ns[unaligned]
     if (kernels.bounded.bound_ns[unaligned] >= 0).any():
         yield Claim(
-            text=f"{text}; at the attainable rate they would take {duration(int(at_stake.sum()))} "
-            "less.",
+            text=f"{text}; at the attainable rate they would take an estimated "
+            f"{duration(int(at_stake.sum()))} less.",
             at_stake_ns=int(at_stake.sum()),
             rows=kernels.heaviest(unaligned),
             why_likely="The alignment may not be the only reason that they are slow.",
         )
-    elif taken >= LEAST_SHARE * facts.span_ns:
+    elif is_worth(facts, taken, of_kernels=True):
         yield Claim(text=f"{text}.", at_stake_ns=None, rows=kernels.heaviest(unaligned))
+
+
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim with a figure, if that is worth a look."""
+    kernels = facts.kernels
+    found = kernels.flags(is_unaligned)
+    return found & is_worth(facts, int(kernels.bounded.at_stake_ns[found].sum()), of_kernels=True)
 
 
 def is_unaligned(kernel: KernelName) -> bool:
@@ -76,6 +82,7 @@ RULE = Rule(
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
     find=find,
+    of_kernels=True,
     silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
     "plain cores and of float64, which always load one element at a time.",
 )

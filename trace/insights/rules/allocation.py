@@ -23,6 +23,9 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
+OFTEN_STEPS = 0.5
+"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
+
 
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
@@ -30,6 +33,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
     rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
+    rows = _in_many_steps(facts, rows)
     cover = facts.while_launching(rows)
     at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
     if not at_stake:
@@ -46,6 +50,20 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
+def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
+    """The calls of names that are called in at least two of the steps after the first one, and in
+    half of them; all calls where there are fewer than three steps."""
+    later = len(facts.spans) - 1
+    if later < 2:
+        return rows
+    step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right") - 1
+    name = facts.trace.name[rows]
+    called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
+    steps = np.bincount(called, minlength=len(facts.trace.names))
+    found: Rows = rows[steps[name] >= max(2, OFTEN_STEPS * later)]
+    return found
+
+
 def _frees(facts: Facts, rows: Rows) -> int:
     freeing = facts.named(lambda name: "Free" in name, Role.CALL)
     return int(np.count_nonzero(np.isin(rows, freeing)))
@@ -57,10 +75,12 @@ RULE = Rule(
     question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
     needs="Runtime calls and launch calls.",
     formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
-    "first step, or in it if each later step has at least half as many; without steps, if they go "
-    "on in the second half of the GPU events.",
+    "first step, or in it if each later step has at least half as many; of three steps or more, in "
+    "two of the later ones and in half of them; without steps, if they go on in the second half of "
+    "the GPU events.",
     remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
-    thresholds={"often": OFTEN},
+    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=find,
+    silent="What happens in one step only is no reason to change all of them.",
 )

@@ -8,7 +8,8 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import most_module, share_of_span
+from fusetui.trace.insights.rules.fusable_run import claimed
+from fusetui.trace.insights.wording import most_module, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
@@ -30,14 +31,19 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     copies = kernels.flags(is_copy)
     at_stake = int(kernels.effective_ns[copies].sum())
-    if at_stake:
-        yield Claim(
-            text=f"{_those(copies)} {duration(at_stake)} ({share_of_span(facts, at_stake)})"
-            f"{_asked_by(facts, copies)}.",
-            at_stake_ns=at_stake,
-            rows=kernels.heaviest(copies),
-            part_of="fusable-run",
-        )
+    if not at_stake:
+        return
+    in_runs = copies & claimed(facts)
+    all_there = bool((in_runs == copies).all())
+    shared = int(kernels.effective_ns[in_runs].sum())
+    there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
+    yield Claim(
+        text=f"{_those(copies)} {duration(at_stake)} ({share_of_work(facts, at_stake)})"
+        f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
+        at_stake_ns=at_stake,
+        rows=kernels.heaviest(copies),
+        part_of="fusable-run" if all_there else None,
+    )
 
 
 def _those(copies: Flags) -> str:
@@ -73,7 +79,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     if at_stake:
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
-            f"pageable memory: {duration(at_stake)} ({share_of_span(facts, at_stake)}) in which no "
+            f"pageable memory: {duration(at_stake)} ({share_of_work(facts, at_stake)}) in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
             rows=kernels.heaviest(copies),
@@ -96,4 +102,5 @@ RULE = Rule(
     "write into slices of one buffer instead of torch.cat.",
     thresholds={},
     find=find,
+    of_kernels=True,
 )

@@ -94,6 +94,7 @@ RULE = Rule(
     "stream of its own. Waiting for another rank cannot be solved here: compare the ranks.",
     thresholds={"fewest": FEWEST},
     find=find,
+    of_kernels=True,
     silent="A kernel that communicates and computes at once (a fused all-reduce and norm) "
     "counts as what its name says.",
 )

@@ -1,4 +1,4 @@
-"""Large matrix products that take far longer than the device needs for them."""
+"""Work that takes longer than the device needs for it."""
 
 from __future__ import annotations
 
@@ -8,64 +8,85 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
-from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.rules.alignment import is_unaligned
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.rules import alignment, few_blocks, no_tensor_cores, unfused_attention
+from fusetui.trace.insights.wording import share_of_work
+from fusetui.trace.kernel_names import short_name
 from fusetui.trace.roofline.row import Job
-from fusetui.trace.text.figures import count, duration, percent
+from fusetui.trace.text.figures import count, duration, percent, plural
+from fusetui.trace.text.printable import printable
 
-FAR = 2  # times the bound
-TILE = 128 * 128  # elements of the output that an SM computes at a time, at the least
+NEAR = 0.75  # of what is attainable
+SHORTEST_NS = 10_000
+KINDS = ("matmul", "conv", "attention", "softmax", "norm")
+CLAIMED = (alignment, few_blocks, no_tensor_cores, unfused_attention)
+"""Rules that name the cause: what they claim is theirs."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not (kernels.bounded.bound_ns >= 0).any():
         return
-    far = _far(kernels)
+    far = far_of(facts)
     taken, least = (int(ns[far].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
     if not taken:
         return
+    number = int(np.count_nonzero(far))
+    one = number == 1
     yield Claim(
-        text=f"{count(int(np.count_nonzero(far)))} x large matrix product: {duration(taken)} "
-        f"({share_of_span(facts, taken)}) in kernels that reach {percent(least, taken)} of what is "
-        "attainable for their shapes.",
+        text=f"{plural(number, 'kernel')} {'takes' if one else 'take'} {duration(taken)} "
+        f"({share_of_work(facts, taken)}) and {'reaches' if one else 'reach'} an estimated "
+        f"{percent(least, taken)} of what is attainable for {'its' if one else 'their'} shapes"
+        f"{'' if one else _most(facts, far)}.",
         at_stake_ns=taken - least,
         rows=kernels.heaviest(far),
-        part_of="alignment" if kernels.flags(is_unaligned)[far].mean() > 0.5 else None,
         why_likely="Less may be attainable for this shape than for the best one.",
     )
 
 
-def _far(kernels: Kernels) -> Flags:
-    bound = kernels.bounded.bound_ns
-    slow = (bound >= 0) & (kernels.effective_ns >= FAR * bound)
-    large: Flags = kernels.of_jobs(_fills_device) == 1
-    return slow & large & kernels.alone
+def far_of(facts: Facts) -> Flags:
+    """The kernels of the claim."""
+    kernels = facts.kernels
+    bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
+    slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
+    found: Flags = slow & (kernels.of_jobs(_counts) == 1) & kernels.alone
+    for rule in CLAIMED:
+        if found.any():
+            found &= ~rule.claimed(facts)
+    return found
 
 
-def _fills_device(job: Job) -> float | None:
-    """1 for a product of at least one full wave."""
-    amount, tiles = job.amount, job.tiles
-    if amount.kind != "matmul":
-        return None
-    if tiles is not None and tiles.waves is not None:
-        return float(tiles.waves >= 1)
-    if tiles is None or tiles.sms is None or not (amount.m and amount.n):
-        return None
-    return float(amount.m * amount.n * (amount.batch or 1) >= TILE * tiles.sms)
+def _counts(job: Job) -> float:
+    return float(job.amount.kind in KINDS)
+
+
+def _most(facts: Facts, far: Flags) -> str:
+    """The kernel name with the most at stake."""
+    kernels, trace = facts.kernels, facts.trace
+    names, stake = trace.name[kernels.rows], kernels.bounded.at_stake_ns
+    name = int(np.bincount(names[far], stake[far]).argmax())
+    own = far & (names == name)
+    taken, least = (int(ns[own].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
+    return (
+        f", most of all {count(int(np.count_nonzero(own)))} x "
+        f"{printable(short_name(trace.names[name]))}, {duration(taken)} at {percent(least, taken)}"
+    )
 
 
 RULE = Rule(
     id="far-from-peak",
-    title="Large products far from the peak",
-    question="Do matrix products that fill the device take more than twice as long as they need?",
+    title="Kernels far from the peak",
+    question="Do products, convolutions, attention, softmax or normalization take longer than the "
+    "device needs for their work?",
     needs="Shapes, kernel names and a device of the table of peaks.",
-    formula="The effective duration of GEMMs of at least one full wave that take more than twice "
-    "their bound (see the ceiling) while nothing else runs, minus that bound.",
-    remedy="Other shapes or layouts (multiples of 64, contiguous inputs), a newer cuBLAS or "
-    'hipBLASLt, or torch.compile(mode="max-autotune"), which measures several kernels.',
-    thresholds={"far": FAR},
+    formula="The effective duration of such kernels of 10 us or more that reach less than three "
+    "quarters of their bound (see the ceiling) while nothing else runs, minus that bound.",
+    remedy="Other shapes or layouts (multiples of 64, contiguous inputs, channels_last), a newer "
+    'cuBLAS, cuDNN, hipBLASLt or MIOpen, or torch.compile(mode="max-autotune"), which measures '
+    "several kernels.",
+    thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     find=find,
+    of_kernels=True,
+    silent="What alignment, few-blocks, no-tensor-cores or unfused-attention claims is left to "
+    "them: they name the cause. Data that fits into the cache has no bound.",
 )

@@ -9,8 +9,8 @@ import numpy as np
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
-from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.rule import Claim, Rule, is_worth
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
@@ -18,24 +18,23 @@ from fusetui.trace.text.printable import printable
 SHORTEST_NS = 20_000
 FEW = 0.75  # blocks for each multiprocessor
 LEAST_SHARE = 0.05  # of the time of all kernels
+BUSY_MEMORY = 0.5  # of the bandwidth of the data sheet
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    few = _few(kernels)
+    few = few_of(kernels)
     taken = int(kernels.effective_ns[few].sum())
-    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
-    if not taken or taken < LEAST_SHARE * everything:
+    if not taken:
         return
-    idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    at_stake = int((kernels.effective_ns[few] * idle).sum())
+    at_stake = _at_stake(kernels, few)
     row = kernels.heaviest(few)[0]
     at, number = int(np.searchsorted(kernels.rows, row)), int(np.count_nonzero(few))
     name = printable(short_name(facts.trace.name_of(row)))
     yield Claim(
         text=f"{plural(number, 'kernel')} {'leaves' if number == 1 else 'leave'} a quarter of the "
         f"multiprocessors or more without a block, with nothing beside them, for {duration(taken)} "
-        f"({share_of_span(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
+        f"({share_of_work(facts, taken)}): {count(int(kernels.blocks[at]))} blocks on "
         f"{count(int(kernels.sms[at]))} in {name}. Spread over all of them, they could save "
         f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
@@ -44,11 +43,32 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _few(kernels: Kernels) -> Flags:
-    by_memory = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    work = kernels.is_kernel & ~kernels.communicates & ~by_memory
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = few_of(kernels)
+    return found & is_worth(facts, _at_stake(kernels, found), of_kernels=True)
+
+
+def _at_stake(kernels: Kernels, few: Flags) -> int:
+    idle = 1 - kernels.blocks[few] / kernels.sms[few]
+    return int((kernels.effective_ns[few] * idle).sum())
+
+
+def few_of(kernels: Kernels) -> Flags:
+    """The kernels of the claim; none if they are too little together."""
+    work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
     found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
+    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
+    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+
+
+def _by_memory(kernels: Kernels) -> Flags:
+    """Those that memory keeps busy: they move their bytes at half of its bandwidth or more."""
+    least = kernels.of_jobs(lambda job: job.limits.memory_ns)
+    bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    found: Flags = bound & (BUSY_MEMORY * kernels.effective_ns <= np.nan_to_num(least))
     return found
 
 
@@ -59,12 +79,18 @@ RULE = Rule(
     needs="Launch configurations of kernels, and a device that says how many multiprocessors it "
     "has.",
     formula="Of kernels of at least 20 us that leave a quarter of the multiprocessors or more "
-    "without a block, alone on the device, neither communication nor known to be bound by memory, "
-    "and together at least 5 % of the kernels' time: the effective duration times the share of "
-    "multiprocessors without a block.",
+    "without a block, alone on the device, neither communication nor known to move their bytes at "
+    "half of the bandwidth of the data sheet, and together at least 5 % of the kernels' time: the "
+    "effective duration times the share of multiprocessors without a block.",
     remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
     "with few channels channels_last, or another implementation of it.",
-    thresholds={"shortest_ns": SHORTEST_NS, "few": FEW, "least_share": LEAST_SHARE},
+    thresholds={
+        "shortest_ns": SHORTEST_NS,
+        "few": FEW,
+        "least_share": LEAST_SHARE,
+        "busy_memory": BUSY_MEMORY,
+    },
     find=find,
+    of_kernels=True,
     silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
 )

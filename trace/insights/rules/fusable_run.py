@@ -12,8 +12,8 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Flags, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
-from fusetui.trace.insights.rule import CannotTell, Claim, Rule
-from fusetui.trace.insights.wording import module_text, share_of_span
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
+from fusetui.trace.insights.wording import module_text, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
@@ -23,7 +23,6 @@ from fusetui.trace.roofline.many import INPUTS
 from fusetui.trace.text.figures import count, duration, plural
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
-LEAST_SHARE = 0.02  # of the span, if it is not known what fusing saves
 SHORTEST_NS = 2_000
 NS = 1_000_000_000
 INTO = "aten::copy_"  # writes its first input
@@ -61,26 +60,41 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
         f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"take {duration(taken)} ({share_of_span(facts, taken)}), most of it in "
+        f"take {duration(taken)} ({share_of_work(facts, taken)}), most of it in "
         f"{_most(facts, runs)}"
     )
     if (least >= 0).any():
         yield Claim(
             text=f"{text}: one kernel for each run would read its first inputs and write its last "
-            f"output once, and save {duration(at_stake)} ({share_of_span(facts, at_stake)}) at "
-            "most.",
+            f"output once, and save an estimated {duration(at_stake)} "
+            f"({share_of_work(facts, at_stake)}).",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
         )
-    elif taken >= LEAST_SHARE * facts.span_ns:
+    elif is_worth(facts, taken, of_kernels=True):
         yield Claim(
             text=f"{text}. One kernel could do each run; without {_lacking(kernels)}, how much "
             "that would save is unknown.",
             at_stake_ns=None,
             rows=_evidence(kernels, runs, runs.ns),
         )
+
+
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim with a figure, if that is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    runs = runs_of(kernels, kernels.flags(is_pointwise))
+    least = _least_ns(kernels, runs)
+    saved = int(np.maximum(runs.ns - least, 0)[least >= 0].sum())
+    if (least >= 0).any() and is_worth(facts, saved, of_kernels=True):
+        inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
+        inside[runs.begin] += 1
+        inside[runs.end] -= 1  # which may be where the next one begins
+        found[kernels.in_order] = np.cumsum(inside[:-1]) > 0
+    return found
 
 
 def is_pointwise(kernel: KernelName) -> bool:
@@ -202,5 +216,6 @@ RULE = Rule(
     "same by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
+    of_kernels=True,
     silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches.",
 )

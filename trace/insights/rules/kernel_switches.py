@@ -52,4 +52,5 @@ RULE = Rule(
     "dependent launch hides the switch.",
     thresholds={"longest_ns": LONGEST_NS},
     find=find,
+    of_kernels=True,
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule
-from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
+from fusetui.trace.model.ids import Id
 from fusetui.trace.questions.memory import MemoryPeak, memory_peaks
 from fusetui.trace.text.figures import percent, quantity
 
@@ -21,19 +22,36 @@ def find(facts: Facts) -> Iterator[Claim]:
     found = memory_peaks(facts.trace)
     if not found.is_recorded:
         raise CannotTell("memory events", "profile_memory=True")
+    if not found.peaks:
+        raise CannotTell("memory events of the GPU with totals", "profile_memory=True")
     known = device_properties(facts.trace)
     chosen = {device.pid for device in facts.devices}
-    for peak in found.peaks:
-        size = _size(known.get(peak.device, {}))
-        if peak.device in chosen and size and _is_wasted(peak, size):
+    for pid, peak in _devices(facts, found.peaks).items():
+        size = _size(known.get(pid, {}))
+        if not size:
+            raise CannotTell(
+                "the size of the GPU's memory", "deviceProperties, torch 1.12 or later"
+            )
+        if pid in chosen and _is_wasted(peak, size):
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
-                f"{quantity(size, 'B')} of GPU {peak.device}, but allocates no more than "
+                f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
                 f"{quantity(peak.allocated, 'B')} at once: "
                 f"{percent(peak.reserved - peak.allocated, peak.reserved)} of it is fragments or "
                 "left from an earlier phase.",
                 at_stake_ns=None,
             )
+
+
+def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
+    """Whose memory each peak is. Memory events count the GPUs that a process sees; ROCm numbers
+    those that run kernels differently: there one GPU and one peak have to be the same."""
+    every = device_ids(facts.trace)
+    if not is_rocm(facts.trace) and {peak.device for peak in peaks} <= set(every):
+        return {peak.device: peak for peak in peaks}
+    if len(every) == len(peaks) == 1:
+        return {every[0]: peaks[0]}
+    raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
 def _is_wasted(peak: MemoryPeak, size: int) -> bool:

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
-from fusetui.trace.insights.rule import CannotTell, Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
-from fusetui.trace.kernel_names import KernelName
+from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
+from fusetui.trace.insights.wording import share_of_work
+from fusetui.trace.roofline import on_plain_cores
 from fusetui.trace.roofline.peaks import Peak
-from fusetui.trace.text.figures import count, duration
+from fusetui.trace.text.figures import duration, plural
 
-PLAIN = ("sgemm", "scudnn", "simt")
-"""What cuBLAS, cuDNN and CUTLASS call kernels of the plain float32 cores."""
+HALF = (
+    "torch.autocast('cuda', dtype=torch.float16) with torch.amp.GradScaler: inputs are rounded to "
+    "10 bits of mantissa, and small gradients vanish without its loss scaling."
+)
+"""The remedy where there is neither TF32 nor bfloat16."""
+
+
+class Faster(NamedTuple):
+    name: str
+    ratio: float  # the plain rate as a share of its rate
+    remedy: str | None = None  # instead of the rule's own
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain = kernels.flags(is_plain)
+    plain = kernels.flags(on_plain_cores)
     if not plain.any():
         return
     if kernels.peak is None:
@@ -30,17 +40,30 @@ def find(facts: Facts) -> Iterator[Claim]:
     faster = _faster(kernels.peak)
     if faster is None:
         return
-    kind, ratio = faster
     each = kernels.effective_ns[plain]
-    ns, at_stake = int(each.sum()), int((each - _least_ns(kernels, plain, ratio)).sum())
+    ns, at_stake = int(each.sum()), int((each - _least_ns(kernels, plain, faster.ratio)).sum())
+    number = int(np.count_nonzero(plain))
     yield Claim(
-        text=f"{count(int(np.count_nonzero(plain)))} float32 products take {duration(ns)} "
-        f"({share_of_span(facts, ns)}) on the plain cores; this device multiplies {kind} "
-        f"{1 / ratio:.0f} times as fast.",
+        text=f"{plural(number, 'float32 product')} {'takes' if number == 1 else 'take'} "
+        f"{duration(ns)} "
+        f"({share_of_work(facts, ns)}) on the plain cores; this device multiplies {faster.name} "
+        f"{1 / faster.ratio:.0f} times as fast.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(plain),
+        remedy=faster.remedy,
         why_likely="Small products gain less.",
     )
+
+
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = kernels.flags(on_plain_cores)
+    faster = _faster(kernels.peak) if kernels.peak is not None else None
+    if faster is None or not found.any():
+        return np.zeros_like(found)
+    saved = kernels.effective_ns[found] - _least_ns(kernels, found, faster.ratio)
+    return found & is_worth(facts, int(saved.sum()), of_kernels=True)
 
 
 def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
@@ -52,21 +75,13 @@ def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
     return found
 
 
-def is_plain(kernel: KernelName) -> bool:
-    """A GEMM or convolution of float32 whose name says that no tensor core is used."""
-    if kernel.op not in ("gemm", "conv") or "fp32" not in (kernel.dtype_a, kernel.dtype):
-        return False
-    no_cores = kernel.math is None and kernel.mma is None
-    return no_cores and any(word in kernel.name for word in PLAIN)
-
-
-def _faster(peak: Peak) -> tuple[str, float] | None:
-    """TF32, else bfloat16, and the plain rate as a share of its rate."""
+def _faster(peak: Peak) -> Faster | None:
+    """TF32, else bfloat16, else float16 on tensor cores."""
     plain = peak.flop_per_s("fp32")
-    for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16")):
-        rate = peak.flop_per_s(kind)
-        if plain and rate and rate > plain:
-            return name, plain / rate
+    for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
+        rate = peak.flop_per_s(kind) or 0
+        if plain and rate > max(plain, peak.flop_per_s(f"{kind}_plain") or 0):
+            return Faster(name, plain / rate, HALF if kind == "fp16" else None)
     return None
 
 
@@ -77,10 +92,11 @@ RULE = Rule(
     "them?",
     needs="Kernel names, and a device whose rates are known.",
     formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
-    "work at the device's TF32 (else bfloat16) rate by the data sheet, or at its bandwidth if, by "
-    "the shapes, that takes longer.",
+    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
+    "bandwidth if, by the shapes, that takes longer.",
     remedy='torch.set_float32_matmul_precision("high") uses TF32: inputs are rounded to 10 bits of '
     "mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},
     find=find,
+    of_kernels=True,
 )

@@ -13,7 +13,8 @@ from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.rules.alignment import is_unaligned
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.rules.far_from_peak import far_of
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import KernelName, decode
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.roofline.row import Job
@@ -38,12 +39,12 @@ def find(facts: Facts) -> Iterator[Claim]:
     if taken:
         yield Claim(
             text=f"{plural(int(np.count_nonzero(old)), 'kernel')} built for an earlier generation "
-            f"of GPUs take {duration(taken)} ({share_of_span(facts, taken)}) and reach "
+            f"of GPUs take {duration(taken)} ({share_of_work(facts, taken)}) and reach "
             f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
             "are built for this one.",
             at_stake_ns=taken - least,
             rows=kernels.heaviest(old),
-            part_of="far-from-peak",
+            part_of="far-from-peak" if far_of(facts)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
         )
 
@@ -103,6 +104,7 @@ RULE = Rule(
     '"max-autotune"), which measures several kernels.',
     thresholds={"far": FAR},
     find=find,
+    of_kernels=True,
     silent="Devices of compute capability 8.6, 8.9 and 12.0 have the matrix instructions of 8.0. "
     "Unaligned products are in alignment.",
 )

@@ -10,7 +10,7 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.idle import Int64s
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration, percent
 
@@ -35,7 +35,7 @@ def find(facts: Facts) -> Iterator[Claim]:
     if at_stake > 0:
         yield Claim(
             text=f"{count(len(rows))} kernels beside communication take {duration(at_stake)} "
-            f"({share_of_span(facts, at_stake)}) longer than the same ones alone, which is "
+            f"({share_of_work(facts, at_stake)}) longer than the same ones alone, which is "
             f"{percent(at_stake, int(usual_ns.sum()))} more.",
             at_stake_ns=at_stake,
             rows=the_most(rows, slower),
@@ -68,4 +68,5 @@ RULE = Rule(
     "may still pay: compare this with the time that it hides.",
     thresholds={"fewest": FEWEST},
     find=find,
+    of_kernels=True,
 )

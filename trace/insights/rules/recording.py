@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.warming import FEWEST, first_step
-from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
+from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
 SLOW_FIRST = 1.5  # times the median of the other steps
@@ -17,7 +20,7 @@ UNLINKED = 0.05  # of the GPU time
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
-    found = steps(facts.trace)
+    found = facts.spans
     notes = [
         *_unlinked(facts),
         *_first_step(facts, found),
@@ -61,8 +64,8 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
-    lengths = first_step(facts.spans)
+def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
+    lengths = first_step(found)
     if lengths is None:
         return
     first, others = lengths
@@ -71,21 +74,33 @@ def _first_step(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
             text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
-            rows=tuple(step.row for step in found[:1]),
+            rows=_rows(facts, found.only(np.array([0]))),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
-def _few_steps(facts: Facts, found: tuple[Step, ...]) -> Iterator[Claim]:
-    """Of a whole trace: one step that was asked for is no recording of its own."""
-    if facts.is_whole and 0 < len(found) < FEWEST:
+def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
+    """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
+    schedule of the profiler."""
+    profiled = found.by == PROFILED
+    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.by.startswith(UP_TO)):
         yield Claim(
             text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
             at_stake_ns=None,
-            rows=tuple(step.row for step in found),
-            remedy=f"Give the profiler a schedule with active={FEWEST} or more.",
+            rows=_rows(facts, found),
+            remedy=f"Give the profiler a schedule with active={FEWEST} or more."
+            if profiled
+            else f"Record {FEWEST} steps or more.",
         )
+
+
+def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:
+    """The annotations that the steps are, or that end them."""
+    trace = facts.trace
+    rows = facts.named(set(found.names).__contains__, Role.ANNOTATION)
+    own = np.isin(trace.start[rows], found.start) | np.isin(trace.end[rows], found.end)
+    return tuple(rows[own][:FEWEST].tolist())
 
 
 RULE = Rule(

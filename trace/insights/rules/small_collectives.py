@@ -78,4 +78,5 @@ RULE = Rule(
     "decoding an all-reduce fused with the norm, or fewer ranks.",
     thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": FEWEST},
     find=find,
+    of_kernels=True,
 )

@@ -8,7 +8,8 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.rules.far_from_peak import far_of
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.kernel_names import short_name
 from fusetui.trace.roofline.row import Job
 from fusetui.trace.text.figures import duration, plural, significant
@@ -33,11 +34,11 @@ def find(facts: Facts) -> Iterator[Claim]:
     most = significant(float(waves[np.searchsorted(kernels.rows, row)]), 3)
     yield Claim(
         text=f"The last wave of tiles is mostly empty in {plural(int(tailed.sum()), 'product')} of "
-        f"{duration(taken)} ({share_of_span(facts, taken)}): {most} waves in {name}. Full waves "
-        f"would save {duration(saved)} at most.",
+        f"{duration(taken)} ({share_of_work(facts, taken)}): {most} waves in {name}. Full waves "
+        f"would save an estimated {duration(saved)}.",
         at_stake_ns=saved,
         rows=kernels.heaviest(tailed),
-        part_of="far-from-peak",
+        part_of="far-from-peak" if far_of(facts)[tailed].all() else None,
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
     )
 
@@ -63,6 +64,7 @@ RULE = Rule(
     '(torch.compile(mode="max-autotune") measures several), split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
     find=find,
+    of_kernels=True,
     silent="Tiles are counted only where the launch grid confirms them: not in persistent, split-K "
     "and stream-K kernels.",
 )

@@ -8,8 +8,8 @@ import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags, Rows
 from fusetui.trace.insights.kernels import Kernels
-from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import most_module, share_of_span
+from fusetui.trace.insights.rule import Claim, Rule, is_worth
+from fusetui.trace.insights.wording import most_module, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.text.figures import duration, plural
 
@@ -34,11 +34,21 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
         f"{f' in {module}' if module else ''}: between "
         f"the two products, softmax and the kernels around it take {duration(at_stake)} "
-        f"({share_of_span(facts, at_stake)}), to write and read scores that a fused kernel keeps "
+        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
         "on the chip.",
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
+
+
+def claimed(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    softmax = kernels.flags(is_softmax)
+    if softmax.any():
+        found[attention(kernels, softmax)[0]] = True
+    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
 
 
 def is_no_product(kernel: KernelName) -> bool:
@@ -93,4 +103,5 @@ RULE = Rule(
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},
     find=find,
+    of_kernels=True,
 )

@@ -12,7 +12,7 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.wording import share_of_span
+from fusetui.trace.insights.wording import share_of_work
 from fusetui.trace.layout.step_spans import step_spans
 from fusetui.trace.questions.spread import percentile
 from fusetui.trace.roofline.many import distinct_rows
@@ -55,7 +55,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             text=f"{plural(number, 'kernel')} of a step, alone on the device, "
             f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
             f"{VARIES} (p90 / p10): what took longer than the median adds up to "
-            f"{duration(at_stake)} ({share_of_span(facts, at_stake)}).",
+            f"{duration(at_stake)} ({share_of_work(facts, at_stake)}).",
             at_stake_ns=at_stake,
             rows=the_most(rows[slower > 0], slower[slower > 0]),
             why_likely="Data may decide how long a kernel takes.",
@@ -121,6 +121,7 @@ RULE = Rule(
     "on the device; lock the clocks to compare measurements.",
     thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
     find=find,
+    of_kernels=True,
     silent="Attention, communication and grouped products are not compared: how much they do "
     "depends on data.",
 )

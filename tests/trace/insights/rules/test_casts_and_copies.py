@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .conftest import Ask
-from .work import ADD, COPY, Event, work
+from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
 def test_it_speaks(found: Ask) -> None:
@@ -13,6 +13,28 @@ def test_it_speaks(found: Ask) -> None:
         "1 kernel that copies, casts or concatenates takes 30 us (30.0 % of the span), most of it "
         "in aten::copy_."
     )
+
+
+def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
+    """Of three copies, one lies between two adds of a module."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30), ("aten::add", ADD, 30)]
+    apart = [("aten::copy_", COPY, 20)] * 2
+    events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
+    (finding,) = found("casts-and-copies", events, **A100)
+    assert finding.text.endswith("; 30 us of it is in runs that fusable-run counts too.")
+    assert finding.part_of is None
+    (finding,) = found(
+        "casts-and-copies", [module("Block_0", 0, 29), *work(*kernels, args=ROWS)], **A100
+    )
+    assert finding.part_of == "fusable-run"
+
+
+def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
+    """Both have a copy."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30)] * 2
+    blocks = [module("Block_0", 0, 19), module("Block_1", 20, 19)]
+    (finding,) = found("casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100)
+    assert finding.part_of == "fusable-run"
 
 
 def test_pageable_copies(found: Ask) -> None:
@@ -26,3 +48,12 @@ def test_pageable_copies(found: Ask) -> None:
 
 def test_other_kernels_are_silent(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
+
+
+def test_kernels_count_by_the_busy_time(found: Ask) -> None:
+    """30 of 100 us of work are told, though they are 0.3 % of the span."""
+    events = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70), gap=10_000)
+    (finding,) = found("casts-and-copies", events)
+    assert "(0.3 % of the span, 30 % of the busy time)" in finding.text
+    small = work(("aten::copy_", COPY, 4), ("aten::add", ADD, 96), gap=10_000)
+    assert found("casts-and-copies", small) == []

@@ -96,3 +96,11 @@ def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
     events = [mark, call | {"args": {"correlation": 1}}, kernel]
     (finding,) = found("exposed-communication", events)
     assert "1 all_to_all 30 us." in finding.text
+
+
+def test_a_share_of_what_runs_is_enough(found: Ask) -> None:
+    """10 of 110 us that are busy, in a span of 10 ms."""
+    events = [*work(("aten::add", ADD, 90)), reduce(1_200, 10), *work(("aten::add", ADD, 10))]
+    events[-1] |= {"ts": 10_990}
+    (finding,) = found("exposed-communication", events)
+    assert finding.at_stake_ns == 10_000

@@ -47,9 +47,11 @@ def test_the_table_names_rules_that_there_are() -> None:
     assert {line[1] for line in read()} <= known
 
 
-def test_the_data_loader_comes_first_where_it_keeps_the_gpu_waiting() -> None:
+def test_the_data_loader_comes_first_of_what_keeps_the_gpu_waiting() -> None:
+    about_kernels = {rule.id for rule in all_rules() if rule.of_kernels}
     for trace in ("h100_owlv2.json.gz", "v100_resnet50_2021.json.gz"):
-        assert of(trace)[0][1] == "data-loading"
+        waiting = [line[1] for line in of(trace) if line[1] not in about_kernels]
+        assert waiting[0] == "data-loading"
 
 
 def test_pointwise_work_comes_first_where_the_gpu_is_busy() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .conftest import Ask, Lack
 from .work import ADD, Event, work
 
@@ -43,9 +45,36 @@ def test_without_memory_events_it_cannot_tell(lacking: Lack) -> None:
     assert lack.record_with == "profile_memory=True"
 
 
-def test_memory_events_without_totals_are_memory_events(found: Ask, lacking: Lack) -> None:
+def test_memory_events_without_totals_do_not_tell(lacking: Lack) -> None:
     """As torch wrote them in 2021."""
     events = used((60, 70))
     del events[-1]["args"]["Total Allocated"], events[-1]["args"]["Total Reserved"]
-    assert found("memory-headroom", events, deviceProperties=[DEVICE]) == []
-    assert lacking("memory-headroom", events, deviceProperties=[DEVICE]) == []
+    (lack,) = lacking("memory-headroom", events, deviceProperties=[DEVICE])
+    assert lack.missing == "memory events of the GPU with totals"
+
+
+def on_rocm(*pids: int) -> tuple[list[Event], dict[str, Any]]:
+    """Kernels on these agents; the memory events name device 0."""
+    memory = used((20, 40), (49, 60), (10, 70))
+    events = memory[-3:]
+    for pid in pids:
+        events += [{**one, "pid": pid} if one["cat"] == "kernel" else one for one in memory[:-3]]
+    return events, {"deviceProperties": [DEVICE], "roctracer_version": 400}
+
+
+def test_one_gpu_of_rocm_whatever_its_number(found: Ask) -> None:
+    events, keys = on_rocm(2)
+    (finding,) = found("memory-headroom", events, **keys)
+    assert "reserves 70 GB of the 80 GB of GPU 2" in finding.text
+
+
+def test_of_several_gpus_of_rocm_it_cannot_tell_which(found: Ask, lacking: Lack) -> None:
+    events, keys = on_rocm(2, 3)
+    assert found("memory-headroom", events, **keys) == []
+    (lack,) = lacking("memory-headroom", events, **keys)
+    assert lack.missing == "which GPU each memory event is about"
+
+
+def test_without_the_size_of_the_memory_it_cannot_tell(lacking: Lack) -> None:
+    (lack,) = lacking("memory-headroom", used((49, 70)))
+    assert lack.missing == "the size of the GPU's memory"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from .conftest import Ask, Lack
 from .work import A100, SGEMM, work
 
 V100 = {"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]}
-TF32 = "ampere_sgemm_tf32_128x64_tn"
+T4 = {"deviceProperties": [{"id": 0, "name": "Tesla T4", "numSms": 40}]}
+RTX = {"deviceProperties": [{"id": 0, "name": "NVIDIA GeForce RTX 2080 Ti", "numSms": 68}]}
+GP100 = {"deviceProperties": [{"id": 0, "name": "Quadro GP100", "numSms": 56}]}
 
 
 def test_it_speaks(found: Ask) -> None:
@@ -23,8 +29,34 @@ def test_no_core_is_faster_than_the_memory(found: Ask) -> None:
     assert finding.at_stake_ns == 80_000 - 33_170
 
 
-def test_a_device_without_tf32_is_silent(found: Ask) -> None:
-    assert found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **V100) == []
+@pytest.mark.parametrize(("device", "saved"), [(V100, 69_952), (T4, 70_030), (RTX, 60_035)])
+def test_devices_of_compute_capability_7_have_float16(
+    found: Ask, device: dict[str, Any], saved: int
+) -> None:
+    """V100: 15.7 of 125 TFLOP/s; T4: 8.1 of 65; RTX 2080 Ti: 14.2 of 56.9."""
+    (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **device)
+    assert finding.at_stake_ns == saved
+    assert "multiplies float16" in finding.text
+    assert finding.try_ is not None
+    assert "GradScaler" in finding.try_
+
+
+def test_float16_without_tensor_cores_is_no_advice(found: Ask) -> None:
+    """A Quadro GP100 multiplies float16 twice as fast, on its plain cores."""
+    assert found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **GP100) == []
+
+
+def test_engines_of_cudnn_are_products(found: Ask) -> None:
+    """cuDNN 7 and 8 name no generation of theirs."""
+    engines = [
+        "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)",
+        "void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)",
+    ]
+    half = "void cudnn::detail::dgrad_engine<__half, 512, 6, 5, 3, 3, 3, false>(int)"
+    events = work(*(("aten::convolution_backward", name, 80) for name in [*engines, half]))
+    (finding,) = found("no-tensor-cores", events, **V100)
+    assert finding.at_stake_ns == 2 * 69_952
+    assert finding.text.startswith("2 float32 products take 160 us")
 
 
 def test_an_unknown_device_cannot_be_told(lacking: Lack) -> None:

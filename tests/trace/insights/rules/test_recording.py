@@ -51,6 +51,19 @@ def test_few_steps(found: Ask, event: Make) -> None:
     assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
 
 
+def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
+    ends = [event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)]
+    (finding,) = found("recording", [event("aten::mm", 0, 5), *ends])
+    assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
+    assert (finding.try_, len(finding.evidence)) == ("Record 3 steps or more.", 2)
+
+
+def test_one_step_of_a_server_is_not_few(found: Ask, event: Make, launched: Make) -> None:
+    name = "execute_context_1(512)_generation_0(0)"
+    batch = event(name, 0, 50, cat="user_annotation")
+    assert found("recording", [batch, *launched(1, 5, 20)]) == []
+
+
 def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 110, 120, 110)) == []
 

@@ -1,0 +1,40 @@
+"""Files in TOML that users write: settings and keys."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+LARGEST = 1 << 20  # bytes of such a file
+
+
+class WrongFile(ValueError):  # noqa: N818
+    """One plain sentence: why it cannot be used."""
+
+
+def text_of(path: Path) -> str:
+    """The text of a regular file. Raises FileNotFoundError and WrongFile."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise WrongFile(f"{path} is not a file.")
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise WrongFile(f"{path} is larger than 1 MiB.")
+        return content.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongFile(f"{path} cannot be read: {error}.") from None
+
+
+def table_in(text: str, path: object) -> dict[str, Any]:
+    """What a text in TOML says; `path` is its name in the sentence. Raises WrongFile."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise WrongFile(f"{path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise WrongFile(f"{path} is nested too deeply.") from None
