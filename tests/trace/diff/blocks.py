@@ -58,7 +58,8 @@ def repeated(events: Iterable[Event]) -> Repeated | None:
     for event in events:
         if event.get("cat") in WORK and event.get("ph") == "X":
             streams[event.get("pid"), event.get("tid")].append(event)
-    kernels = sorted(max(streams.values(), key=len, default=[]), key=begins)
+    busiest: list[Event] = max(streams.values(), key=len, default=[])
+    kernels = sorted(busiest, key=begins)
     names = [event["name"] for event in kernels]
     best: tuple[int, int, int, int] | None = None
     for size in range(LEAST, len(names) // LEAST + 1):

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -140,7 +141,7 @@ def test_no_output_repeats_a_password(
     url = f"http://me:secret@{server('')}/trace.json?signature=hidden"
     for name in ("trace", "none"):
         urls = [url.replace("trace", name)] * (2 if command == "diff" else 1)
-        guarded(lambda urls=urls: run([command, *urls, "--json"]))
+        guarded(partial(run, [command, *urls, "--json"]))
     shown = "".join(capsys.readouterr())
     assert "127.0.0.1" in shown
     assert not [word for word in ("me:", "secret", "hidden") if word in shown]
