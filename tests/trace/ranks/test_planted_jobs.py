@@ -106,3 +106,16 @@ def test_nobody_is_to_be_named() -> None:
     balanced = truth(expect="nobody", culprits=[])
     assert jobs.judged(balanced, answer(None, 0), "").verdict == jobs.RIGHT
     assert jobs.judged(balanced, answer(3), SAID).verdict == jobs.WRONG
+
+
+@pytest.mark.parametrize(
+    "name", ["dp-loading", "ddp-gemm", "hosts-1ms", "tp2dp4-gemm", "pp4-slow", "flips", "pp4"]
+)
+def test_the_culprit_is_named_and_nobody_else(name: str) -> None:
+    _, one = jobs.trial(jobs.case_of(name), 0)
+    assert one == (jobs.RIGHT, "")
+
+
+def test_clocks_that_contradict_each_other_are_refused() -> None:
+    _, one = jobs.trial(jobs.case_of("torn"), 0)
+    assert one.verdict == jobs.CANNOT
