@@ -74,4 +74,6 @@ def test_every_documented_key_is_in_the_code() -> None:
     names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     folders = ("trace", "src/fusetui", "capture")
     files = (path for name in folders for path in (ROOT / name).rglob("*.py"))
-    assert names - {word for path in files for word in re.findall(r"\w+", path.read_text())} == set()
+    assert (
+        names - {word for path in files for word in re.findall(r"\w+", path.read_text())} == set()
+    )
