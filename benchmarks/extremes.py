@@ -78,7 +78,7 @@ def modules(count: int) -> Iterator[Event]:
         yield from launched(n)
 
 
-def annotations(count: int) -> Iterator[Event]:
+def annotated(count: int) -> Iterator[Event]:
     """Annotations with names of their own, each around a kernel."""
     for n in range(count):
         yield slice_of("user_annotation", f"part {n}", 10 * n, 9, 1)
@@ -117,7 +117,7 @@ KINDS: dict[str, Callable[[int], Iterator[Event]]] = {
     "depth": depth,
     "deep": deep,
     "modules": modules,
-    "annotations": annotations,
+    "annotations": annotated,
     "steps": steps,
 }
 
