@@ -17,7 +17,8 @@ from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
 from fusetui.trace.questions.summary import summary
 from fusetui.trace.roofline import work_of
-from fusetui.trace.serving.join import join, wants_capture
+from fusetui.trace.serving.graphs import wants_capture
+from fusetui.trace.serving.join import join
 
 SERVER = Server()
 CUDA = Server(hip=False, product=NVJET)
