@@ -104,8 +104,8 @@ RULE = Rule(
     "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
     "bandwidth if, by the shapes, that takes longer.",
     remedy='torch.set_float32_matmul_precision("high") uses TF32'
-    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits of "
-    "mantissa. autocast to bfloat16 rounds to 7.",
+    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
+    "of mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},
     silent="Convolutions on plain cores beside others in TF32 are cuDNN's choice.",
     find=find,
