@@ -189,7 +189,7 @@ def compare(
             raise NotBeside
         found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
     except NotBeside:
-        from fusetui.trace.diff import diff
+        from fusetui.trace.diff.compare import diff
 
         found = diff(a.trace, b.trace)
     if found is not None and not cancelled():
