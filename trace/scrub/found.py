@@ -6,20 +6,14 @@ lanes. That takes no longer than searching them for a few words.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.scrub.secrets import MARKS, is_secret, kinds_in
-
-WORDS = b"token key secret passw passphrase passcode credential pwd auth cookie jwt bearer".split()
-VARIABLE = r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{2,80})=[\"']?([^\s\"',;]{1,4096}+)"
-OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
-
+from fusetui.trace.scrub.named import named_in
+from fusetui.trace.scrub.secrets import is_secret
+from fusetui.trace.scrub.tokens import kinds_in
 
 OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
 """How most names begin. Such names contain no tokens, and they make up most of the text."""
@@ -36,19 +30,8 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
 
     `keys` are those around the events, `names` any texts. Each is listed once.
     """
-    found = [*_of_text("\n".join(name for name in names if not name.startswith(OF_CODE)))]
-    if _may_hold(keys):
-        found = [*_of_value("", keys), *found]
-    return tuple(dict.fromkeys(found))
-
-
-def _may_hold(keys: Mapping[str, Any]) -> bool:
-    try:
-        text = orjson.dumps(keys)
-    except TypeError:  # not valid in JSON: examine everything
-        return True
-    lower = text.lower()
-    return any(word in lower for word in WORDS) or any(mark.encode() in text for mark in MARKS)
+    text = "\n".join(name for name in names if not name.startswith(OF_CODE))
+    return tuple(dict.fromkeys([*_of_value("", keys), *_of_text(text)]))
 
 
 def _of_value(key: str, value: Any) -> Iterator[str]:
@@ -67,5 +50,6 @@ def _of_value(key: str, value: Any) -> Iterator[str]:
 
 def _of_text(text: str) -> Iterator[str]:
     yield from kinds_in(text)
-    if any(end in text for end in OF_VARIABLES):
-        yield from (name for name, value in re.findall(VARIABLE, text) if is_secret(name, value))
+    for begin, end, name in named_in(text):
+        if is_secret(name, text[begin:end]):
+            yield name

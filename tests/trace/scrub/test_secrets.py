@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace.scrub.found import secrets_in
-from fusetui.trace.scrub.secrets import is_secret, is_secret_name, kinds_in
+from fusetui.trace.scrub.secrets import is_secret, is_secret_name
+from fusetui.trace.scrub.tokens import kinds_in
 
 TOKENS = {
     "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,
