@@ -15,6 +15,7 @@ from fusetui.trace.scrub.named import named_in
 from fusetui.trace.scrub.secrets import is_secret
 from fusetui.trace.scrub.tokens import kinds_in
 
+BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
 OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
 """How most names begin. Such names contain no tokens, and they make up most of the text."""
 
@@ -30,26 +31,24 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
 
     `keys` are those around the events, `names` any texts. Each is listed once.
     """
-    text = "\n".join(name for name in names if not name.startswith(OF_CODE))
-    return tuple(dict.fromkeys([*_of_value("", keys), *_of_text(text)]))
+    texts = [name for name in names if not name.startswith(OF_CODE)]
+    found = [*_of_keys(keys, texts)]
+    text = BETWEEN.join(texts)
+    found += kinds_in(text)
+    found += (name for begin, end, name in named_in(text) if is_secret(name, text[begin:end]))
+    return tuple(dict.fromkeys(found))
 
 
-def _of_value(key: str, value: Any) -> Iterator[str]:
-    waiting = deque([(key, value)])
+def _of_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
+    """Keys whose values look like secrets; adds all others that are texts to `texts`."""
+    waiting = deque[tuple[str, Any]](keys.items())
     while waiting:
         key, value = waiting.popleft()
         if is_secret(key, value):
             yield key
         elif isinstance(value, str):
-            yield from _of_text(value)
+            texts.append(value)
         elif isinstance(value, Mapping):
             waiting += value.items()
         elif isinstance(value, list):
             waiting += ((key, item) for item in value)
-
-
-def _of_text(text: str) -> Iterator[str]:
-    yield from kinds_in(text)
-    for begin, end, name in named_in(text):
-        if is_secret(name, text[begin:end]):
-            yield name

@@ -23,8 +23,7 @@ SETTING = rf"""(?x)
     (?=[^\s"'`])
     """
 BARE = r"""(?x)
-    (?<![A-Za-z])
-    (?P<name> (?i:pass(?:word|wd|phrase|code)|(?:api|access|secret|auth|private)[ _-]?(?:key|token)
+    (?P<name> (?:pass(?:word|wd|phrase|code)|(?:api|access|secret|auth|private)[ _-]?(?:key|token)
       | key|token|pass|pwd|secret|credentials?) )
     (?: \s{1,4}+(?:is\s{1,4}+)?+ | \s{0,2}+:=?\s{0,4}+ )
     (?P<quote>["'`]?+) (?P<value>[^\s"'`<]{4,400}+)
@@ -90,14 +89,18 @@ def _is_hidden(name: str, value: str, certain: bool) -> bool:
 
 
 def _bare(text: str) -> Iterator[Place]:
-    lower = text.lower()
+    lower = text.lower() if text.isascii() else re.sub("[A-Z]", lambda m: m[0].lower(), text)
     if not any(word in lower for word in WORDS):
         return
-    for found in compiled(BARE).finditer(text):
-        begin, name = found.start("value"), found["name"]
-        value = found["value"] if found["quote"] else found["value"].rstrip(CLOSING + ",;")
-        if _is_bare(name.lower(), value, found["quote"] != ""):
-            yield begin, begin + len(value), name
+    for found in compiled(BARE).finditer(lower):
+        begin, end = found.span("value")
+        before = lower[found.start() - 1 : found.start()]
+        if before.isalpha() and not found["name"].startswith("passw"):
+            continue  # the end of another word
+        if not found["quote"]:
+            end = begin + len(lower[begin:end].rstrip(CLOSING + ",;"))
+        if _is_bare(found["name"], text[begin:end], found["quote"] != ""):
+            yield begin, end, found["name"]
     if "==" in text or "!=" in text:
         for found in compiled(COMPARED).finditer(text):
             if secrecy(found["name"]) >= Secrecy.USUAL and not is_trivial(found["value"]):

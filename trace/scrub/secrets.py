@@ -116,8 +116,10 @@ def _secrecy(name: str) -> Secrecy:
     if not words:
         return Secrecy.NONE
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if any(_is_strong(word) for word in words):
+    if _is_strong(last) or any(word.startswith("passw") for word in words):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.STRONG
+    if any(map(_is_strong, words)):
+        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.USUAL
     if last in ALWAYS or _is_usual(last, before, name.isupper()):
         return Secrecy.USUAL
     if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):

@@ -142,49 +142,45 @@ FORMS = (
         r"(?i)aws[^\n\"']{0,30}(?:key|pwd|pw|pass|token)[^\n\"']{0,20}[\"']{1,2}"
         r"(?:[:=, ]{1,3}[\"'])?([0-9a-z/+]{40})[\"']",
     ),
-    Form(
-        "a JSON web token", "eyj", rf"{BEGIN}(?<![_-])eyJ[\w-]{{8,}}+\.[\w-]{{8,}}+(?:\.[\w=-]*+)?"
-    ),
+    Form("a JSON web token", "eyj", r"eyJ(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w=-]*+)?"),
     Form("a JSON web token", "zxlk", r"ZXlK[\w+/-]{40,}+"),
-    Form(
-        "an API key", "sk-", rf"{BEGIN}sk-(?=[\w-]{{0,99}}\d)(?=[\w-]{{0,99}}[A-Za-z])[\w-]{{16,}}+"
-    ),
-    Form("a SendGrid key", "sg.", rf"{BEGIN}SG\.[\w=.-]{{32,}}+"),
+    Form("an API key", "sk-", r"sk-(?=[\w-]{0,99}\d)(?=[\w-]{0,99}[A-Za-z])[\w-]{16,}+"),
+    Form("a SendGrid key", "sg.", r"SG\.[\w=.-]{32,}+"),
     Form(
         "an Artifactory token",
         "ap",
-        BEGIN + r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[A-Za-z]{0,60}\d)(?=[a-z\d]{0,60}[A-Z])"
+        r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[A-Za-z]{0,60}\d)(?=[a-z\d]{0,60}[A-Z])"
         r"[A-Za-z0-9]{8,}+(?![\w-])",
     ),
     Form(
         "a Telegram token",
         ":",
-        r"(?<!\d)\d{5,16}:(?:A[\w-]{34,}+|(?=[\w-]{0,33}\d)(?=[\w-]{0,33}[A-Z])(?=[\w-]{0,33}[a-z])"
+        r"(?<!\d)\d{5,16}:(?:A[\w-]{32,}+|(?=[\w-]{0,33}\d)(?=[\w-]{0,33}[A-Z])(?=[\w-]{0,33}[a-z])"
         r"[\w-]{35}(?![\w-]))",
     ),
     Form(
         "a Discord token",
         ".",
-        BEGIN + r"[MNO][\w-]{23,25}\.[\w-]{6}\.(?=[\w-]{0,26}\d)[\w-]{27,}+",
+        r"[MNO][\w-]{23,25}\.[\w-]{6}\.(?=[\w-]{0,26}\d)[\w-]{27,}+",
     ),
-    Form("a Vault token", "s.", BEGIN + r"s\.(?=[a-zA-Z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.])"),
-    Form("a Mailchimp key", "-us", BEGIN + r"[0-9a-z]{32}-us[0-9]{1,2}"),
+    Form("a Vault token", "s.", r"s\.(?=[a-zA-Z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.])"),
+    Form("a Mailchimp key", "-us", r"[0-9a-z]{32}-us[0-9]{1,2}"),
     Form("a Mailgun key", "mailgun", r"(?i)mailgun[^\n]{0,30}?([0-9a-h]{32}(?:-[0-9a-h]{8}){2})"),
     Form("an Azure secret", "q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.-]{31,34}"),
-    Form("a Terraform token", ".atlasv1.", BEGIN + r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
-    Form("a MaxMind key", "_mmk", BEGIN + r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
-    Form("a Harness token", "at.", BEGIN + r"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
-    Form("an Airtable token", "pat", BEGIN + r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    Form("a Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
+    Form("a MaxMind key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    Form("a Harness token", "at.", r"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
+    Form("an Airtable token", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
     Form(
         "an Authress key",
         ".acc",
-        BEGIN + r"[a-z]{2,8}_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}+",
+        r"[a-z]{2,8}_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}+",
     ),
-    Form("a Cloudflare key", "v1.0-", BEGIN + r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}+"),
-    Form("a Facebook token", "|", BEGIN + r"\d{15,16}[|%][\w-]{27,40}"),
-    Form("a Mapbox token", "k.", BEGIN + r"[ps]k\.(?:[a-z0-9]{60}|eyJ[\w-]{20,200})\.[\w-]{22}"),
-    Form("a Yandex token", "t1.", BEGIN + r"t1\.[\w-]{1,400}={0,2}\.[\w-]{86}={0,2}"),
-    Form("a Grafana key", "eyjrijoi", BEGIN + r"eyJrIjoi[A-Za-z0-9]{60,}+={0,3}"),
+    Form("a Cloudflare key", "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}+"),
+    Form("a Facebook token", "|", r"\d{15,16}[|%][\w-]{27,40}"),
+    Form("a Mapbox token", "k.", r"[ps]k\.(?:[a-z0-9]{60}|eyJ[\w-]{20,200})\.[\w-]{22}"),
+    Form("a Yandex token", "t1.", r"t1\.[\w-]{1,400}={0,2}\.[\w-]{86}={0,2}"),
+    Form("a Grafana key", "eyjrijoi", r"eyJrIjoi[A-Za-z0-9]{60,}+={0,3}"),
     Form(
         "a webhook",
         "hooks.slack.com/",
@@ -206,6 +202,7 @@ def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
         (*match.span(match.lastindex or 0), kind)
         for kind, pattern in _patterns(text)
         for match in pattern.finditer(text)
+        if compiled(BEGIN).match(text, match.start())
     ]
     done = -1
     for begin, end, kind in sorted(found, key=lambda token: (token[0], -token[1])):
@@ -224,7 +221,7 @@ def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     for head in _heads(text) & _issued().keys():
         for kind, prefix, body in _issued()[head]:
             if prefix in text:
-                yield kind, compiled(f"{BEGIN}{re.escape(prefix)}{body}")
+                yield kind, compiled(f"{re.escape(prefix)}{body}")
     lower = text.lower()
     for form in FORMS:
         if form.mark in lower:

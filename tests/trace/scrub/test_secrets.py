@@ -78,7 +78,7 @@ def test_secrets_are_named_once_and_never_told() -> None:
         "note": f"cloned with {token}",
     }
     found = secrets_in(keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"])
-    assert found == ("a GitHub token", "HF_TOKEN", "WANDB_API_KEY")
+    assert found == ("HF_TOKEN", "a GitHub token", "WANDB_API_KEY")
     assert not any(value in str(found) for value in (token, "qwertyuiop", "0123abcd"))
 
 
