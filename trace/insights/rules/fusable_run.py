@@ -288,8 +288,8 @@ RULE = Rule(
     "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
     "if that is more) and to write the output of the last one once, which is at least 2 us per "
     "run.",
-    remedy="torch.compile fuses such runs; a fused norm, activation or rotary embedding does the "
-    "same by hand.",
+    remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
+    "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
     of_kernels=True,

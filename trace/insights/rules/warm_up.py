@@ -61,7 +61,8 @@ RULE = Rule(
     "goes on in the second half of the GPU events.",
     remedy="Nothing, if this is about the steady state: record later steps, "
     "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
-    "CUDA_MODULE_LOADING=EAGER, cached compilation, and one run of each shape beforehand.",
+    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
+    "and one run of each shape beforehand.",
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
