@@ -1,12 +1,15 @@
 """Generates docs/reference.md from the code (commands, options, keys), the table of options in
-docs/capture.md, the rules in docs/why.md, and docs/tour.md from the steps of the tour.
+docs/capture.md, the rules in docs/why.md with what was judged of each (docs/judgments.tsv), and
+docs/tour.md from the steps of the tour.
 
 make reference
 """
 
 from __future__ import annotations
 
+import csv
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import fill
@@ -14,6 +17,7 @@ from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
+from fusetui.trace.insights.advice import DEFAULT, said
 from fusetui.trace.insights.rule import Rule
 from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.registry import by_section
@@ -27,6 +31,8 @@ TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.m
 TOUR = HERE / "tour.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
 RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
+JUDGED, JUDGED_END = "<!-- judgments -->\n", "<!-- end of judgments -->"
+JUDGMENTS = ("right", "half right", "wrong", "cannot be told", "open")
 WIDTH = 90
 KEYS_HEAD = "| keys | what | | name in keys.toml |\n|---|---|---|---|"
 HEAD = """# Reference
@@ -86,10 +92,16 @@ def _keys(action: Action) -> str:
 
 def capture() -> str:
     """docs/capture.md with its table of options regenerated."""
-    before, begin, rest = CAPTURE.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
     rows = "".join(f"| `{names}` | {text} |\n" for names, text in _options())
-    return f"{before}{begin}| option | meaning |\n|---|---|\n{rows}{end}{after}"
+    table = f"| option | meaning |\n|---|---|\n{rows}"
+    return _between(CAPTURE.read_text(encoding="utf-8"), BEGIN, table, END)
+
+
+def _between(page: str, begin: str, text: str, end: str) -> str:
+    """The page with this text between two of its marks."""
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{text}{end}{after}"
 
 
 def _options() -> Iterator[tuple[str, str]]:
@@ -102,10 +114,23 @@ def _options() -> Iterator[tuple[str, str]]:
 
 
 def why() -> str:
-    """The page about `why` with a section for each rule as it is now."""
-    before, begin, rest = WHY.read_text(encoding="utf-8").partition(RULES)
-    _, end, after = rest.partition(RULES_END)
-    return f"{before}{begin}\n{''.join(map(_section, all_rules()))}{end}{after}"
+    """The page about `why` with a section for each rule as it is now, and what was judged."""
+    sections = "".join(map(_section, all_rules()))
+    page = _between(WHY.read_text(encoding="utf-8"), RULES, f"\n{sections}", RULES_END)
+    return _between(page, JUDGED, _judgments(), JUDGED_END)
+
+
+def _judgments() -> str:
+    """How many findings of each rule were judged how; a rule that said nothing has no line."""
+    with (HERE / "judgments.tsv").open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        found = [(row["rule"], row["judgment"]) for row in rows if row["rule"] != "-"]
+    counts = Counter([*found, *(("all", judgment) for _, judgment in found)])
+    rules = sorted({rule for rule, _ in found})
+    columns = [one for one in JUDGMENTS if counts["all", one]]
+    lines = [("rule", *columns), ("---",) * (len(columns) + 1)]
+    lines += [(name, *(str(counts[name, one]) for one in columns)) for name in (*rules, "all")]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _section(rule: Rule) -> str:
@@ -114,7 +139,7 @@ def _section(rule: Rule) -> str:
         "Needs": rule.needs or "Nothing.",
         "At stake": rule.formula,
         "Thresholds": ", ".join(f"`{name}` {_figure(x)}" for name, x in rule.thresholds.items()),
-        "Try": rule.remedy,
+        "Try": said(rule.remedy, DEFAULT),
         "Says nothing": rule.silent,
     }
     lines = "".join(f"* **{name}**: {text}\n" for name, text in facts.items() if text)

@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
-    parser.add_argument("--kind", choices=("reader", "app", "large"), default="reader")
+    parser.add_argument("--kind", choices=("reader", "app", "large", "zip"), default="reader")
     parser.add_argument("--save", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--replay", type=Path, nargs="+", help="only try these files again")
     args = parser.parse_args()

@@ -54,7 +54,7 @@ class Rule(msgspec.Struct, frozen=True):
     question: str  # that it answers
     needs: str  # what must have been recorded, at least GPU events; empty for nothing
     formula: str  # of the time at stake
-    remedy: str  # what to try: one line with the torch call or option
+    remedy: str  # what to try: one line with the torch call or option; see advice
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""

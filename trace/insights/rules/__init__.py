@@ -9,6 +9,7 @@ from importlib import import_module
 
 import msgspec
 
+from fusetui.trace.insights.advice import said, tags_of
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.model import Finding, Unknown
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
@@ -26,12 +27,13 @@ def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]
     tell."""
     found: list[Finding] = []
     unknown: list[Unknown] = []
+    tags = tags_of(facts)
     for rule in all_rules():
         if not len(facts.gpu_rows) and rule.needs:
             unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
             continue
         try:
-            found += _findings(rule, facts)
+            found += _findings(rule, facts.steady if rule.of_kernels else facts, tags)
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
     found = [
@@ -49,14 +51,14 @@ def _is_part(finding: Finding, found: list[Finding]) -> bool:
     return bool(wholes) and (finding.at_stake_ns or 0) <= max(wholes)
 
 
-def _findings(rule: Rule, facts: Facts) -> Iterator[Finding]:
+def _findings(rule: Rule, facts: Facts, tags: frozenset[str]) -> Iterator[Finding]:
     for claim in rule.find(facts):
         at_stake = claim.at_stake_ns
         if at_stake is None or is_worth(facts, at_stake, rule.of_kernels):
-            yield _finding(rule, claim, facts)
+            yield _finding(rule, claim, facts, tags)
 
 
-def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
+def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
     known = claim.at_stake_ns is not None and facts.span_ns > 0
     return Finding(
         rule=rule.id,
@@ -66,7 +68,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
         evidence=claim.rows,
-        try_=claim.remedy or rule.remedy,
+        try_=said(claim.remedy or rule.remedy, tags),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
     )

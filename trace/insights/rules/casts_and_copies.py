@@ -67,11 +67,15 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
-    """Copies between the GPU and memory that is not pinned, while no kernel runs."""
+    """Copies between the GPU and memory that is not pinned, while no kernel runs. Where there are
+    no steps, copies that all come before the first kernel set the program up: weights, inputs."""
     kernels, trace = facts.kernels, facts.trace
     pageable = np.array(["Pageable" in name for name in trace.names] or [False])
     copies = pageable[trace.name[kernels.rows]] & (trace.role[kernels.rows] == Role.MEMCPY)
     is_kernel = trace.role[kernels.rows] == Role.KERNEL
+    first = kernels.start[is_kernel].min(initial=facts.end_ns)
+    if not len(facts.spans) and (kernels.start[copies] < first).all():
+        return
     at_stake = 0
     for device in np.unique(kernels.device[copies]).tolist():
         cover, hidden = kernels.cover(copies, device), kernels.cover(is_kernel, device)
@@ -96,8 +100,8 @@ RULE = Rule(
     question="How much GPU time is spent on copying and converting tensors?",
     needs="Kernel names; ops, to name what asks for them.",
     formula="The effective time of PyTorch's copy, cast and concatenation kernels; for pageable "
-    "copies, "
-    "the time in which no kernel runs beside them.",
+    "copies, the time in which no kernel runs beside them; without steps, not if all of them come "
+    "before the first kernel, as those of weights do.",
     remedy="Keep one dtype through a block, one memory format (channels_last) through a model, and "
     "write into slices of one buffer instead of torch.cat.",
     thresholds={},

@@ -90,8 +90,10 @@ RULE = Rule(
     needs="Communication kernels; sizes (torch 2.1 and later record them, before that shapes of "
     "inputs tell them) for bytes and bandwidth, and to tell waiting apart.",
     formula="The time in which communication runs without compute, on each device.",
-    remedy="Overlap it: DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's prefetching, or a "
-    "stream of its own. Waiting for another rank cannot be solved here: compare the ranks.",
+    remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
+    "prefetching, or a stream of its own|:one half of the batch computes while the other "
+    "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
+    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
     thresholds={"fewest": FEWEST},
     find=find,
     of_kernels=True,

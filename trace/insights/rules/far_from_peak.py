@@ -82,8 +82,8 @@ RULE = Rule(
     formula="The effective duration of such kernels of 10 us or more that reach less than three "
     "quarters of their bound (see the ceiling) while nothing else runs, minus that bound.",
     remedy="Other shapes or layouts (multiples of 64, contiguous inputs, channels_last), a newer "
-    'cuBLAS, cuDNN, hipBLASLt or MIOpen, or torch.compile(mode="max-autotune"), which measures '
-    "several kernels.",
+    "{nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
+    '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     find=find,
     of_kernels=True,

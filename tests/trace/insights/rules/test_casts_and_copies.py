@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
@@ -44,6 +46,16 @@ def test_pageable_copies(found: Ask) -> None:
     (finding,) = found("casts-and-copies", [*work(("aten::add", ADD, 100)), copy])
     assert finding.at_stake_ns == 30_000
     assert "pageable memory" in finding.text
+
+
+def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[..., Event]) -> None:
+    """Weights are copied before the first kernel; with steps, each may begin with such a copy."""
+    copy = event("Memcpy HtoD (Pageable -> Device)", 900, 50, cat="gpu_memcpy", pid=0, tid=7)
+    events = [copy, *work(("aten::add", ADD, 100))]
+    assert found("casts-and-copies", events) == []
+    step = event("ProfilerStep#1", 0, 2_000, cat="user_annotation")
+    assert found("casts-and-copies", [*events, step])
+    assert found("casts-and-copies", [*events, copy | {"ts": 2_000}])
 
 
 def test_other_kernels_are_silent(found: Ask) -> None:
