@@ -14,5 +14,6 @@ __all__ = [
     "matmul",
     "model",
     "peaks",
+    "pointwise",
     "row",
 ]

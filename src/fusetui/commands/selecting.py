@@ -9,7 +9,8 @@ from collections.abc import Callable
 from fusetui.commands.errors import CommandError
 from fusetui.trace import Trace
 from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.why import NotThere, Selection, why
+from fusetui.trace.insights.selection import NotThere, Selection
+from fusetui.trace.insights.why import why
 from fusetui.trace.text.times import parse_time
 
 NS = re.compile(r"[0-9]{1,18}")
