@@ -38,10 +38,10 @@ def test_it_speaks(found: Ask) -> None:
 
 def test_sizes_that_are_multiples_of_64_are_not_asked_for(found: Ask) -> None:
     (finding,) = found("far-from-peak", product(ALIGN8, 780, LARGE), **A100)
-    assert finding.try_.startswith("A newer cuBLAS or cuDNN, or torch.compile(")
+    assert str(finding.try_).startswith("A newer cuBLAS or cuDNN, or torch.compile(")
     odd = {"Input Dims": [[4000, 4000]] * 2, "Input type": ["c10::BFloat16"] * 2}
     (finding,) = found("far-from-peak", product(ALIGN8, 780, odd), **A100)
-    assert finding.try_.startswith("Sizes that are multiples of 64, a newer cuBLAS")
+    assert str(finding.try_).startswith("Sizes that are multiples of 64, a newer cuBLAS")
 
 
 def test_three_quarters_are_near_enough(found: Ask) -> None:
