@@ -150,7 +150,7 @@ def examine_archive(data: bytes, seed: int, limited: Limited) -> str:
         return _judged(found, data, path.with_name("unpacked"))
 
 
-def opened(path: Path) -> Trace | str:
+def opened(path: Path | str) -> Trace | str:
     """A trace, or the sentence that refuses it."""
     try:
         return open_trace(str(path), cached=False)
