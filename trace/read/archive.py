@@ -73,8 +73,6 @@ class Archive:
         limit = limit_for(self._trace.compress_size)
         wrong, checksum = self._wrong, 0
         try:
-            if self.size > limit:
-                raise TooLarge
             for piece, _ in member(_bytes_of(self._trace, self._file), self._packing, 0, limit):
                 checksum = zlib.crc32(piece, checksum)
                 room.write(piece)
