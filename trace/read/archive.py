@@ -86,9 +86,9 @@ class Archive:
         room.flush()
         if wrong and not room.tell():
             raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")
-        if wrong is None and checksum != self._trace.CRC:
-            return "the zip file is damaged (its checksum does not fit)"
-        return wrong
+        if self._wrong or checksum != self._trace.CRC:
+            return wrong or "the zip file is damaged (its checksum does not fit)"
+        return None
 
     @property
     def _packing(self) -> Packing:
