@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace.scrub.found import secrets_in
-from fusetui.trace.scrub.secrets import is_secret, is_secret_name, kinds_in
+from fusetui.trace.scrub.secrets import is_secret, is_secret_name
+from fusetui.trace.scrub.tokens import kinds_in
 
 TOKENS = {
     "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,
@@ -77,7 +78,7 @@ def test_secrets_are_named_once_and_never_told() -> None:
         "note": f"cloned with {token}",
     }
     found = secrets_in(keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"])
-    assert found == ("a GitHub token", "HF_TOKEN", "WANDB_API_KEY")
+    assert found == ("HF_TOKEN", "a GitHub token", "WANDB_API_KEY")
     assert not any(value in str(found) for value in (token, "qwertyuiop", "0123abcd"))
 
 
