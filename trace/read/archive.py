@@ -150,7 +150,7 @@ def _first_entry(file: IO[bytes]) -> ZipInfo:
     return entry
 
 
-class Part:
+class Member:
     """A stretch of the bytes of a file."""
 
     def __init__(self, file: IO[bytes], begin: int, size: int) -> None:
@@ -165,14 +165,14 @@ class Part:
         return self._whole[self._begin + start : self._begin + end]
 
 
-def _bytes_of(entry: ZipInfo, file: IO[bytes]) -> Part:
+def _bytes_of(entry: ZipInfo, file: IO[bytes]) -> Member:
     """The compressed bytes, which follow a header of their own. Raises Damaged."""
     at = max(entry.header_offset, 0)
-    head = Part(file, at, LOCAL.size)[: LOCAL.size]
+    head = Member(file, at, LOCAL.size)[: LOCAL.size]
     if len(head) < LOCAL.size or not head.startswith(MARK):
         raise Damaged("there is no header before the trace")
     *_, length, extra = LOCAL.unpack(head)
-    return Part(file, at + LOCAL.size + length + extra, entry.compress_size)
+    return Member(file, at + LOCAL.size + length + extra, entry.compress_size)
 
 
 class Plain:

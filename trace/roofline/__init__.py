@@ -21,6 +21,7 @@ __all__ = [
     "model",
     "on_plain_cores",
     "peaks",
+    "pointwise",
     "remarks",
     "row",
     "work_of",

@@ -33,7 +33,7 @@ def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]
             unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
             continue
         try:
-            found += _findings(rule, facts, tags)
+            found += _findings(rule, facts.steady if rule.of_kernels else facts, tags)
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
     found = [
