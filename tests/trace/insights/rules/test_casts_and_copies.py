@@ -12,8 +12,7 @@ def test_it_speaks(found: Ask) -> None:
     (finding,) = found("casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70)))
     assert finding.at_stake_ns == 30_000
     assert finding.text == (
-        "1 kernel that copies, casts or concatenates takes 30 us (30.0 % of the span), most of it "
-        "in aten::copy_."
+        "1 copy, cast or concatenation takes 30 us (30.0 % of the span), most of it in aten::copy_."
     )
 
 
@@ -37,6 +36,17 @@ def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
     blocks = [module("Block_0", 0, 19), module("Block_1", 20, 19)]
     (finding,) = found("casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100)
     assert finding.part_of == "fusable-run"
+
+
+def test_copies_within_the_device_count(found: Ask, event: Callable[..., Event]) -> None:
+    """A contiguous tensor is copied without a kernel: 40 us beside a copy kernel of 30."""
+    kernels = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 100))
+    copy = event("Memcpy DtoD (Device -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, copy])
+    assert finding.text.startswith("2 copies, casts and concatenations take 70 us")
+    host = event("Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, host])
+    assert finding.at_stake_ns == 30_000
 
 
 def test_pageable_copies(found: Ask) -> None:
