@@ -15,6 +15,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
 from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.trace.insights.reading import args_read
+from fusetui.trace.insights.recorded import lacks_of
 from fusetui.trace.insights.rules import findings_of
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.step_spans import Spans, step_spans
@@ -85,7 +86,7 @@ def explained(question: Asked) -> tuple[Why, Facts]:
     with args_read(question.accounts.trace):
         found = _accounted(question)
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
-    findings, unknown = findings_of(facts)
+    findings, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
         found,
@@ -97,6 +98,8 @@ def explained(question: Asked) -> tuple[Why, Facts]:
         modules=modules,
         breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         families=facts.kernels.family_ns,
+        below=below,
+        lacks=lacks_of(facts),
     )
     return answers, facts
 
