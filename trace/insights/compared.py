@@ -75,8 +75,11 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
     for rule in all_rules():
         if rule.id in costly:
             per_step = bool(steps[0]) and not rule.once
-            parts = [len(each) if per_step else 1 for each in steps]
             known = noises if per_step else (None, None)
+            parts = [
+                max(1, len(each) - why.left_out * rule.of_kernels) if per_step else 1
+                for each, why in zip(steps, (a, b), strict=True)
+            ]
             sides = _side(rule, a, b, parts[0], known[0]), _side(rule, b, a, parts[1], known[1])
             found.append(_compared(rule.id, *sides, per_step))
     return tuple(sorted(found, key=lambda one: -abs((one.b_ns or 0) - (one.a_ns or 0))))

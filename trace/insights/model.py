@@ -161,4 +161,5 @@ class Why(msgspec.Struct, frozen=True):
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()
     below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
+    left_out: int = 0  # first steps of which rules about kernels do not speak
     lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py

@@ -56,7 +56,7 @@ class Rule(msgspec.Struct, frozen=True):
     needs: str  # what must have been recorded, at least GPU events; empty for nothing. What
     # follows a semicolon adds to the answer, and without it the rule speaks all the same
     formula: str  # of the time at stake
-    remedy: str  # what to try: one line with the torch call or option
+    remedy: str  # what to try: one line with the torch call or option; see advice
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""

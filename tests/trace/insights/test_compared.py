@@ -96,6 +96,12 @@ def test_what_happens_once_is_not_divided_by_steps() -> None:
     assert (one.a_ns, one.b_ns, one.per_step, one.differs) == (9, 9, False, False)
 
 
+def test_rules_about_kernels_may_leave_out_a_slow_first_step() -> None:
+    """Three steps with 0.3 ms each, beside a slow one."""
+    a = replace(side([0] * 4, ("no-tensor-cores", 900_000)), left_out=1)
+    assert only(versus(a, side([0] * 4))).a_ns == 300_000
+
+
 def test_just_below_the_threshold_is_not_gone() -> None:
     """102 us of a step are a finding, 98 us are none."""
     b = side([98_000] * 4, below={"host-bound": 4 * 98_000})

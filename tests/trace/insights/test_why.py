@@ -9,8 +9,9 @@ import pytest
 from tests.trace.insights.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.trace import Trace
+from fusetui.trace.insights.selection import Selection
 from fusetui.trace.insights.telling import account_line, answer, brief_answer
-from fusetui.trace.insights.why import Selection, why
+from fusetui.trace.insights.why import why
 
 US = 1_000
 

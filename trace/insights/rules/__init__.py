@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fusetui.trace.insights.advice import said, tags_of
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.model import Finding, Unknown
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
@@ -35,17 +36,19 @@ def findings_of(facts: Facts) -> Answers:
     found: list[Finding] = []
     unknown: list[Unknown] = []
     below: dict[str, int] = {}
+    tags = tags_of(facts)
     for rule in all_rules():
         if not len(facts.gpu_rows) and rule.needs:
             unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
             continue
         try:
-            for claim in rule.find(facts):
+            asked = facts.steady if rule.of_kernels else facts
+            for claim in rule.find(asked):
                 at_stake = claim.at_stake_ns
                 if at_stake is None or (
-                    not claim.is_little and is_worth(facts, at_stake, rule.of_kernels)
+                    not claim.is_little and is_worth(asked, at_stake, rule.of_kernels)
                 ):
-                    found.append(_finding(rule, claim, facts))
+                    found.append(_finding(rule, claim, asked, tags))
                 else:
                     below[rule.id] = below.get(rule.id, 0) + at_stake
         except CannotTell as lack:
@@ -65,7 +68,7 @@ def _is_part(finding: Finding, found: list[Finding]) -> bool:
     return bool(wholes) and (finding.at_stake_ns or 0) <= max(wholes)
 
 
-def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
+def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
     known = claim.at_stake_ns is not None and facts.span_ns > 0
     return Finding(
         rule=rule.id,
@@ -75,7 +78,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts) -> Finding:
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
         evidence=claim.rows,
-        try_=claim.remedy or rule.remedy,
+        try_=said(claim.remedy or rule.remedy, tags),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
     )

@@ -129,8 +129,10 @@ RULE = Rule(
     formula="The host part of all gaps except synchronization and allocation, minus what "
     "data-loading, recompilation, warm-up and cpu-work claim, if the host part without the warm-up "
     "is at least a tenth of the span without it.",
-    remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '
-    "larger batches and fused optimizers need fewer of them.",
+    remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
+    'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
+    "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
+    "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
     find=find,
     silent="Where the thread does something else than launching, see cpu-work.",

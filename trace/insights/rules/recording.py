@@ -59,8 +59,8 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
             "recorded.",
             at_stake_ns=None,
             rows=the_most(without, trace.dur[without]),
-            remedy="Call torch.cuda.synchronize() right before the recorded steps begin, so that "
-            "no earlier work runs into them.",
+            remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
+            "begin, so that no earlier work runs into them.",
         )
 
 
