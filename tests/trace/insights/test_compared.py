@@ -14,8 +14,9 @@ from fusetui.trace.insights.compared import Compared, below_rows, finding_rows
 from fusetui.trace.insights.model import DeviceAccount, Finding, StepAccount, Unknown, Why
 from fusetui.trace.insights.recorded import needed_by
 from fusetui.trace.insights.rules import all_rules
+from fusetui.trace.insights.selection import Selection
 from fusetui.trace.insights.versus import Versus, versus
-from fusetui.trace.insights.why import Selection, why
+from fusetui.trace.insights.why import why
 
 LENGTH = 1_000_000  # ns of a step
 STACKS = "Python frames and modules"
