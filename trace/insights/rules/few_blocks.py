@@ -23,7 +23,7 @@ BUSY_MEMORY = 0.5  # of the bandwidth of the data sheet
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    few = few_of(kernels)
+    few = _candidates(kernels)
     taken = int(kernels.effective_ns[few].sum())
     if not taken:
         return
@@ -37,6 +37,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake,
         rows=kernels.heaviest(few),
         why_likely="What one block does may not be divisible.",
+        is_little=not few_of(kernels).any(),
     )
 
 
@@ -69,11 +70,16 @@ def _at_stake(kernels: Kernels, few: Flags) -> int:
 
 def few_of(kernels: Kernels) -> Flags:
     """The kernels of the claim; none if they are too little together."""
+    found = _candidates(kernels)
+    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
+    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+
+
+def _candidates(kernels: Kernels) -> Flags:
     work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
     found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
-    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+    return found
 
 
 def _by_memory(kernels: Kernels) -> Flags:
