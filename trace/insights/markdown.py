@@ -13,6 +13,7 @@ from fusetui.trace.insights.telling import (
     ceiling_text,
     covered_by,
     device_text,
+    listed,
     named,
     not_recorded,
     qualified,
@@ -36,7 +37,7 @@ def why_markdown(found: Why) -> str:
     else:
         lines += [*_threads(found), ""]
     lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
-    lines += [*_findings(found.findings), *_gaps(found.gaps[:GAPS], found.base_ns)]
+    lines += [*_findings(found.findings), *_gaps(listed(found)[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
 

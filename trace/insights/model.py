@@ -53,7 +53,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
     `drained_by` is the call inside which the launching thread was when the gap began, if that call
-    waits for the device; each None if there is none.
+    waits for the device and the next event was not launched yet; each None if there is none.
     """
 
     device: Id

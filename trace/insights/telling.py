@@ -20,6 +20,9 @@ from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+LISTED_NS = 1_000
+"""Shorter gaps are not listed beside findings: some profilers leave 1 ns between any two events."""
+
 TOLD_COMM = 0.05
 """From this share of the span on, the answer tells the exposed communication, which is not idle
 but computes nothing."""
@@ -178,8 +181,8 @@ def _idle(sums: Sums, gpus: int) -> str:
 def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     """Classes and at most so many reasons, of the median step and of the span."""
     columns = account_columns(found)
-    main = columns[0][1]
-    reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
+    known = [name for name in REASONS if any(sums[name] for _, sums in columns)]
+    reasons = sorted(known, key=lambda name: [-sums[name] for _, sums in columns])
     shown, rest = reasons[:most], reasons[most:]
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
@@ -297,6 +300,11 @@ def covered_by(gap: Gap) -> str:
     layers = (frame, gap.op, gap.module, gap.annotation)
     found = [text for text in layers if text]
     return ", ".join(found) if found else f"before {gap.next}"
+
+
+def listed(found: Why) -> Sequence[Gap]:
+    """The longest gaps that are worth a line."""
+    return [gap for gap in found.gaps if gap.dur_ns >= LISTED_NS]
 
 
 def named(name: str) -> str:

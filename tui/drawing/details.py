@@ -24,7 +24,7 @@ from fusetui.trace.questions.chain import (
     queue_delay_ns,
 )
 from fusetui.trace.questions.launches import is_replay
-from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable

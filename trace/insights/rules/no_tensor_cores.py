@@ -11,7 +11,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.insights.wording import share_of_work
-from fusetui.trace.roofline import on_plain_cores
+from fusetui.trace.roofline.bounds import on_plain_cores
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.text.figures import duration, plural
 

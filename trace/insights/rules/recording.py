@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.cover import cover_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import NO_ROWS, Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.warming import FEWEST, GRAPH_LAUNCH, first_step
+from fusetui.trace.insights.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
@@ -19,15 +20,17 @@ from fusetui.trace.text.printable import printable
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
 REPLAYS = 0.05  # of the span
+CAPTURED = 0.5  # of the steps
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
     found = facts.spans
+    captures = list(_captures(facts, found))
     notes = [
         *_unlinked(facts),
         *_first_step(facts, found),
-        *_few_steps(facts, found),
+        *(captures or _few_steps(facts, found)),
         *_stacks(facts),
         *_graphs(facts),
     ]
@@ -100,6 +103,22 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
         )
 
 
+def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
+    """Of steps that do little but capture graphs."""
+    once = captures(facts.trace)
+    length = int((found.end - found.start).sum())
+    captured = int(cover_of(once.start, once.end).within(found.start, found.end).sum())
+    if captured >= CAPTURED * length > 0:
+        yield Claim(
+            text=f"For {duration(captured)} of {plural(len(found), 'step')} "
+            f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
+            "becomes part of it and does not run.",
+            at_stake_ns=None,
+            rows=tuple(once.rows[:FEWEST].tolist()),
+            remedy="Look at replays of the graph for what it costs.",
+        )
+
+
 def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
@@ -136,6 +155,7 @@ RULE = Rule(
         "fewest": FEWEST,
         "unlinked": UNLINKED,
         "replays": REPLAYS,
+        "captured": CAPTURED,
     },
     find=find,
 )
