@@ -34,7 +34,7 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    few = few_of(kernels)
+    few = _candidates(kernels)
     taken = int(kernels.effective_ns[few].sum())
     if not taken:
         return
@@ -49,6 +49,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         rows=kernels.heaviest(few),
         remedy=_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",
+        is_little=not few_of(kernels).any(),
     )
 
 
@@ -91,11 +92,16 @@ def _at_stake(kernels: Kernels, few: Flags) -> int:
 
 def few_of(kernels: Kernels) -> Flags:
     """The kernels of the claim; none if they are too little together."""
+    found = _candidates(kernels)
+    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
+    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+
+
+def _candidates(kernels: Kernels) -> Flags:
     work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
     found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
-    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+    return found
 
 
 def _by_memory(kernels: Kernels) -> Flags:
