@@ -21,7 +21,9 @@ from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace import Trace, summary
 from fusetui.trace.cells.counters import curve_of, values
 from fusetui.trace.cells.raster import Lines, cells, edges
-from fusetui.trace.diff import Diff, Kind, diff, to_markdown, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind
+from fusetui.trace.diff.text import to_markdown, to_text
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.kernel_names.annotate import annotate
 from fusetui.trace.kernel_names.kinds import KINDS
@@ -37,7 +39,7 @@ from fusetui.trace.questions.search import find
 from fusetui.trace.questions.tally import tallies
 from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.questions.windows import window_figures
-from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.text.printable import json_lines, printable_lines
 from fusetui.trace.text.tables import TOP_ALL
 
