@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.model import Finding, Gap, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,
@@ -19,7 +20,7 @@ from fusetui.trace.insights.telling import (
     qualified,
     verdict,
 )
-from fusetui.trace.insights.versus import CLASSES as PARTS
+from fusetui.trace.insights.typical import CLASSES as PARTS
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
 from fusetui.trace.text.figures import duration, percent, signed_duration
@@ -62,6 +63,10 @@ def versus_markdown(found: Versus) -> str:
     lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += ["", *_moved(title, moved[:MOVED])] if moved else []
+    if told := finding_rows(found.findings):
+        lines += ["", *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1])]
+    for text in below_rows(found.findings, found.is_sure):
+        lines += ["", markdown(text)]
     return "\n".join(lines) + "\n"
 
 

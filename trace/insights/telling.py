@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fusetui.trace.insights.model import Gap, Why
-from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals, working
+from fusetui.trace.insights.typical import CLASSES as PARTS
+from fusetui.trace.insights.typical import median_step, steps_tell, totals, working
+from fusetui.trace.insights.versus import Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.cutting import clip, joined
@@ -316,7 +317,8 @@ def verdict(found: Versus) -> str:
     """The largest change of any class or reason, of which there is at least one."""
     parts = [one for one in found.change if one.name not in ("span", "idle")]
     span = next(one for one in found.change if one.name == "span")
-    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
+    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
+    text = f"B's {found.of} takes {longer}"
     largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
     if largest is None or largest.a_ns == largest.b_ns:
         return f"{text}: every class takes as long as before."

@@ -9,6 +9,7 @@ from fusetui.trace.insights.breakdown import breakdown_of
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.model import Unknown, Why
 from fusetui.trace.insights.reading import args_read
+from fusetui.trace.insights.recorded import lacks_of
 from fusetui.trace.insights.rules import findings_of
 from fusetui.trace.insights.selection import Asked, Selection, account_of, asked, on_this_device
 from fusetui.trace.model.categories import Role
@@ -26,7 +27,7 @@ def explained(question: Asked) -> tuple[Why, Facts]:
     with args_read(question.accounts.trace):
         found = account_of(question)
     facts = Facts(question.accounts, question.devices, *(question.window or ()))
-    findings, unknown = findings_of(facts)
+    findings, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
         found,
@@ -38,6 +39,9 @@ def explained(question: Asked) -> tuple[Why, Facts]:
         modules=modules,
         breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         families=facts.kernels.family_ns,
+        below=below,
+        left_out=int(facts.steady is not facts),
+        lacks=lacks_of(facts),
     )
     return answers, facts
 

@@ -3,18 +3,17 @@ so it imports little."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Joined
+from fusetui.trace.model.memo import memo
 from fusetui.trace.questions.launches import is_replay
 
 
-@lru_cache(maxsize=2)
+@memo()
 def graph_calls(trace: Trace) -> NDArray[np.bool_]:
     """For each row, whether it is a call that launches a graph."""
     rows = np.flatnonzero(trace.role == Role.CALL)
