@@ -132,7 +132,7 @@ def test_summary_text(fusetui: Run, trace_file: File) -> None:
 def test_no_share_of_busy_where_earlier_work_is_missing(
     fusetui: Run, tmp_path: Path, event: Any, launched: Any
 ) -> None:
-    """The first event of stream 9 was launched and waits, while the program waits for the device."""
+    """The first event of stream 9 waits while the program waits for the device."""
     path, args = tmp_path / "a.json", {"correlation": 2}
     other = [
         event("cudaLaunchKernel", 10, 2, cat="cuda_runtime", args=args),
