@@ -23,7 +23,8 @@ class Secrecy(IntEnum):
     WEAK = 1  # only if the value looks drawn at random
     LIKELY = 2  # only if the value is no word
     USUAL = 3
-    STRONG = 4  # even if the value is a number
+    CERTAIN = 4  # a warning, too, for any value
+    STRONG = 5  # even if the value is a number
 
 
 STRONG = listed("password passwd passphrase passcode secret credential contraseña contrasena")
@@ -35,7 +36,7 @@ ALWAYS = listed(
     cookie jwt bearer creds dbpass databasepass keypass sshpass userpass mypass rootpass adminpass
     mypwd userpwd dbpwd adminpwd"""
 )
-"""A name whose last word is one of these is USUAL."""
+"""A name whose last word is one of these is CERTAIN."""
 
 OF_A_TOKENIZER = listed(
     """eos bos pad unk mask cls sep next prev previous last first new image video audio special
@@ -44,16 +45,19 @@ OF_A_TOKENIZER = listed(
 )
 """Before "token" these mean a token of text, which is not a secret."""
 
-OF_A_LOCK = listed(
-    """api access secret private priv auth authentication signing signature encryption ssh ssl tls
-    pgp gpg license account storage subscription service deploy master session admin root client db
-    database wandb hf openai anthropic azure aws gcp google github gitlab"""
+OF_A_LOCK = listed("api auth service account db database priv private client access secret")
+"""Before "key" these mean a key that grants access: CERTAIN."""
+
+OF_A_VAULT = OF_A_LOCK | listed(
+    """authentication signing signature encryption ssh ssl tls pgp gpg license storage subscription
+    deploy master session admin root wandb hf openai anthropic azure aws gcp google github gitlab"""
 )
-"""Before "key" these mean a key that grants access, also in lower case."""
+"""Before "key" these mean the same, but may also mean something else."""
 
 OF_A_LOGIN = listed(
-    """db database user smtp mail email imap ftp sftp http https proxy mysql pg postgres redis mongo
-    ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn nexus jenkins vpn"""
+    """db database user admin root api smtp mail email imap ftp sftp http https proxy mysql pg
+    postgres redis mongo ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn
+    nexus jenkins vpn"""
 )
 """Before "pass" these mean a password, not one pass of several."""
 
@@ -120,7 +124,10 @@ def _secrecy(name: str) -> Secrecy:
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.STRONG
     if any(map(_is_strong, words)):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.USUAL
-    if last in ALWAYS or _is_usual(last, before, name.isupper()):
+    locks = {"key": OF_A_LOCK, "token": OF_A_LOCK, "pass": OF_A_LOGIN}.get(last, ())
+    if last in ALWAYS or before in locks:
+        return Secrecy.CERTAIN
+    if _is_usual(last, before, name.isupper()):
         return Secrecy.USUAL
     if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.LIKELY
@@ -140,16 +147,14 @@ def _is_usual(last: str, before: str, is_variable: bool) -> bool:
             return before not in ("", "old")
         case "pw":
             return before != ""
-        case "pass":
-            return before in OF_A_LOGIN or before in OF_A_LOCK
         case "pat":
-            return before in OF_A_LOCK or (is_variable and before != "")
+            return before in OF_A_VAULT or (is_variable and before != "")
         case "auth":
             return is_variable
         case "token":
             return before not in OF_A_TOKENIZER
         case "key":
-            return before in OF_A_LOCK or (
+            return before in OF_A_VAULT or (
                 is_variable and before != "" and before not in OF_A_TABLE
             )
     return False
