@@ -75,6 +75,7 @@ NAMES = (
     *("accessToken", "OPENAI_API_KEY", "db.passwd", "passphrase", "SMTP_PASS", "contraseña"),
 )  # fmt: skip
 LONG_NAMES = _rows("""
+    heroku {h8}-{h4}-{h4}-{h4}-{h12}  squarespace {h8}-{h4}-{h4}-{h4}-{h12}
     adafruit {a32}  airtable {a17}  algolia {a32}  asana {a32}  jira {n24}  beamer b_{a44}
     bittrex {a32}  cloudflare {a40}  codecov {a32}  cohere {n40}  coinbase {a64}
     confluent {a64}  contentful {a43}  datadog {a40}  discord {h64}  droneci {a32}
@@ -137,11 +138,13 @@ def drawn(form: str, rnd: Random) -> str:
 
 
 def _characters(alphabet: str, count: int, rnd: Random) -> str:
-    """Begins and ends with a letter or digit, as far as these are known; long ones have both."""
-    text = "".join(rnd.choices(alphabet, k=count))
-    inner = set(alphabet) & set(ALNUM)
-    ends = sorted(inner)
-    return rnd.choice(ends) + text[1:-1] + rnd.choice(ends) if count > 1 else rnd.choice(ends)
+    """Begins and ends with a letter or digit; has a digit, as nearly all that are so long."""
+    ends = sorted(set(alphabet) & set(ALNUM))
+    text = rnd.choices(alphabet, k=count)
+    text[0], text[-1] = rnd.choice(ends), rnd.choice(ends)
+    if count > 12 and "7" in alphabet and not any(char.isdigit() for char in text):
+        text[count // 2] = "7"
+    return "".join(text)
 
 
 def password(rnd: Random) -> str:

@@ -14,7 +14,7 @@ GUESSES = {"Base64 High Entropy String", "Hex High Entropy String", "Public IPv4
 
 @cache
 def plugins() -> tuple[Any, ...]:
-    known = get_mapping_from_secret_type_to_class()
+    known: dict[str, Any] = get_mapping_from_secret_type_to_class()
     return tuple(known[kind]() for kind in sorted(known) if kind not in GUESSES)
 
 

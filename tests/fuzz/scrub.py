@@ -111,6 +111,12 @@ def _scrubbed(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def warned_and_left(keys: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """What is warned of in these keys, and which of their values stay."""
+    once = _scrubbed({**keys, "traceEvents": []})
+    return secrets_in(keys, ()), "".join(v for k, v in once.items() if keys.get(k) == v)
+
+
 def _texts(value: Any) -> Iterator[str]:
     """All strings in a value, keys too."""
     if isinstance(value, dict):

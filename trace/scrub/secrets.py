@@ -73,8 +73,8 @@ OF_A_SERVICE = listed(
     datadog discord droneci dropbox etsy facebook fastly finicity finnhub flickr freshbooks gitter
     gocardless heroku hubspot intercom jfrog jira kraken kucoin launchdarkly linkedin mailchimp
     mailgun mapbox mattermost meraki messagebird netlify newrelic nytimes okta plaid privateai
-    rapidapi sendbird sentry softlayer squarespace sumologic sumo travis twitch twitter xray yandex
-    zendesk"""
+    rapidapi sendbird sentry softlayer sonar squarespace sumologic sumo travis twitch twitter xray
+    yandex zendesk"""
 )
 """Services whose keys have no form of their own: after a name with such a word, what is no word
 is one of them."""
@@ -94,14 +94,17 @@ AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str
 
 FEWEST, MOST = 14, 400  # characters of a value that looks random
 ONE_RUN = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
+UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 OTHERS = re.compile(r"[_.~+/=:%-]")
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same if the key alone is not conclusive
-CHANGES = 0.25  # of the kind of character, for each character, in what is drawn at random
+CHANGES = 0.3  # of the kind of character, for each character, in what is drawn at random
+MANY_CHANGES = 0.45  # more than in words joined like ThisOne2
 ALIKE = re.compile(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
+    r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
 MASKED = r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}"
 
@@ -172,31 +175,33 @@ def is_trivial(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Whether this looks drawn at random, unlike words, numbers, paths and names of kernels."""
+    changes = len(ALIKE.findall(value)) / max(len(value), 1)
+    digits = len(re.findall(r"\d+", value))
     return (
-        is_no_word(value)
-        and len(value) >= LIKELY
-        and len(ALIKE.findall(value)) > CHANGES * len(value)
+        len(value) >= LIKELY
+        and (changes > MANY_CHANGES or (changes > CHANGES and digits > 2))
+        and is_no_word(value)
+        and not UUID.fullmatch(value)
     )
 
 
 def is_no_word(value: str) -> bool:
     """Whether this is one run of letters and digits, with few other characters."""
-    return (
-        FEWEST <= len(value) <= MOST
-        and value[0] not in "/~."
-        and ONE_RUN.fullmatch(value) is not None
-        and len(OTHERS.findall(value)) <= len(value) // 8
-    )
+    if not FEWEST <= len(value) <= MOST or value[0] in "/~." or not ONE_RUN.fullmatch(value):
+        return False
+    return len(OTHERS.findall(value)) <= max(len(value) // 10, min(len(value) // 8, 5))
 
 
 def hides(name: str, value: str) -> bool:
     """Whether a value is taken out because of its name."""
     sure = secrecy(name)
-    if sure is Secrecy.NONE or is_trivial(value):
+    if sure is Secrecy.NONE:
         return False
-    if sure is Secrecy.WEAK:
-        return is_random(value)
-    return sure is not Secrecy.LIKELY or is_no_word(value)
+    if sure is Secrecy.WEAK and not is_random(value):
+        return False
+    if sure is Secrecy.LIKELY and not (is_no_word(value) or UUID.fullmatch(value)):
+        return False
+    return not is_trivial(value)
 
 
 def is_secret(name: str, value: object) -> bool:

@@ -151,8 +151,8 @@ FORMS = (
     Form(
         "an Artifactory token",
         "ap",
-        r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[A-Za-z]{0,60}\d)(?=[a-z\d]{0,60}[A-Z])"
-        r"[A-Za-z0-9]{8,}+(?![\w-])",
+        r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[a-z\d]{0,60}[A-Z])"
+        r"(?:(?=[A-Za-z]{0,5}\d)|(?=[A-Za-z]{0,60}\d)(?=\w{20}))[A-Za-z0-9]{8,}+(?![\w-])",
     ),
     Form(
         "a Telegram token",
@@ -168,7 +168,7 @@ FORMS = (
     Form("a Vault token", "s.", r"s\.(?=[a-zA-Z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.])"),
     Form("a Mailchimp key", "-us", r"[0-9a-z]{32}-us[0-9]{1,2}"),
     Form("a Mailgun key", "mailgun", r"(?i)mailgun[^\n]{0,30}?([0-9a-h]{32}(?:-[0-9a-h]{8}){2})"),
-    Form("an Azure secret", "q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.-]{31,34}"),
+    Form("an Azure secret", "q~", r"[\w~.]{3}\dQ~[\w~.-]{31,34}"),
     Form("a Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
     Form("a MaxMind key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     Form("a Harness token", "at.", r"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
@@ -220,8 +220,9 @@ def kinds_in(text: str) -> Iterator[str]:
 
 def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     """The few patterns of which at least the beginning occurs in the text."""
-    for head in _heads(text) & _issued().keys():
-        for kind, prefix, body in _issued()[head]:
+    issued = _issued()
+    for head in issued.keys() & _heads(text):
+        for kind, prefix, body in issued[head]:
             if prefix in text:
                 yield kind, compiled(f"{re.escape(prefix)}{body}")
     lower = text.lower()
@@ -235,8 +236,13 @@ def _heads(text: str) -> set[str]:
     if "\\" in text or "%" in text or "[" in text:
         text = compiled(ESCAPE).sub(" ", text)
     words = set(text.translate(SEPARATORS).split())
-    starts = {word[:n] for word in words if len(word) > 9 for n in (2, 3)}
-    return words | starts | {word[:4] for word in words}
+    for word in [*words]:
+        if len(word) > 4:
+            words.add(word[:4])
+            if len(word) > 9:
+                words.add(word[:3])
+                words.add(word[:2])
+    return words
 
 
 @cache
