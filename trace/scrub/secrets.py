@@ -163,11 +163,6 @@ def _is_usual(last: str, before: str, is_variable: bool) -> bool:
     return False
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether any value with this name is a secret."""
-    return secrecy(name) >= Secrecy.USUAL
-
-
 def is_trivial(value: str) -> bool:
     """Whether the value is blank, a switch, or already masked."""
     return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))

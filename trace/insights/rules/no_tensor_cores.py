@@ -11,7 +11,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.insights.wording import share_of_work
-from fusetui.trace.roofline import on_plain_cores
+from fusetui.trace.roofline.bounds import on_plain_cores
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.text.figures import duration, plural
 
@@ -99,7 +99,7 @@ RULE = Rule(
     title="float32 without tensor cores",
     question="Do matrix products run on the plain cores although the device has tensor cores for "
     "them?",
-    needs="Kernel names, and a device whose rates are known.",
+    needs="Kernel names, and a device of the table of peaks.",
     formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
     "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
     "bandwidth if, by the shapes, that takes longer.",

@@ -73,5 +73,6 @@ RULE = Rule(
         "often": OFTEN,
     },
     find=find,
+    once=True,
     silent="A program whose recording begins in the steady state has none.",
 )
