@@ -13,8 +13,6 @@ HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
 # The root of the project comes last: its folder `trace` would hide a module of Python.
 
-KINDS = ("reader", "app", "large", "zip", "scrub")
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -P tests/fuzz", description=__doc__)
