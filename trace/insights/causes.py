@@ -7,8 +7,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.insights.account import Device, accounts
-from fusetui.trace.insights.cover import NOTHING, Cover, common, cover_of, innermost, without
+from fusetui.trace.insights.account import accounts
+from fusetui.trace.insights.cover import (
+    NOTHING,
+    Cover,
+    common,
+    cover_of,
+    innermost,
+    outside,
+    shared,
+    without,
+)
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host, Threads, together
 from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
@@ -33,8 +42,8 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 def held(
     facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
 ) -> tuple[Rows, Int64s]:
-    """Likewise in the host parts of some gaps of each device, except during a cover (ns of the
-    file), by the innermost slice of some layers."""
+    """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
+    innermost slice of some layers. `which`: for each of facts.idle."""
     found = [
         part
         for idle, some in zip(facts.idle, which, strict=True)
@@ -58,12 +67,10 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
     every = accounts(trace)
-    rows = trace.gpu_rows
-    pid = trace.track_of(int(rows[0])).pid
-    device = Device(every, pid, "", rows, np.zeros(len(rows), dtype=np.bool_))
-    for account in device.over(begin, end):
+    whole = every.as_one()
+    for account in whole.over(begin, end)[0]:
         found.update(account.idle)
-    facts = Facts(every, (device,), int(begin.min()), int(end.max()))
+    facts = Facts(every, (whole,), int(begin.min()), int(end.max()))
     loading = common(facts.loading, cover_of(begin, end))
     compiling = without(common(facts.compiling, cover_of(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
@@ -77,13 +84,14 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
 
 
 def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:
-    """The host parts of gaps of a device, as times of the threads that launched then."""
-    late = np.flatnonzero(some & (idle.launch >= 0) & (idle.called > idle.begin))
-    parts = Cover(idle.begin[late], idle.called[late])
-    counted, gap = pieces(parts, without(parts, leaving_out))
+    """The host parts of gaps, as times of the threads that launched then, in any order; what
+    several devices waited for is there several times."""
+    called = idle.called
+    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin))
+    counted, gap = pieces(Cover(idle.begin[late], called[late]), outside(leaving_out))
     track = idle.track(trace)[late[gap]]
     own = line.tracks[track]
-    return cover_of(*(line.on_line(track[own], times[own]) for times in counted))
+    return Cover(*(line.on_line(track[own], times[own]) for times in counted))
 
 
 def _on(
@@ -96,7 +104,7 @@ def _on(
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
-            ns = waiting.within(times[:-1][inside], times[1:][inside])
+            ns = shared(waiting, times[:-1][inside], times[1:][inside])
             found.append((rows[place[:-1][inside]], ns))
-            waiting = without(waiting, cover_of(start, end))
+            waiting = pieces(waiting, outside(cover_of(start, end)))[0]
     return found

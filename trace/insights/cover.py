@@ -35,6 +35,7 @@ class Cover(NamedTuple):
         return np.where((place >= 0) & (times < self.end[place]), place, -1)
 
 
+FOREVER = np.iinfo(np.int64).max
 NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -45,10 +46,33 @@ def cover_of(start: Int64s, end: Int64s) -> Cover:
 
 def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
+    covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
+    if len(covers) == 1:
+        return covers[0]
     return cover_of(
         np.concatenate([cover.start for cover in covers]),
         np.concatenate([cover.end for cover in covers]),
     )
+
+
+def outside(a: Cover) -> Cover:
+    """All other time."""
+    end, begin = np.append(a.start, FOREVER), np.concatenate(([-FOREVER], a.end))
+    return Cover(begin, end)
+
+
+def shared(intervals: Cover, begin: Int64s, end: Int64s) -> Int64s:
+    """How much of some intervals lies in each [begin, end) (ns); shape of `begin`. They may be in
+    any order, and what several of them cover counts for each."""
+    # the sum of max(t - x, 0) over the starts x, minus that over the ends, is what lies before t;
+    # it may be larger than 64 bits, but the difference of two is exact
+    until = np.zeros((2, len(begin)), dtype=np.int64)
+    for found, times in zip(until, (begin, end), strict=True):
+        for sign, edges in ((1, np.sort(intervals.start)), (-1, np.sort(intervals.end))):
+            before = edges.searchsorted(times)
+            found += sign * (before * times - np.concatenate(([0], np.cumsum(edges)))[before])
+    both: Int64s = until[1] - until[0]
+    return both
 
 
 def common(a: Cover, b: Cover) -> Cover:

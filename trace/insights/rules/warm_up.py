@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.trace.insights.cover import Cover
+from fusetui.trace.insights.cover import Cover, shared
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
@@ -42,7 +42,7 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
     trace, waits = facts.trace, [Cover(idle.begin, idle.returned) for idle in facts.idle]
-    ns = np.sum([cover.within(part.start, part.end) for cover in waits], axis=0)
+    ns = np.sum([shared(waiting, part.start, part.end) for waiting in waits], axis=0)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
     calls = int(np.count_nonzero((trace.name[part.rows] == most) & (ns > 0)))
     return f"{part.what} ({count(calls)} x {frame_text(trace.names[most])})"
