@@ -10,17 +10,18 @@ import numpy as np
 from fusetui.trace.insights.account import accounts
 from fusetui.trace.insights.cover import (
     NOTHING,
+    Counted,
     Cover,
     common,
+    counted,
     cover_of,
     innermost,
     outside,
-    shared,
     without,
 )
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host, Threads, together
-from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
 LOADER, COMPILER = "data_loading", "compilation"
@@ -83,28 +84,26 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     return means
 
 
-def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:
-    """The host parts of gaps, as times of the threads that launched then, in any order; what
-    several devices waited for is there several times."""
-    called = idle.called
-    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin))
-    counted, gap = pieces(Cover(idle.begin[late], called[late]), outside(leaving_out))
-    track = idle.track(trace)[late[gap]]
-    own = line.tracks[track]
-    return Cover(*(line.on_line(track[own], times[own]) for times in counted))
+def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Counted:
+    """The host parts of gaps, as times of the threads that launched then; what several devices
+    waited for counts for each."""
+    called, track = idle.called, idle.track(trace)
+    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin) & line.tracks[track])
+    waiting = counted(*(line.on_line(track[late], times[late]) for times in (idle.begin, called)))
+    return line.parts(waiting, outside(leaving_out))
 
 
 def _on(
-    line: Threads, waiting: Cover, layers: Sequence[tuple[Host, ...]]
+    line: Threads, waiting: Counted, layers: Sequence[tuple[Host, ...]]
 ) -> list[tuple[Rows, Int64s]]:
     found = []
     for kinds in layers:
-        touching = [line.slices(kind).touching(*waiting) for kind in kinds]
+        touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
         rows, start, end = together(touching).columns
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
-            ns = shared(waiting, times[:-1][inside], times[1:][inside])
+            ns = waiting.within(times[:-1][inside], times[1:][inside])
             found.append((rows[place[:-1][inside]], ns))
-            waiting = pieces(waiting, outside(cover_of(start, end)))[0]
+            waiting = waiting.only(outside(cover_of(start, end)))
     return found

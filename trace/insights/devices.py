@@ -273,7 +273,7 @@ class Devices:
         started = np.flatnonzero(at >= first)
         at, first, times = at[started], first[started], times[started]
         last = gaps.only(at)
-        until = np.minimum(times, last.end)
+        until = np.clip(times, last.begin, last.end)
         part = self.reasons_of(msgspec.structs.replace(last, end=until))
         for reason, column in enumerate(self.reasons):
             before = np.concatenate(([0], np.cumsum(column)))

@@ -14,6 +14,7 @@ from fusetui.trace.insights.cover import (
     NOTHING,
     Cover,
     common,
+    counted,
     cover_of,
     innermost,
     joined,
@@ -30,8 +31,6 @@ from fusetui.trace.insights.idle import (
     bounds_on,
     on_line,
     other_work,
-    pieces,
-    sums,
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
@@ -162,16 +161,17 @@ class Facts:
 
     def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
-        parts, gap = pieces(Cover(idle.begin, idle.called), cover)
-        kept = idle.launch[gap] >= 0
-        gap, begin, end = gap[kept], parts.start[kept], parts.end[kept]
-        track = idle.track(self.trace)[gap]
+        if not len(cover.start):
+            return found
+        track, called = idle.track(self.trace), idle.called
         for line in self.accounts.threads:
-            own = line.tracks[track]
-            on = track[own]
-            split = line.split(line.on_line(on, begin[own]), line.on_line(on, end[own]))
-            for kind in Host:
-                found[kind] += sums(gap[own], split[kind], len(idle))
+            own = np.flatnonzero((called > idle.begin) & line.tracks[track])
+            first, last = (line.on_line(track[own], t[own]) for t in (idle.begin, called))
+            parts = line.parts(counted(first, last), cover)  # each wholly in a gap, or outside
+            split = np.cumsum(line.split(parts.start, parts.end), axis=1)
+            until = np.pad(split, ((0, 0), (1, 0)))
+            first, last = (parts.start.searchsorted(times) for times in (first, last))
+            found[:, own] = until[:, last] - until[:, first]
         return found
 
     @cached_property

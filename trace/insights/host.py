@@ -16,7 +16,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined, without
+from fusetui.trace.insights.cover import (
+    Counted,
+    Cover,
+    common,
+    cover_of,
+    innermost,
+    joined,
+    pieces,
+    without,
+)
 from fusetui.trace.insights.line import line_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.collectives import LONGEST_NAME
@@ -149,6 +158,13 @@ class Threads:
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
         return self._line.at(self._number[tracks], times)
+
+    def parts(self, stretches: Counted, cover: Cover) -> Counted:
+        """The parts of stretches of the line that lie in a cover in times of the file."""
+        since = self._line.since(stretches.start)
+        own = Cover(stretches.start - since, stretches.end - since)
+        (start, end), place = pieces(own, cover)
+        return Counted(start + since[place], end + since[place], stretches.number[place])
 
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind; made once."""

@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import Cover
 from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.gaps import IDLE, Gaps, Int32s, Reasons, cuts_of
 from fusetui.trace.insights.host import CALLS, Host, Threads
@@ -94,18 +93,6 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
     """Starts and ends on the line."""
     start = line.on_line(trace.track[rows], trace.start[rows])
     return start, start + trace.dur[rows]
-
-
-def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
-    be in any order, and overlap."""
-    first = np.searchsorted(cover.end, stretches.start, side="right")
-    last = np.searchsorted(cover.start, stretches.end, side="left")
-    sizes = np.where(stretches.end > stretches.start, last - first, 0)
-    stretch = np.repeat(np.arange(len(sizes)), sizes)
-    part = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes)
-    start = np.maximum(stretches.start[stretch], cover.start[part])
-    return Cover(start, np.minimum(stretches.end[stretch], cover.end[part])), stretch
 
 
 def sums(places: Rows, ns: Int64s, length: int) -> Int64s:

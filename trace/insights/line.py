@@ -38,6 +38,10 @@ class Line(msgspec.Struct, frozen=True):
         placed += number.astype(np.int64) * self.length - self.begin_ns
         return placed
 
+    def since(self, places: Int64s) -> Int64s:
+        """How much farther these places of the line are than the times of the file there."""
+        return places // self.length * self.length - self.begin_ns
+
 
 def line_of(trace: Trace) -> Line:
     """For times of this trace."""

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import Cover, joined, outside
+from fusetui.trace.insights.cover import Cover, joined, outside, pieces
 from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.gaps import (
     AFTER,
@@ -26,7 +26,6 @@ from fusetui.trace.insights.gaps import (
     cuts_of,
 )
 from fusetui.trace.insights.host import Threads
-from fusetui.trace.insights.idle import pieces
 from fusetui.trace.insights.longest import LONGEST, told_of
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
