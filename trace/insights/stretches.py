@@ -164,6 +164,8 @@ def _of_host(
 def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
     """Stretches from pieces in any order, for each device that has any; adjacent pieces become
     one."""
+    if not found:
+        return
     number, start, end = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.lexsort((start, number))
     order = order[(start < end)[order]]
