@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
-from tests.trace.diff.blocks import doubled, repeated, without
+from tests.trace.diff.blocks import doubled, in_all_steps, without
 from tests.trace.diff.planting import DECODE, PLACES, Answer, Planted, Subject, judge, judge_block
 from tests.trace.diff.plants import PLANTS
 
@@ -66,14 +66,14 @@ def _try_layers(path: Path, into: Path, results: dict[tuple[str, str], list[Answ
     raw = path.read_bytes()
     document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
     document = {"traceEvents": document} if isinstance(document, list) else document
-    found = repeated(document["traceEvents"])
-    if found is None:
+    found = in_all_steps(document["traceEvents"])
+    if not found:
         return
     for name, (change, sign) in BLOCKS.items():
-        for nth in sorted({0, found.times // 2, found.times - 2}):
+        for nth in sorted({0, found[0].times // 2, found[0].times - 2}):
             cut = change(document["traceEvents"], found, nth)
             if cut is not None:
-                answer = judge_block(path, document, cut, sign * cut.ns, into)
+                answer = judge_block(path, document, cut, sign, into)
                 results[name, PLACES[1]].append(answer)
                 if not answer.right:
                     sys.stderr.write(f"{path.name}: {name} {nth}: {answer.said}\n")

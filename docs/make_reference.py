@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
+from fusetui.trace.insights.advice import DEFAULT, said
 from fusetui.trace.insights.rule import Rule
 from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.registry import by_section
@@ -138,7 +139,7 @@ def _section(rule: Rule) -> str:
         "Needs": rule.needs or "Nothing.",
         "At stake": rule.formula,
         "Thresholds": ", ".join(f"`{name}` {_figure(x)}" for name, x in rule.thresholds.items()),
-        "Try": rule.remedy,
+        "Try": said(rule.remedy, DEFAULT),
         "Says nothing": rule.silent,
     }
     lines = "".join(f"* **{name}**: {text}\n" for name, text in facts.items() if text)

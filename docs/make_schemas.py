@@ -8,14 +8,15 @@ of docs/json.md. tests/docs/test_schemas.py validates documents of other traces 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.job_cases import case_of, make
 
 from fusetui.arguments import JSON
+from fusetui.cli import main as fusetui
 from fusetui.registry import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +36,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SHIPPED = tuple(f"sample:{n}" for n in ("mlp-eager", "mlp-compiled", "linear-eager"))
 SHIPPED += tuple(f"lesson:{n}" for n in ("mlp-eager", "mlp-compiled", "mlp-liger"))
 LARGEST = 1 << 22  # bytes of a packed trace that is used
+MANY = "Keys of many documents"
 NAMED = {"peaks", "given", "thresholds", "idle"}
 """Objects whose keys are names of something, not fixed."""
 PARTS = {"decoded", "names"}
@@ -44,31 +47,33 @@ Schema = dict[str, Any]
 
 
 def main() -> None:
-    described = descriptions((ROOT / "docs" / "json.md").read_text(encoding="utf-8"))
-    wanted = sys.argv[1:]
-    for command, calls in _calls().items():
-        if wanted and command not in wanted:
-            continue
-        schema = schema_of(_documents(calls), described)
-        head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
-        text = json.dumps(head | schema, indent=1, ensure_ascii=False)
-        (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
-        print(f"{command}: {len(calls)} calls, {len(text):,} bytes")
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    with ProcessPoolExecutor() as pool:
+        calls = _calls(sys.argv[1:])
+        answers = {command: pool.map(document, each) for command, each in calls.items()}
+        for command, each in answers.items():
+            found = [one for one in each if one is not None]
+            head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
+            schema = head | schema_of(found, descriptions(page, command))
+            text = json.dumps(schema, indent=1, ensure_ascii=False)
+            (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
+            print(f"{command}: {len(calls[command])} calls, {len(text):,} bytes")
 
 
-def _calls() -> dict[str, list[Words]]:
-    """The command lines of each command that has --json."""
+def _calls(wanted: Sequence[str]) -> dict[str, list[Words]]:
+    """The command lines of each command that has --json, or of those wanted."""
     small = (p for p in TRACES.rglob("*.json.gz") if p.stat().st_size < LARGEST)
     traces = [*SHIPPED, *sorted(map(str, small))]
-    pairs = [(traces[0], traces[1]), (traces[3], traces[4]), *pairwise(traces)]
+    pairs = list(pairwise(traces))
     calls: dict[str, list[Words]] = {}
     for command in COMMANDS:
-        if not callable(command.arguments) and JSON in command.arguments:
+        asked = not wanted or command.name in wanted
+        if asked and not callable(command.arguments) and JSON in command.arguments:
             calls[command.name] = list(_of(command.name, traces, pairs))
     return calls
 
 
-def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator[Words]:
+def _of(command: str, traces: Sequence[str], pairs: Sequence[Words]) -> Iterator[Words]:
     each = [(command, trace) for trace in traces]
     match command:
         case "samples":
@@ -80,7 +85,7 @@ def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator
         case "ranks":
             folders = [(command, str(folder)) for folder in (TRACES / "dlrm_ranks", TRACES)]
             planted = [(command, str(_planted(case))) for case in ("pp4-slow", "dp-gemm")]
-            yield from (*folders, *planted, *each, *((command, *pair) for pair in pairs))
+            yield from (*folders, *planted, *each, *((command, *pair) for pair in pairs[::2]))
         case "check":
             yield from ((*one, "--expect", "kernels=5") for one in each)
         case "kernels":
@@ -89,7 +94,7 @@ def _of(command: str, traces: Sequence[str], pairs: Iterable[Words]) -> Iterator
         case "ops":
             yield from (*each, *((*one, "--by", "shape") for one in each))
         case "why":
-            yield from (*each, *((command, *pair) for pair in pairs))
+            yield from (*each, *((command, *pair) for pair in pairs[::2]))
         case _:
             yield from each
 
@@ -104,20 +109,18 @@ def _planted(case: str) -> Path:
 def _names(traces: Sequence[str]) -> Iterator[Words]:
     """The kernel names of each trace; names that begin like an option are left out."""
     for trace in traces:
-        found = _document(("kernels", trace)) or {"kernels": []}
+        found = document(("kernels", trace)) or {"kernels": []}
         names = [kernel["name"] for kernel in found["kernels"]]
         yield tuple(name for name in names if not name.startswith("-"))[:200]
 
 
-def _documents(calls: Sequence[Words]) -> list[Any]:
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [found for found in pool.map(_document, calls) if found is not None]
-
-
-def _document(words: Words) -> Any:
-    command = [sys.executable, "-P", "-m", "fusetui", *words, "--json"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return json.loads(found.stdout) if found.stdout else None
+def document(words: Words) -> Any:
+    """What the command line prints as JSON, or None if it ends without; run in this process, which
+    has imported everything."""
+    sys.argv = ["fusetui", *words, "--json"]
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+        fusetui()
+    return json.loads(out.getvalue()) if out.getvalue() else None
 
 
 def schema_of(documents: Sequence[Any], described: Mapping[str, str], key: str = "") -> Schema:
@@ -171,12 +174,18 @@ def _type(value: Any) -> str:
     return "object"
 
 
-def descriptions(page: str) -> dict[str, str]:
-    """What the tables of the page say of keys that stand alone in a row; for a key with several
-    rows, nothing."""
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE)
-    several = {key for key, _ in rows if [k for k, _ in rows].count(key) > 1}
-    return {key: text.replace("`", "") for key, text in rows if key not in several}
+def descriptions(page: str, command: str) -> dict[str, str]:
+    """What the tables of the page say of keys that stand alone in a row: its section about the
+    command, then that about many documents. For a key with several rows in a section, nothing."""
+    found: dict[str, str] = {}
+    for title, text in re.findall(r"^## (.*)$((?:\n(?!## ).*)*)", page, re.MULTILINE):
+        rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+        once = {key: words for key, words in rows if [k for k, _ in rows].count(key) == 1}
+        if command in title.split(", "):
+            found |= once
+        elif title == MANY:
+            found = once | found
+    return {key: text.replace("`", "") for key, text in found.items()}
 
 
 if __name__ == "__main__":

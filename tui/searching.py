@@ -14,9 +14,9 @@ from textual.message import Message
 
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.matching import matching
+from fusetui.trace.questions.matching import WrongQuery, matching
 from fusetui.trace.questions.missing import why_nothing
-from fusetui.trace.questions.query import Pattern, Query, WrongQuery, parse
+from fusetui.trace.questions.query import Pattern, Query, parse
 from fusetui.trace.questions.search import (
     Texts,
     by_args,

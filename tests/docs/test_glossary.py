@@ -50,6 +50,7 @@ def identifiers(classes_only: bool = False) -> tuple[tuple[str, str], ...]:
     )
 
 
+@cache
 def words_of(name: str) -> set[str]:
     found = {word.lower() for word in WORD.findall(name)}
     return found | {word.removesuffix("s") for word in found}

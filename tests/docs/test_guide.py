@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from platformdirs import user_cache_path, user_log_path
 from tests.places import ROOT
 
@@ -18,6 +19,8 @@ def test_variables() -> None:
     assert read == set(re.findall(r"^\| `(FUSETUI_\w+)`", GUIDE, re.MULTILINE))
 
 
-def test_files_are_where_the_guide_says() -> None:
+def test_files_are_where_the_guide_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
     for path in (user_cache_path("fusetui", False), user_log_path("fusetui", False)):
         assert "/".join(path.parts[-2:]) in GUIDE

@@ -25,8 +25,26 @@ MORE: dict[str, tuple[str, ...]] = {
 REAL = sorted(p for p in TRACES.glob("*.json.gz") if p.stat().st_size < 1 << 17)
 
 
+PAIRS = (
+    ("attention_unfused_h100", "attention_fused_mi300"),
+    ("moe_unfused_mi300", "moe_fused_h100"),
+)
+
+
 def validator(command: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schemas.text(command)))
+    """Refuses keys that the schema does not have; the schema itself lets users meet new ones."""
+    return Draft202012Validator(closed(json.loads(schemas.text(command))))
+
+
+def closed(schema: Any) -> Any:
+    """The schema that takes no other keys than those it has."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    is_open = isinstance(schema.get("properties"), dict)
+    return {"additionalProperties": False, **inner} if is_open else inner
 
 
 def test_every_document_has_a_schema() -> None:
@@ -52,6 +70,22 @@ def test_documents_of_a_made_trace(
 def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F811
     for command in ("summary", "kernels", "why", "gaps"):
         validator(command).validate(json.loads(fusetui(command, path, "--json").out))
+
+
+@pytest.mark.skipif(not REAL, reason="FUSETUI_TRACES names no folder of real traces")
+@pytest.mark.parametrize("command", ["diff", "why"])
+@pytest.mark.parametrize("pair", PAIRS, ids=" ".join)
+def test_documents_of_real_pairs(fusetui: Run, pair: tuple[str, str], command: str) -> None:  # noqa: F811
+    a, b = (TRACES / f"pair_{name}.json.gz" for name in pair)
+    validator(command).validate(json.loads(fusetui(command, a, b, "--json").out))
+
+
+def test_a_missing_key_is_found() -> None:
+    """A document with a key that the schema does not have, at the top and further inside."""
+    sample = {"name": "mlp", "shows": ""}
+    assert validator("samples").is_valid({"samples": [sample], "lessons": []})
+    assert not validator("samples").is_valid({"samples": [sample], "lessons": [], "new": 1})
+    assert not validator("samples").is_valid({"samples": [sample | {"new": 1}], "lessons": []})
 
 
 def test_a_schema_refuses_what_is_no_document() -> None:

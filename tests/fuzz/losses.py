@@ -55,6 +55,7 @@ def check_refused(sentence: str, stored: bytes) -> None:
 def check_slices(trace: Trace, whole: Expected) -> None:
     rows = {int(order): row for row, order in enumerate(trace.order.tolist())}
     check(sorted(rows) == [one.order for one in whole.slices], "slices")
+    named = any("device" in one.args for one in whole.slices)
     for number, one in enumerate(whole.slices):
         row = rows[one.order]
         check(int(trace.start[row]) == one.start, "start", (one, int(trace.start[row])))
@@ -63,7 +64,9 @@ def check_slices(trace: Trace, whole: Expected) -> None:
         check(one.name in (None, name), "name", (one, name))
         check(one.category in (None, category), "category", (one, category))
         track = trace.track_of(row)
-        check(one.place in (None, (track.pid, track.tid)), "thread", (one, track))
+        pid, tid = one.place or (track.pid, track.tid)
+        check(tid == track.tid, "thread", (one, track))
+        check(pid == track.pid or named, "process", (one, track))  # a device has its own number
         if number < MOST_ARGS:
             args = trace.args_of(row)
             check(_same(one.args, args), "args", (one, args))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.fuzz import app
+from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
 from tests.fuzz.large import FAMILIES, examine_family
@@ -28,3 +29,9 @@ def test_one_thing_many_times(name: str) -> None:
 def test_keys_never_crash_the_app(number: int) -> None:
     print(f"kind app, seed {SEED}, first {number}")
     app.attempt(SEED, number)
+
+
+def test_archives_are_read_exactly_or_up_to_their_damage() -> None:
+    for number in range(25):
+        print(f"kind zip, seed {SEED}, first {number}")
+        archives.attempt(SEED, number)

@@ -1,7 +1,7 @@
 """The arithmetic of our Triton kernels in Triton's interpreter, at sizes, strides and dtypes that
-hypothesis chooses, against float64. test_triton.py runs each property in a process of its own:
+hypothesis chooses, against float64. test_triton.py runs all of them; a single one:
 
-    TRITON_INTERPRET=1 python -P tests/kernels/interpreted.py PROPERTY ...
+    TRITON_INTERPRET=1 python -P tests/kernels/interpreted.py PROPERTY
 """
 
 from __future__ import annotations
@@ -168,5 +168,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message="overflow encountered in exp")
     multiply_bfloat16()
-    for name in sys.argv[1:]:
+    for name in sys.argv[1:] or PROPERTIES:
         PROPERTIES[name]()

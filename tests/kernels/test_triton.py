@@ -18,11 +18,11 @@ pytestmark = [
 SCRIPT = Path(__file__).with_name("interpreted.py")
 
 
-@pytest.mark.parametrize("names", ["pointwise", "gemm", "grouped", "layouts variants"])
-def test_a_kernel_and_its_gradients_equal_the_reference_in_float64(names: str) -> None:
-    """The interpreter must be chosen before triton is imported, so a process of its own runs it."""
+def test_kernels_and_their_gradients_equal_the_reference_in_float64() -> None:
+    """The interpreter must be chosen before triton is imported, so a process of its own runs them;
+    the traceback names the property that does not hold."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-P", str(SCRIPT), *names.split()]
+    command = [sys.executable, "-P", str(SCRIPT)]
     done = subprocess.run(
         command, env=environment, check=False, timeout=300, capture_output=True, text=True
     )

@@ -108,7 +108,8 @@ def _slid(
     begin, end = int(found.many[first]), int(found.many[last + 1])
     place = int(found.few[chosen.index(last + 1) if last + 1 in chosen else -1])
     backward, forward = (_gain(many, few, begin, end, place, found.size, way) for way in (-1, 1))
-    shift = int(forward.argmin()) if forward.min() < backward.min() else -int(backward.argmin())
+    earliest = len(backward) - 1 - int(backward[::-1].argmin())  # of those that fit alike
+    shift = int(forward.argmin()) if forward.min() < backward.min() else -earliest
     return begin + shift, end + shift
 
 

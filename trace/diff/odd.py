@@ -20,6 +20,7 @@ from fusetui.trace.questions.busy import any_busy_ns
 from fusetui.trace.text.figures import change
 
 Int64s = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 SHARP = 4
 """A step is odd when it is this many times as far from the others as they are from each other."""
@@ -108,7 +109,7 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     lacking = (rows_a < 0) | (rows_b < 0)
     before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
     after = np.where(lacking, b.median_ns[other], b.trace.dur[rows_b])
-    apart, step, paired = _outliers(before, after)
+    apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     tick = max(resolution(a.samples), resolution(b.samples))
     away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
@@ -127,12 +128,16 @@ def _few(a: Items, b: Items) -> bool:
     return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
-def _outliers(before: Int64s, after: Int64s) -> tuple[Int64s, NDArray[np.intp], NDArray[np.bool_]]:
+def _outliers(
+    before: Int64s, after: Int64s, unknown: Flags | None = None
+) -> tuple[Int64s, NDArray[np.intp], Flags]:
     """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
     they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
-    side. Also that step, and whether the two sides vary alike in the other steps."""
+    side. Also that step, and whether the two sides vary alike in the other steps. No step stands
+    out by a sample that is `unknown`, which is the usual time instead."""
     differences = after - before
     away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    away = away if unknown is None else np.where(unknown, 0, away)
     step = away.argmax(axis=0)
     ordered = np.sort(away, axis=0)
     others = np.arange(len(away))[:, None] != step

@@ -129,14 +129,16 @@ def _explained(line: Devices, gaps: Gaps) -> Covering:
 
 def _drained_by(line: Devices, gaps: Gaps) -> Rows:
     """The call that waits for the device inside which the launching thread was when a gap began,
-    -1 for none; shape [gaps]."""
+    -1 for none, or if the next event had been launched by then; shape [gaps]."""
+    trace = line.trace
     found = np.full(len(gaps), -1, dtype=np.intp)
-    track = line.trace.track[np.maximum(gaps.launch, 0)]
+    called = np.maximum(gaps.launch, 0)
+    track, late = trace.track[called], trace.start[called] > gaps.begin
     for threads in line.threads:
-        own = np.flatnonzero((gaps.launch >= 0) & threads.tracks[track])
+        own = np.flatnonzero((gaps.launch >= 0) & late & threads.tracks[track])
         if len(own):
             times = threads.on_line(track[own], gaps.begin[own])
-            found[own] = inside_of(line.trace, threads, Host.SYNC, times)
+            found[own] = inside_of(trace, threads, Host.SYNC, times)
     return found
 
 

@@ -1,40 +1,46 @@
-"""Regular expressions with a time limit. Python's cannot be interrupted, so another process runs
-them: a pattern may take exponential time, and the names come from a file of somebody else."""
+"""Regular expressions with a time limit: a pattern may take exponential time, and the names come
+from a file of somebody else. Python's cannot be interrupted, those of the package regex can."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.questions.query import WrongQuery
+if TYPE_CHECKING:
+    from regex import Pattern
 
 SECONDS = 2.0
-PROGRAM = """
-import json, re, sys
-pattern, names = json.load(sys.stdin)
-search = re.compile(pattern, 0 if pattern != pattern.lower() else re.IGNORECASE).search
-print(json.dumps([bool(search(name)) for name in names]))
-"""
+
+
+class WrongQuery(Exception):  # noqa: N818
+    """One plain sentence about what is wrong with a query."""
+
+
+def compiled(pattern: str) -> Pattern[str]:
+    """The pattern; lower case finds upper case too. Raises WrongQuery for what is none."""
+    import regex  # only a pattern needs it
+
+    try:
+        return regex.compile(pattern, regex.IGNORECASE if pattern == pattern.lower() else 0)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
 
 
 def matching(pattern: str, names: Sequence[str], seconds: float = SECONDS) -> NDArray[np.bool_]:
-    """Which names some part of matches. Raises WrongQuery if it takes longer than `seconds`."""
+    """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for one that
+    takes longer than `seconds`."""
+    search, end = compiled(pattern).search, time.monotonic() + seconds
+    found = np.zeros(len(names), dtype=np.bool_)
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", PROGRAM],
-            input=json.dumps([pattern, list(names)]),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=True,
-        )
-    except subprocess.TimeoutExpired:
+        for place, name in enumerate(names):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            found[place] = search(name, timeout=left, concurrent=True) is not None
+    except TimeoutError:
         raise WrongQuery(f"/{pattern}/ takes longer than {seconds:g} s: make it simpler") from None
-    except (subprocess.CalledProcessError, OSError) as error:
-        raise WrongQuery(f"/{pattern}/ cannot be searched for: {error}") from None
-    return np.array(json.loads(done.stdout), dtype=np.bool_)
+    return found

@@ -10,11 +10,11 @@ value in its field. Case matters only if a word has capitals.
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Final, TypeGuard
 
 import msgspec
 
+from fusetui.trace.questions.matching import WrongQuery, compiled
 from fusetui.trace.text.times import parse_time
 
 KINDS: Final = ("kernel", "memcpy", "memset", "op", "call", "python", "annotation", "sync")
@@ -105,10 +105,6 @@ class Query(msgspec.Struct, frozen=True):
         return tuple(term for term in self.terms if is_bare(term) and not term.excluded)
 
 
-class WrongQuery(Exception):  # noqa: N818
-    """One plain sentence about what is wrong with a query."""
-
-
 def is_bare(term: Term) -> TypeGuard[Word]:
     """A word without a field."""
     return isinstance(term, Word) and not term.field
@@ -129,7 +125,8 @@ def _term(text: str) -> Term:
     excluded = text.startswith("-") and len(text) > 1
     text = text[1:] if excluded else text
     if len(text) > 2 and text[0] == text[-1] == "/":
-        return Pattern(_checked(text[1:-1]), excluded)
+        compiled(text[1:-1])
+        return Pattern(text[1:-1], excluded)
     bound, field = BOUND.fullmatch(text), FIELD.fullmatch(text)
     if bound and bound[1] in TIMES:
         ns = parse_time(bound[3])
@@ -165,13 +162,3 @@ def misread(query: Query) -> str:
             example = f"{bound[1]}:{bound[3] or '...'}"
             return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[1]}"
     return ""
-
-
-def _checked(pattern: str) -> str:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what another version may read otherwise
-            re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
-    return pattern

@@ -6,36 +6,40 @@ A damaged one gives everything that can be unpacked before the damage, and the r
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
-from collections.abc import Iterator
-from copy import copy
-from lzma import LZMAError
-from typing import IO, cast
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipExtFile, ZipFile, ZipInfo
+from bz2 import BZ2Decompressor
+from functools import partial
+from lzma import FILTER_LZMA1, FORMAT_RAW, LZMADecompressor, LZMAError
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from isal import igzip_lib
 
 from fusetui.trace.model.errors import CannotRead, NotATrace
-from fusetui.trace.read.unpack import GIB, LIMIT, limit_for
+from fusetui.trace.read.document import Document
+from fusetui.trace.read.unpack import (
+    GIB,
+    LIMIT,
+    Damaged,
+    Packing,
+    Stream,
+    TooLarge,
+    limit_for,
+    member,
+    zstd_stream,
+)
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
 CHECKPOINT = "data.pkl"  # torch.save writes one into its zip
-PIECE = 1 << 18  # bytes that come out at once, at most
 SHOWN = 4  # names in a message
 LOCAL = struct.Struct("<4s5H3I2H")
 """The header before the bytes of an entry (PKWARE's APPNOTE.TXT, 4.3.7)."""
-DAMAGE: tuple[type[Exception], ...] = (
-    BadZipFile,
-    EOFError,
-    LookupError,
-    LZMAError,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
-"""What zipfile and its decompressors raise on wrong bytes."""
+MARK = b"PK\3\4"  # of that header
+ENCRYPTED, MARKED_END = 1, 2  # flags; the second of LZMA
+LZMA = struct.Struct("<HHBI")  # a version, the length of what follows, lc/lp/pb, the window (5.8.8)
+NO_ZIP = (BadZipFile, LookupError, NotImplementedError, OSError, OverflowError, ValueError)
+"""What zipfile raises on wrong bytes in the list of files, beside struct.error."""
 
 
 class Archive:
@@ -44,14 +48,17 @@ class Archive:
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._path = path
         self._file = file
-        self._zip: ZipFile | None = None
+        self._wrong: str | None = None
         try:
-            self._zip = ZipFile(file)
-            self._trace = self._only_trace(self._zip)
-        except DAMAGE as error:
+            with ZipFile(file) as archive:
+                self._trace = self._only_trace(archive.infolist())
+        except (*NO_ZIP, struct.error) as error:
+            self._wrong = "the zip file ends early"
             self._trace = _first_entry(file)
             if not _is_trace(self._trace.filename):
                 raise CannotRead(f"{path} is a damaged zip file ({error}).") from None
+        if self._trace.flag_bits & ENCRYPTED:
+            raise CannotRead(f"{path} is a zip file with a password: unpack it first.")
 
     @property
     def size(self) -> int:
@@ -64,47 +71,49 @@ class Archive:
         Raises CannotRead if nothing can be unpacked, or too much.
         """
         limit = limit_for(self._trace.compress_size)
-        wrong = None if self._zip else "the zip file ends early"
-        length = checksum = 0
-        pieces = self._pieces()
-        while self.size <= limit:
-            try:
-                piece = next(pieces, b"")
-            except DAMAGE as error:
-                wrong = f"the zip file is damaged ({error})"
-                break
-            length += len(piece)
-            checksum = zlib.crc32(piece, checksum)
-            if not piece or length > limit:
-                break
-            room.write(piece)
-        if max(length, self.size) > limit:
+        wrong, checksum = self._wrong, 0
+        try:
+            for piece, _ in member(_bytes_of(self._trace, self._file), self._packing, 0, limit):
+                checksum = zlib.crc32(piece, checksum)
+                room.write(piece)
+        except Damaged as damage:
+            wrong = wrong or f"the zip file is damaged ({damage})"
+        except TooLarge:
             raise CannotRead(
                 f"{self._path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of "
                 f"its size; if it is one, set {LIMIT} to the GiB that it may take."
-            )
-        if wrong and not length:
-            raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")
+            ) from None
         room.flush()
-        if wrong is None and (length, checksum) != (self.size, self._trace.CRC):
-            return "the zip file is damaged (its checksum does not fit)"
-        return wrong
+        if wrong and not room.tell():
+            raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")
+        if self._wrong or checksum != self._trace.CRC:
+            return wrong or "the zip file is damaged (its checksum does not fit)"
+        return None
 
-    def _pieces(self) -> Iterator[bytes]:
-        """The trace, read without zipfile's check of the sum, which withholds the last piece.
-        Raises any of DAMAGE."""
-        if self._zip is None:
-            yield from _inflated(self._file, self._trace)
-            return
-        unchecked = copy(self._trace)
-        del unchecked.CRC
-        with self._zip.open(unchecked) as packed:
-            while piece := cast(ZipExtFile, packed).read1(PIECE):
-                yield piece
+    @property
+    def _packing(self) -> Packing:
+        """Raises CannotRead if it is of no kind that is known."""
+        match self._trace.compress_type:
+            case 0:
+                stream: Any = partial(Plain, self._trace.compress_size)
+            case 8:
+                stream = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_DEFLATE)
+            case 12:
+                stream = Bzip2
+            case 14:
+                ends = self._trace.flag_bits & MARKED_END or not self.size
+                stream = partial(Lzma, sys.maxsize if ends else self.size)
+            case 93:
+                stream = zstd_stream
+            case method:
+                raise CannotRead(
+                    f"{self._path} is a zip file compressed by method {method}, which fusetui does "
+                    "not know: unpack it first."
+                )
+        return Packing("compressed", (), stream)
 
-    def _only_trace(self, archive: ZipFile) -> ZipInfo:
-        names = [one.filename for one in archive.infolist()]
-        found = [one for one in archive.infolist() if _is_trace(one.filename)]
+    def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
+        found = [one for one in entries if _is_trace(one.filename)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -114,7 +123,7 @@ class Archive:
                 f"{self._path} is a zip file with {len(found)} traces ({shown}{more}): unpack it, "
                 "and open one or the folder."
             )
-        if any(name.rpartition("/")[2] == CHECKPOINT for name in names):
+        if any(one.filename.rpartition("/")[2] == CHECKPOINT for one in entries):
             raise NotATrace(
                 f"{self._path} is a file of torch.save: record a trace with torch.profiler and "
                 "prof.export_chrome_trace."
@@ -133,24 +142,107 @@ def _first_entry(file: IO[bytes]) -> ZipInfo:
     head = file.read(LOCAL.size)
     if len(head) < LOCAL.size:
         return ZipInfo("")
-    _, _, flags, method, _, _, _, packed, _, length, extra = LOCAL.unpack(head)
-    name = file.read(length).decode("utf-8", "replace")
-    entry = ZipInfo(name.replace("\0", ""))
-    entry.compress_type, entry.compress_size = method, packed or file.seek(0, 2)
-    entry.header_offset = LOCAL.size + length + extra
-    is_plain = method in (ZIP_STORED, ZIP_DEFLATED) and not flags & 1  # 1: encrypted
-    return entry if is_plain else ZipInfo("")
+    _, _, flags, method, _, _, _, packed, size, length, _ = LOCAL.unpack(head)
+    entry = ZipInfo(file.read(length).decode("utf-8", "replace").replace("\0", ""))
+    entry.compress_type, entry.flag_bits = method, flags
+    entry.compress_size, entry.file_size = packed or file.seek(0, 2), size
+    entry.header_offset = 0
+    return entry
 
 
-def _inflated(file: IO[bytes], entry: ZipInfo) -> Iterator[bytes]:
-    """What can be unpacked of an entry that is followed by whatever is left of the file."""
-    file.seek(entry.header_offset)
-    left = entry.compress_size
-    stream = zlib.decompressobj(-zlib.MAX_WBITS) if entry.compress_type == ZIP_DEFLATED else None
-    while left > 0 and (stored := file.read(min(left, PIECE))):
-        left -= len(stored)
-        while stored and not (stream and stream.eof):
-            piece = stream.decompress(stored, PIECE) if stream else stored
-            stored = stream.unconsumed_tail if stream else b""
-            if piece:
-                yield piece
+class Member:
+    """A stretch of the bytes of a file."""
+
+    def __init__(self, file: IO[bytes], begin: int, size: int) -> None:
+        end = min(begin + size, file.seek(0, 2))
+        self._whole, self._begin = Document(file.fileno(), max(end, begin)), begin
+
+    def __len__(self) -> int:
+        return len(self._whole) - self._begin
+
+    def __getitem__(self, place: slice) -> bytes:
+        start, end, _ = place.indices(len(self))
+        return self._whole[self._begin + start : self._begin + end]
+
+
+def _bytes_of(entry: ZipInfo, file: IO[bytes]) -> Member:
+    """The compressed bytes, which follow a header of their own. Raises Damaged."""
+    at = max(entry.header_offset, 0)
+    head = Member(file, at, LOCAL.size)[: LOCAL.size]
+    if len(head) < LOCAL.size or not head.startswith(MARK):
+        raise Damaged("there is no header before the trace")
+    *_, length, extra = LOCAL.unpack(head)
+    return Member(file, at + LOCAL.size + length + extra, entry.compress_size)
+
+
+class Plain:
+    """A Stream of so many bytes that are not compressed."""
+
+    needs_input, unused_data = True, b""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    @property
+    def eof(self) -> bool:
+        return self._left <= 0
+
+    def decompress(self, data: bytes, _max_length: int = -1) -> bytes:
+        self._left -= len(data)
+        return data
+
+
+class Bzip2:
+    """A Stream that raises EOFError where bytes are wrong."""
+
+    def __init__(self) -> None:
+        self._stream: Stream | None = BZ2Decompressor()
+        self._left = -1
+
+    @property
+    def eof(self) -> bool:
+        return self._left == 0 or (self._stream is not None and self._stream.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return self._stream is None or self._stream.needs_input
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data if self._stream else b""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        try:
+            return self._stream.decompress(data, max_length) if self._stream else b""
+        except (OSError, ValueError, LZMAError) as error:
+            raise EOFError from error
+
+
+class Lzma(Bzip2):
+    """Begins with a header, and may have no end: then it ends after `size` unpacked bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._stream = None
+        self._left, self._head = size, b""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        if self._stream is None:
+            self._head += data
+            if len(self._head) < LZMA.size:
+                return b""
+            self._stream, data = self._begun(), self._head[LZMA.size :]
+        most = self._left if max_length < 0 else min(max_length, self._left)
+        found = super().decompress(data, most)
+        self._left -= len(found)
+        return found
+
+    def _begun(self) -> Stream:
+        _, _, properties, window = LZMA.unpack_from(self._head)
+        rest, lc = divmod(properties, 9)
+        pb, lp = divmod(rest, 5)
+        window = max(min(window, self._left), 4096)
+        known = {"id": FILTER_LZMA1, "lc": lc, "lp": lp, "pb": pb, "dict_size": window}
+        try:
+            return LZMADecompressor(FORMAT_RAW, filters=[known])
+        except (ValueError, LZMAError) as error:
+            raise EOFError from error

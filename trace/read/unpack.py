@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain, pairwise
 from typing import Any, Protocol, cast
 
@@ -99,9 +99,13 @@ def _gzip() -> Stream:
     return stream
 
 
+def zstd_stream() -> Stream:
+    return zstd.ZstdDecompressor()
+
+
 PACKINGS = (
     Packing("gzip", (GZIP,), _gzip, True, gzip_header),
-    Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd.ZstdDecompressor),
+    Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd_stream),
 )
 
 
@@ -125,27 +129,34 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
 
     Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be unpacked.
     """
-    total = at = 0
+    at = 0
     while stored[at : at + 4].startswith(packing.marks):
-        stream = packing.stream()
-        used, written = at, 0
-        try:
-            first = max(FIRST, packing.header(stored, at))
-            for piece, reached in _pieces(stream, stored, at, first, PIECE):
-                used = reached
-                written += len(piece)
-                yield piece, used
-                if total + written > limit:
-                    raise TooLarge
-        except DAMAGE:
-            yield from _before_damage(stored, packing, at, written)
-        if not stream.eof:
-            raise Damaged(f"the {packing.name} data ends early, at byte {len(stored)}")
-        total += written
-        at = used - len(stream.unused_data)
+        at, limit = yield from member(stored, packing, at, limit)
         at = _behind_zeros(stored, at) if packing.padded else at
     if stored[at : at + 1]:
         raise Damaged(f"other data follows the {packing.name} data, at byte {at}")
+
+
+def member(
+    stored: Any, packing: Packing, at: int, limit: int
+) -> Generator[tuple[bytes, int], None, tuple[int, int]]:
+    """As `unpack`, of the member that begins at `at`; returns its end, and what is left of the
+    limit."""
+    stream = packing.stream()
+    used, written = at, 0
+    try:
+        first = max(FIRST, packing.header(stored, at))
+        for piece, reached in _pieces(stream, stored, at, first, PIECE):
+            used = reached
+            written += len(piece)
+            yield piece, used
+            if written > limit:
+                raise TooLarge
+    except DAMAGE:
+        yield from _before_damage(stored, packing, at, written)
+    if not stream.eof:
+        raise Damaged(f"the {packing.name} data ends early, at byte {len(stored)}")
+    return used - len(stream.unused_data), limit - written
 
 
 def _behind_zeros(stored: Any, at: int) -> int:

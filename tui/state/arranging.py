@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fusetui.trace.questions.query import Pattern, WrongQuery, parse
+from fusetui.trace.questions.matching import WrongQuery
+from fusetui.trace.questions.query import Pattern, parse
 from fusetui.trace.text.figures import plural
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import Arrangement, matching

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.query import WrongQuery, parse
+from fusetui.trace.questions.matching import WrongQuery
+from fusetui.trace.questions.query import parse
 from fusetui.trace.questions.search import search, texts_of
 from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.sides import Views

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.questions.chain import replayed
+from fusetui.trace.questions.matching import WrongQuery
 from fusetui.trace.questions.missing import why_nothing
-from fusetui.trace.questions.query import WrongQuery, parse
+from fusetui.trace.questions.query import parse
 from fusetui.trace.questions.search import search, texts_of
 from fusetui.trace.text.figures import count
 from fusetui.trace.text.printable import printable

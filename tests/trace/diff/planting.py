@@ -15,8 +15,9 @@ import numpy as np
 from tests.trace.diff.blocks import Cut
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.items import Items, Vocabulary, items, settled
+from fusetui.trace.diff.model import REPEATED, Diff, Kind, Row
 from fusetui.trace.diff.pieces import work_of
 from fusetui.trace.diff.where import places
 from fusetui.trace.model.categories import Role
@@ -175,14 +176,23 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     return Answer(not wrong, "; ".join(wrong))
 
 
-def judge_block(path: Path, document: dict[str, Any], cut: Cut, ns: int, into: Path) -> Answer:
-    """Is a block that is gone, or there once more, the only row, with its time; `ns` is negative
-    for what is gone."""
+def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path) -> Answer:
+    """Is a block that is gone (`sign` is -1), or there once more, one row with its time, with no
+    row beside it but those of what it launched on other streams."""
     into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
     found = diff(open_trace(str(path)), open_trace(str(into)))
     rows = [row for row in found.rows if _changed(row)]
-    right = len(rows) == 1 and rows[0].change_ns == ns and " -> " in rows[0].op
-    return Answer(right, "; ".join([f"{len(rows)} rows", *map(_said, rows[:4])]))
+    blocks = [row for row in rows if row.work == REPEATED and row.counts]
+    kind = Kind.ADDED if sign > 0 else Kind.REMOVED
+    beside = [row for row in rows if row.work == "communication" and row.kind is kind]
+    side = found.side_a if sign < 0 else found.side_b
+    all_steps = side.steps == len(cut.ns)
+    times = [cut.ns[step] for step in side.usual] if all_steps else cut.ns
+    mean = sign * round(sum(times) / len(times))
+    right = len(rows) == 1 + cut.beside == len(blocks) + len(beside)
+    said = [f"{len(rows)} rows for {mean:+} ns", *map(_said, rows[:4])]
+    near = right and abs(blocks[0].change_ns - mean) <= blocks[0].a_count + blocks[0].b_count
+    return Answer(near, "; ".join(said))  # each piece is rounded to ns
 
 
 def _changed(row: Row) -> bool:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff, to_text
+from fusetui.trace.diff.blocks import Lane, blocks
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
+from fusetui.trace.diff.text import to_text
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]
@@ -58,6 +63,19 @@ def test_a_layer_done_twice_is_one_row(build: Build) -> None:
     (row,) = changed(list(diff(a, b).rows))
     assert (row.kind, row.op, row.b_count) == (Kind.ADDED, "4 layers -> 5", 5)
     assert row.why == "5 pieces of work in each"
+
+
+def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
+    """So that what the CPU did for the first of several is what came before its first kernel."""
+    block, more = [1, 2, 3, 4] * 4, [1, 9]
+    a = lane([*more, *block, 8], [10, 10, 10, 10, 70, 80, *[10] * 13])
+    b = lane([*more, *block[4:], 8], [10] * 15)
+    (found,) = blocks(a, b)
+    assert found.items == (2, 3, 4, 5)
+
+
+def lane(keys: list[int], times: list[int]) -> Lane:
+    return Lane(np.array(keys), np.array(times), np.arange(len(keys)))
 
 
 def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import lines
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 
@@ -39,6 +40,13 @@ def test_what_is_missing_in_one_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, USUAL[2]))
     assert (row.kind, row.op) == (Kind.REMOVED, "aten::add")
     assert row.why == "missing only in step 3 of B"
+
+
+def test_what_is_missing_is_told_once_where_the_other_steps_vary(build: Build) -> None:
+    varied = (1.0, 1.0, 1.0, 1.5, 1.5, 1.5)  # the usual time of five of them is another
+    a, b = build(USUAL, varied), build(USUAL, varied, odd={0: [MM, USUAL[2]]})
+    (row,) = changed(diff(a, b))
+    assert (row.kind, row.op, row.why) == (Kind.REMOVED, "aten::add", "missing only in step 0 of B")
 
 
 def test_what_is_missing_is_shown_in_a_usual_step_of_its_own_side(build: Build) -> None:

@@ -17,9 +17,9 @@ from fusetui.trace.text.printable import printable
 
 UNCACHED = (
     "So many frees mean that the caching allocator does not serve the program: look for "
-    "PYTORCH_NO_CUDA_MEMORY_CACHING (on ROCm also PYTORCH_NO_HIP_MEMORY_CACHING) in its "
-    "environment, for torch.cuda.empty_cache() in the loop, and for a library that allocates by "
-    "itself."
+    "{intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in "
+    "its environment, for }torch.{intel:xpu|:cuda}.empty_cache() in the loop, and for a library "
+    "that allocates by itself."
 )
 """The remedy where memory is freed all the time."""
 
@@ -78,8 +78,9 @@ RULE = Rule(
     "first step, or in it if each later step has at least half as many; of three steps or more, in "
     "two of the later ones and in half of them; without steps, if they go on in the second half of "
     "the GPU events.",
-    remedy="Let the caching allocator keep its memory: no torch.cuda.empty_cache() in the loop, "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, and room to spare.",
+    remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
+    "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
+    "}and room to spare.",
     thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=find,
     silent="What happens in one step only is no reason to change all of them.",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from fusetui.trace.insights.facts import Facts, Flags
+from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.rules.fusable_run import claimed
 from fusetui.trace.insights.wording import most_module, share_of_work
@@ -14,6 +16,9 @@ from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration
 from fusetui.trace.text.printable import printable
+
+DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
+PAGEABLE = re.compile(r"Pageable")
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -29,7 +34,7 @@ def is_copy(kernel: KernelName) -> bool:
 
 def _on_device(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    copies = kernels.flags(is_copy)
+    copies = kernels.flags(is_copy) | _memcpy(kernels, DEVICE_TO_DEVICE)
     at_stake = int(kernels.effective_ns[copies].sum())
     if not at_stake:
         return
@@ -49,8 +54,16 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
 def _those(copies: Flags) -> str:
     number = int(np.count_nonzero(copies))
     if number == 1:
-        return "1 kernel that copies, casts or concatenates takes"
-    return f"{count(number)} kernels that copy, cast or concatenate take"
+        return "1 copy, cast or concatenation takes"
+    return f"{count(number)} copies, casts and concatenations take"
+
+
+def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
+    """The copies of memory whose name has a match."""
+    trace = kernels.trace
+    named = np.array([kind.search(name) is not None for name in trace.names] or [False])
+    found: Flags = named[trace.name[kernels.rows]] & (trace.role[kernels.rows] == Role.MEMCPY)
+    return found
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
@@ -67,11 +80,14 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
-    """Copies between the GPU and memory that is not pinned, while no kernel runs."""
+    """Copies between the GPU and memory that is not pinned, while no kernel runs. Where there are
+    no steps, copies that all come before the first kernel set the program up: weights, inputs."""
     kernels, trace = facts.kernels, facts.trace
-    pageable = np.array(["Pageable" in name for name in trace.names] or [False])
-    copies = pageable[trace.name[kernels.rows]] & (trace.role[kernels.rows] == Role.MEMCPY)
+    copies = _memcpy(kernels, PAGEABLE)
     is_kernel = trace.role[kernels.rows] == Role.KERNEL
+    first = kernels.start[is_kernel].min(initial=facts.end_ns)
+    if not len(facts.spans) and (kernels.start[copies] < first).all():
+        return
     at_stake = 0
     for device in np.unique(kernels.device[copies]).tolist():
         cover, hidden = kernels.cover(copies, device), kernels.cover(is_kernel, device)
@@ -95,9 +111,9 @@ RULE = Rule(
     title="Casts and copies",
     question="How much GPU time is spent on copying and converting tensors?",
     needs="Kernel names; ops, to name what asks for them.",
-    formula="The effective time of PyTorch's copy, cast and concatenation kernels; for pageable "
-    "copies, "
-    "the time in which no kernel runs beside them.",
+    formula="The effective time of PyTorch's copy, cast and concatenation kernels, and of copies "
+    "within the device; for pageable copies, the time in which no kernel runs beside them; without "
+    "steps, not if all of them come before the first kernel, as those of weights do.",
     remedy="Keep one dtype through a block, one memory format (channels_last) through a model, and "
     "write into slices of one buffer instead of torch.cat.",
     thresholds={},

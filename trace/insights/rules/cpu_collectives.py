@@ -69,9 +69,9 @@ RULE = Rule(
     needs="",
     formula="The host part of gaps (except synchronization and allocation) during which such a "
     "collective runs on any thread. None without GPU events: then it is a note.",
-    remedy="Collectives of tensors on the GPU (backend nccl) overlap with compute; keep barriers, "
-    "object collectives and tensors on the CPU out of the step. Waiting for another rank cannot be "
-    "solved here: compare the ranks.",
+    remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
+    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
+    "another rank cannot be solved here: compare the ranks.",
     thresholds={"least": LEAST},
     find=find,
 )

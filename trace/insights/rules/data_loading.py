@@ -70,7 +70,7 @@ RULE = Rule(
     formula="The idle time of the device during which a launching thread is in "
     "DataLoader.__next__.",
     remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
-    "batches during training; move heavy transforms to the GPU.",
+    "batches ahead; move heavy transforms to the GPU.",
     thresholds={},
     find=find,
     silent="Workers of the loader are other processes: a trace shows only the time spent waiting "

@@ -140,9 +140,9 @@ RULE = Rule(
     "the host part (except synchronization and allocation) of this gap and of those after it, "
     "until three launches are queued or the next wait, minus what data-loading and recompilation "
     "claim.",
-    remedy="Keep .item(), .tolist(), nonzero(), torch.cuda.synchronize() and copies from pageable "
-    "memory out of the loop; read results a step later, from pinned memory with non_blocking=True "
-    "and an event.",
+    remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
+    "from pageable memory out of the loop; read results a step later, from pinned memory with "
+    "non_blocking=True and an event.",
     thresholds={"lead": LEAD},
     find=find,
     silent="A program that launches too slowly anyway gains no more than the time for which it "

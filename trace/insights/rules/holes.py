@@ -137,7 +137,8 @@ RULE = Rule(
     "a GPU event, between two calls of the same thread that have one: the gap before the event "
     "that the thread launched next, from the first such call on.",
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
-    "drivers, CUPTI and roctracer record more; check that no other profiler (Nsight, DCGM) runs.",
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
     find=find,
     silent="Nothing runs while a graph is captured; calls at the begin and the end of the "

@@ -43,12 +43,13 @@ REPLAYED = (
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    if not facts.is_late:
-        return
     which = [~busy for busy in facts.busy_cpu]
     by_kind = late_of(facts, which)
     at_stake = int(np.sum(by_kind))
     if at_stake <= 0:
+        return
+    if not facts.is_late:
+        yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
     found = holding(facts, which)
     text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
@@ -128,8 +129,10 @@ RULE = Rule(
     formula="The host part of all gaps except synchronization and allocation, minus what "
     "data-loading, recompilation, warm-up and cpu-work claim, if the host part without the warm-up "
     "is at least a tenth of the span without it.",
-    remedy='torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches; '
-    "larger batches and fused optimizers need fewer of them.",
+    remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
+    'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
+    "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
+    "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
     find=find,
     silent="Where the thread does something else than launching, see cpu-work.",

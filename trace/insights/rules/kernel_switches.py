@@ -48,8 +48,8 @@ RULE = Rule(
     needs="Launch calls, or graph launches.",
     formula="The time for which the next event was queued, or was the next node of a graph, in "
     "gaps of at most 10 us that begin after its launch.",
-    remedy="Fewer, larger kernels (fusion, torch.compile); on Hopper and later programmatic "
-    "dependent launch hides the switch.",
+    remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
+    "programmatic dependent launch hides the switch}.",
     thresholds={"longest_ns": LONGEST_NS},
     find=find,
     of_kernels=True,

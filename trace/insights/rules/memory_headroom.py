@@ -70,8 +70,8 @@ RULE = Rule(
     question="Is the device nearly full although much of the reserved memory is never allocated?",
     needs="Memory events, and a device that says how much memory it has.",
     formula="None: it costs no time, but a larger batch may not fit.",
-    remedy="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and "
-    "torch.cuda.empty_cache() once between phases of different sizes.",
+    remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
+    "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
     find=find,
     silent="While the device has memory to spare, what the allocator keeps does no harm.",

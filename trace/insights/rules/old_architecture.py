@@ -100,8 +100,8 @@ RULE = Rule(
     "their bound (see the ceiling) alone on the device, and were built for an earlier compute "
     "capability, less that bound; only where another kernel of the trace multiplies the same type "
     "with the instructions of this device.",
-    remedy="A newer cuBLAS or cuDNN, aligned sizes and contiguous inputs; or torch.compile(mode="
-    '"max-autotune"), which measures several kernels.',
+    remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
+    '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"far": FAR},
     find=find,
     of_kernels=True,

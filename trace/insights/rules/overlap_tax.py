@@ -60,12 +60,13 @@ RULE = Rule(
     id="overlap-tax",
     title="The cost of overlap",
     question="Are kernels slower while communication runs beside them?",
-    needs="Communication kernels; shapes, to know which kernels do the same work.",
+    needs="Communication kernels, and shapes to know which kernels do the same work.",
     formula="For kernels with the same name and shapes, at least five alone and five beside "
     "communication: the effective durations of the latter, minus the median alone for each.",
-    remedy="Fewer SMs for communication (NCCL_MAX_CTAS, NCCL_MIN_CTAS), copy engines instead of "
-    "kernels, or communication beside work that is bound by arithmetic, not memory. The overlap "
-    "may still pay: compare this with the time that it hides.",
+    remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
+    "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
+    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
+    "it hides.",
     thresholds={"fewest": FEWEST},
     find=find,
     of_kernels=True,

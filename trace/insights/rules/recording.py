@@ -6,25 +6,28 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.cover import cover_of
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.warming import FEWEST, first_step
+from fusetui.trace.insights.warming import FEWEST, captures, first_step
 from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration, percent, plural, quantity
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
+CAPTURED = 0.5  # of the steps
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
     found = facts.spans
+    captures = list(_captures(facts, found))
     notes = [
         *_unlinked(facts),
         *_first_step(facts, found),
-        *_few_steps(facts, found),
+        *(captures or _few_steps(facts, found)),
         *_stacks(facts),
     ]
     if notes:
@@ -59,8 +62,8 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
             "recorded.",
             at_stake_ns=None,
             rows=the_most(without, trace.dur[without]),
-            remedy="Call torch.cuda.synchronize() right before the recorded steps begin, so that "
-            "no earlier work runs into them.",
+            remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
+            "begin, so that no earlier work runs into them.",
         )
 
 
@@ -76,6 +79,22 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
             at_stake_ns=None,
             rows=_rows(facts, found.only(np.array([0]))),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
+        )
+
+
+def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
+    """Of steps that do little but capture graphs."""
+    once = captures(facts.trace)
+    length = int((found.end - found.start).sum())
+    captured = int(cover_of(once.start, once.end).within(found.start, found.end).sum())
+    if captured >= CAPTURED * length > 0:
+        yield Claim(
+            text=f"For {duration(captured)} of {plural(len(found), 'step')} "
+            f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
+            "becomes part of it and does not run.",
+            at_stake_ns=None,
+            rows=tuple(once.rows[:FEWEST].tolist()),
+            remedy="Look at replays of the graph for what it costs.",
         )
 
 
@@ -110,6 +129,11 @@ RULE = Rule(
     needs="",
     formula="None: these are notes.",
     remedy="Record again.",
-    thresholds={"slow_first": SLOW_FIRST, "fewest": FEWEST, "unlinked": UNLINKED},
+    thresholds={
+        "slow_first": SLOW_FIRST,
+        "fewest": FEWEST,
+        "unlinked": UNLINKED,
+        "captured": CAPTURED,
+    },
     find=find,
 )

@@ -73,7 +73,7 @@ RULE = Rule(
     formula="The time without compute of the collectives of a kind (name, process group and data "
     "type) of which there are at least 50, with a median of at most 50 us and, where sizes are "
     "known, at most 1 MiB each on average.",
-    remedy="Send less often: larger buckets (DDP's bucket_cap_mb), larger FSDP units, "
+    remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
     "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
     "decoding an all-reduce fused with the norm, or fewer ranks.",
     thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": FEWEST},

@@ -52,10 +52,11 @@ RULE = Rule(
     question="Are the kernels so short that starting them costs as much as running them?",
     needs="GPU events.",
     formula="None: how much fusing would save depends on what can be fused.",
-    remedy="torch.compile fuses pointwise work; foreach and fused optimizers replace many "
-    "launches.",
+    remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
+    "and fused optimizers replace many launches}.",
     thresholds={"short_ns": SHORT_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=find,
+    of_kernels=True,
     silent="Gaps that end with a launch call of more than 100 us are not counted: see "
     "slow-launches.",
 )

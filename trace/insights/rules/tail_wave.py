@@ -60,8 +60,8 @@ RULE = Rule(
     formula="Of GEMMs that are bound by arithmetic, alone on the device, of one to four waves, the "
     "last one more than half empty: the effective duration times the empty share of all waves, and "
     "no more than what exceeds the bound (see the ceiling).",
-    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles "
-    '(torch.compile(mode="max-autotune") measures several), split-K or stream-K.',
+    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
+    '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
     find=find,
     of_kernels=True,

@@ -117,8 +117,9 @@ RULE = Rule(
     formula="Of products, convolutions and pointwise kernels with the same name and shapes at the "
     "same place of at least five steps, alone on the device and of 10 us or more, whose p90 is 1.3 "
     "times their p10 or more: what each takes longer than the median of its place.",
-    remedy="Look at clocks and temperature (nvidia-smi -q -d PERFORMANCE,CLOCK) and at other work "
-    "on the device; lock the clocks to compare measurements.",
+    remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
+    "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
+    "measurements.",
     thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
     find=find,
     of_kernels=True,

@@ -39,7 +39,7 @@ def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: b
             "the share of busy time means nothing here.",
             at_stake_ns=at_stake,
             rows=the_most(events, waited),
-            remedy="Call torch.cuda.synchronize() before the recording starts.",
+            remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
             why_likely="Work that ran before the recording is not in the trace.",
         )
     return Claim(
@@ -91,7 +91,8 @@ RULE = Rule(
     formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
     "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
     "are left out: what made the call slow may continue.",
-    remedy="Look at the other devices of the job, and at cudaStreamWaitEvent and host functions on "
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
     "the stream.",
     thresholds={"least_ns": LEAST_NS},
     find=find,

@@ -37,15 +37,17 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
-    """`first launches of kernels (19 x cudaLaunchKernel)`: with the name that cost the most."""
+    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
     part, _ = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
     trace, waits = facts.trace, [counted(idle.begin, idle.returned) for idle in facts.idle]
     ns = np.sum([waiting.within(part.start, part.end) for waiting in waits], axis=0)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
-    calls = int(np.count_nonzero((trace.name[part.rows] == most) & (ns > 0)))
-    return f"{part.what} ({count(calls)} x {frame_text(trace.names[most])})"
+    waited = trace.name[part.rows[ns > 0]]
+    calls = int(np.count_nonzero(waited == most))
+    mostly = "mostly " if calls < len(waited) else ""
+    return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
 
 
 RULE = Rule(
@@ -61,7 +63,8 @@ RULE = Rule(
     "goes on in the second half of the GPU events.",
     remedy="Nothing, if this is about the steady state: record later steps, "
     "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
-    "CUDA_MODULE_LOADING=EAGER, cached compilation, and one run of each shape beforehand.",
+    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
+    "and one run of each shape beforehand.",
     thresholds={
         "long_ns": LONG_NS,
         "long_op_ns": LONG_OP_NS,
@@ -70,5 +73,6 @@ RULE = Rule(
         "often": OFTEN,
     },
     find=find,
+    once=True,
     silent="A program whose recording begins in the steady state has none.",
 )

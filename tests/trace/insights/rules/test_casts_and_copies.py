@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
@@ -10,8 +12,7 @@ def test_it_speaks(found: Ask) -> None:
     (finding,) = found("casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70)))
     assert finding.at_stake_ns == 30_000
     assert finding.text == (
-        "1 kernel that copies, casts or concatenates takes 30 us (30.0 % of the span), most of it "
-        "in aten::copy_."
+        "1 copy, cast or concatenation takes 30 us (30.0 % of the span), most of it in aten::copy_."
     )
 
 
@@ -37,6 +38,17 @@ def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
     assert finding.part_of == "fusable-run"
 
 
+def test_copies_within_the_device_count(found: Ask, event: Callable[..., Event]) -> None:
+    """A contiguous tensor is copied without a kernel: 40 us beside a copy kernel of 30."""
+    kernels = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 100))
+    copy = event("Memcpy DtoD (Device -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, copy])
+    assert finding.text.startswith("2 copies, casts and concatenations take 70 us")
+    host = event("Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, host])
+    assert finding.at_stake_ns == 30_000
+
+
 def test_pageable_copies(found: Ask) -> None:
     """Of the copy 20 us lie beside the kernel."""
     copy: Event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}
@@ -44,6 +56,16 @@ def test_pageable_copies(found: Ask) -> None:
     (finding,) = found("casts-and-copies", [*work(("aten::add", ADD, 100)), copy])
     assert finding.at_stake_ns == 30_000
     assert "pageable memory" in finding.text
+
+
+def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[..., Event]) -> None:
+    """Weights are copied before the first kernel; with steps, each may begin with such a copy."""
+    copy = event("Memcpy HtoD (Pageable -> Device)", 900, 50, cat="gpu_memcpy", pid=0, tid=7)
+    events = [copy, *work(("aten::add", ADD, 100))]
+    assert found("casts-and-copies", events) == []
+    step = event("ProfilerStep#1", 0, 2_000, cat="user_annotation")
+    assert found("casts-and-copies", [*events, step])
+    assert found("casts-and-copies", [*events, copy | {"ts": 2_000}])
 
 
 def test_other_kernels_are_silent(found: Ask) -> None:

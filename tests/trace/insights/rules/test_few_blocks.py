@@ -24,6 +24,16 @@ def test_it_speaks(found: Ask) -> None:
     assert "54 blocks on 108 in" in finding.text
 
 
+def test_the_kernel_with_the_most_time_is_named(found: Ask) -> None:
+    """Two norms of 60 us, with 54 and 27 blocks, before a longer kernel of 100 us."""
+    events = work(*[("op", NORM, 60)] * 2, ("op", "void mine::slow<int, 4>(int*)", 100))
+    for place, blocks in ((2, 54), (5, 27), (8, 54)):
+        events[place]["args"] |= {"grid": [blocks, 1, 1], "block": [512, 1, 1]}
+    (finding,) = found("few-blocks", events, **A100)
+    assert finding.at_stake_ns == 30_000 + 45_000 + 50_000
+    assert "27 to 54 blocks on 108 in 2 x batch_norm_backward" in finding.text
+
+
 def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
     events = kernel(54, 100)
     events[-1]["name"] = "void mine::slow_kernel<int, 4>(int*)"

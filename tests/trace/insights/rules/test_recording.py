@@ -51,6 +51,23 @@ def test_few_steps(found: Ask, event: Make) -> None:
     assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
 
 
+def test_a_step_in_which_a_graph_is_captured(found: Ask, event: Make) -> None:
+    """From 20 to 90 of 100 us; other steps would not be like it."""
+    begin = event("cudaStreamBeginCapture", 20, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 85, 5, cat="cuda_runtime")
+    (finding,) = found("recording", [*steps(event, 100), begin, end])
+    assert finding.text == (
+        "For 70 us of 1 step (70 %) a graph is captured: what is launched meanwhile becomes part "
+        "of it and does not run."
+    )
+
+
+def test_a_short_capture_is_silent(found: Ask, event: Make) -> None:
+    begin = event("cudaStreamBeginCapture", 20, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 45, 5, cat="cuda_runtime")
+    assert found("recording", [*steps(event, 100, 110, 120), begin, end]) == []
+
+
 def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
     ends = [event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *ends])
