@@ -12,8 +12,9 @@ from tests.trace.insights.test_account import call, kernel
 
 from fusetui.trace import Trace
 from fusetui.trace.insights.account import accounts
+from fusetui.trace.insights.selection import accounted
 from fusetui.trace.insights.stretches import idle_times
-from fusetui.trace.insights.why import accounted, why
+from fusetui.trace.insights.why import why
 
 Make = Callable[..., Any]
 Ask = Callable[[Trace], object]
@@ -39,9 +40,13 @@ def calls_of(ask: Ask, trace: Trace) -> int:
     return found
 
 
+def alike(_: int) -> dict[str, Any]:
+    return {}
+
+
 def work(count: int, **each: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
     """Two events on each of as many devices (streams, threads)."""
-    call_of, kernel_of = (each.get(what, lambda _: {}) for what in ("call", "kernel"))
+    call_of, kernel_of = each.get("call", alike), each.get("kernel", alike)
     return [
         event
         for n in range(2 * count)
