@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.groups import ELSEWHERE, Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import REPEATED, Kind, Row
-from fusetui.trace.diff.names import identity
+from fusetui.trace.diff.names import adds_up_parts, identity
 from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
@@ -199,10 +199,13 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
 
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
-    the program was fused."""
+    the program was fused. One kernel whose parts another adds up is split."""
     sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
-    return [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
+    names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
+    main = [sum(not adds_up_parts(name) for name in side) for side in names]
+    chosen = [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
+    return chosen and main != [1, 1]
 
 
 def _one_kernel(a: Items, b: Items, group: Group) -> bool:

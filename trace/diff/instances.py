@@ -12,7 +12,7 @@ from functools import cache
 from fusetui.trace.diff.groups import Board
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.lcs import Pair, exact
-from fusetui.trace.diff.names import decoded, work_class
+from fusetui.trace.diff.names import adds_up_parts, work_class
 from fusetui.trace.diff.nearest import closest, is_feasible
 from fusetui.trace.model.op_names import is_compiler
 
@@ -92,11 +92,11 @@ def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
 
 @cache
 def _adds_up(main: str, after: str) -> bool:
-    """The reduction of split-K after a product, or one that calls itself so after attention."""
+    """The reduction of split-K after a product or a convolution, or one that calls itself so after
+    attention."""
     kind = work_class("", main)
-    if kind == "gemm":
-        known = decoded(after)
-        return known is not None and known.role == "splitk_reduce"
+    if kind in ("gemm", "conv"):
+        return adds_up_parts(after)
     return kind == "attention" and _REDUCES.search(after) is not None
 
 

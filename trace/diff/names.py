@@ -94,9 +94,16 @@ def part(kernel: str) -> str:
     known = decoded(kernel)
     if known is None or known.family == "unknown":
         return ""
-    if known.role == "splitk_reduce" or known.op is None or _TRANSFORM.search(kernel):
+    if adds_up_parts(kernel) or known.op is None or _TRANSFORM.search(kernel):
         return "helper"
     return "main" if known.op in _MAIN else known.op
+
+
+@cache
+def adds_up_parts(kernel: str) -> bool:
+    """Whether it is the reduction of split-K."""
+    known = decoded(kernel)
+    return known is not None and known.role == "splitk_reduce"
 
 
 @cache
@@ -108,7 +115,7 @@ def helps(kernel: str) -> bool:
         return False
     library = known.family in ("cudnn", "miopen") or known.family.startswith("cublas")
     own = part(kernel) not in ("main", "norm", "")
-    return known.role == "splitk_reduce" or (library and own) or known.op in _MOVES
+    return adds_up_parts(kernel) or (library and own) or known.op in _MOVES
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
