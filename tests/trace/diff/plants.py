@@ -30,7 +30,8 @@ def drop(subject: Subject, place: str, nth: int) -> Planted | None:
 def scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel takes 1.3 times as long, and all after it is later."""
     item = subject.chosen(place, nth, lambda n: _steady(subject, n))
-    return _each(subject, place, item, _scale, Kind.SLOWER, lambda ns: 3 * ns // 10)
+    kind = subject.slower(len(subject.items))
+    return _each(subject, place, item, _scale, kind, lambda ns: 3 * ns // 10)
 
 
 def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -111,7 +112,8 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     once = place == PLACES[0]
     gone, more = (times[n] if once else subject.items.times[n] for n in (first, second))
     ops = subject.items.op_names
-    also = Planted([], Kind.SLOWER, 3 * more // 10, ops[second], once=once)
+    kind = subject.slower(len(ops) - 1)
+    also = Planted([], kind, 3 * more // 10, ops[second], once=once)
     return Planted(editor.finished(), Kind.REMOVED, -gone, ops[first], 0, once, labels, also)
 
 
@@ -207,7 +209,7 @@ def _each(
         editor.finished(),
         kind,
         figure(mean),
-        subject.items.op_names[item] if kind in (Kind.REMOVED, Kind.SLOWER) else "",
+        subject.items.op_names[item] if kind in (Kind.REMOVED, Kind.SLOWER, Kind.SAME) else "",
         0,
         once,
         labels,
