@@ -38,6 +38,9 @@ _BY_KERNEL: Final = {
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Winograd's changes of basis, before and after the products."""
 
+_DOT = re.compile(r"\bdot_kernel<")
+"""The product of two vectors, whose parts another kernel adds up."""
+
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _BY_WORD: Final = (
@@ -96,7 +99,7 @@ def part(kernel: str) -> str:
         return ""
     if adds_up_parts(kernel) or known.op is None or _TRANSFORM.search(kernel):
         return "helper"
-    return "main" if known.op in _MAIN else known.op
+    return "main" if known.op in _MAIN or _DOT.search(kernel) else known.op
 
 
 @cache
