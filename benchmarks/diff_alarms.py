@@ -24,7 +24,8 @@ from fusetui.capture import turns
 from fusetui.capture.options import ROUNDS, Options
 from fusetui.capture.step import Step, forward_step
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Answer, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer
 
 LAYERS = 10
 """Ten layers are a step; eleven take a tenth more."""

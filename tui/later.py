@@ -50,8 +50,9 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     if trace.report.prefix:
         return
     from fusetui.trace.insights.account import accounts
+    from fusetui.trace.insights.selection import asked
     from fusetui.trace.insights.stretches import idle_time
-    from fusetui.trace.insights.why import asked, explained
+    from fusetui.trace.insights.why import explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
     from fusetui.tui.layout.cpu_answer import cpu_lists

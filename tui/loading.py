@@ -12,7 +12,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.serving.opening import Open, said, with_captures
+from fusetui.trace.serving.graphs import wants_capture
 from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import parts
@@ -132,9 +132,9 @@ def load(
         for path in paths:
             report = _reporter(path, post, cancelled)
             trace = open_trace(path, report, stop=stopped, preview=preview)
-            trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
+            trace, sentences = _joined(trace, captured_by, preview)
             traces.append(trace)
-            notices += [*trace.notes, *said(joins)]
+            notices += [*trace.notes, *sentences]
             if stopped():
                 break
     except NothingRead:
@@ -189,7 +189,7 @@ def compare(
             raise NotBeside
         found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
     except NotBeside:
-        from fusetui.trace.diff import diff
+        from fusetui.trace.diff.compare import diff
 
         found = diff(a.trace, b.trace)
     if found is not None and not cancelled():
@@ -222,7 +222,19 @@ def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], No
     return report
 
 
-def _showing(trace: Trace, preview: Preview | None) -> Open:
+def _joined(
+    trace: Trace, captured_by: Sequence[str], preview: Preview | None
+) -> tuple[Trace, Sequence[str]]:
+    """The trace with the names that captures give to the nodes of its graphs, and what is said."""
+    if not captured_by and not wants_capture(trace):
+        return trace, ()
+    from fusetui.trace.serving.opening import said, with_captures  # many modules
+
+    trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
+    return trace, list(said(joins))
+
+
+def _showing(trace: Trace, preview: Preview | None) -> Callable[[str], Trace]:
     """Opens captures. The trace is shown before the first of them is read."""
     shown: list[str] = []
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from fusetui.trace.model.callbacks import Stop
-from fusetui.trace.ranks.records import JobAnswer
-from fusetui.trace.ranks.strip import Strip
+
+if TYPE_CHECKING:
+    from fusetui.trace.ranks.records import JobAnswer
+    from fusetui.trace.ranks.strip import Strip
 
 
 class Ranking(Message):
@@ -42,7 +45,8 @@ class _Cancelled(Exception):  # noqa: N818
 def rank(paths: tuple[str, ...], post: Callable[[Message], object], cancelled: Stop) -> None:
     """Posts Ranking for each rank, and Ranked, or NotRanked with a sentence."""
     from fusetui.trace.model.errors import TraceError
-    from fusetui.trace.ranks import explained, summarize
+    from fusetui.trace.ranks.answer import explained
+    from fusetui.trace.ranks.executors import summarize
     from fusetui.trace.ranks.strip import strip_of
 
     def told(done: int, total: int) -> None:

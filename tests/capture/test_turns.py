@@ -14,7 +14,8 @@ from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import ROUNDS, Options
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Answer, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer
 
 pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

@@ -14,7 +14,8 @@ from fusetui.capture.command import capture
 from fusetui.capture.options import ROUNDS, STEPS, Options
 from fusetui.kernels import Variant
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Answer, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 gpu = pytest.importorskip("tests.gpu")

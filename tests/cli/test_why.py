@@ -109,6 +109,18 @@ def test_the_answer_tells_the_work_that_only_communicates(
         )
 
 
+def test_what_is_no_gap_for_a_reader_is_not_listed(trace_of: Callable[..., Any]) -> None:
+    """1 ns lies between the first two kernels, 10 us between the others."""
+    kernels = [
+        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": 5}
+        for name, ts in (("one", 0), ("two", 5.001), ("three", 20))
+    ]
+    found = why(trace_of(kernels))
+    assert len(found.gaps) == 2
+    lines = why_text(found, 96).split("\n")
+    assert [line.split()[-1] for line in lines if "before" in line] == ["three"]
+
+
 def test_the_first_finding_is_always_told(trace_of: Callable[..., Any], event: Run) -> None:
     """In few lines its remedy makes room for it, then the ceiling does."""
     kernels = [event("gemm", ts, 10, cat="kernel", pid=0, tid=7) for ts in range(0, 1000, 20)]

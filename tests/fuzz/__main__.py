@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+KINDS = ("reader", "app", "large", "zip", "url", "terminal")
 HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
 # The root of the project comes last: its folder `trace` would hide a module of Python.
@@ -20,7 +21,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seconds", type=float, help="stop after so long")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
-    parser.add_argument("--kind", choices=("reader", "app", "large", "zip"), default="reader")
+    parser.add_argument("--kind", choices=KINDS, default="reader")
     parser.add_argument("--save", type=Path, help="folder for the inputs that fail")
     parser.add_argument("--replay", type=Path, nargs="+", help="only try these files again")
     args = parser.parse_args()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,10 +11,9 @@ import msgspec
 import numpy as np
 import orjson
 from tests.fuzz.checks import check, check_json
+from tests.fuzz.commands import answer
 
-from fusetui import cli
 from fusetui.capture.expect import compare, parse
-from fusetui.commands.errors import is_for_user
 from fusetui.commands.loading import notices
 from fusetui.render.output import _json
 from fusetui.render.summary import summary_text
@@ -24,7 +21,9 @@ from fusetui.render.totals import kernels_text, ops_text
 from fusetui.trace import Trace, summary
 from fusetui.trace.cells.counters import curve_of, values
 from fusetui.trace.cells.raster import Lines, cells, edges
-from fusetui.trace.diff import Diff, Kind, diff, to_markdown, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind
+from fusetui.trace.diff.text import to_markdown, to_text
 from fusetui.trace.kernel_names import decode, short_name
 from fusetui.trace.kernel_names.annotate import annotate
 from fusetui.trace.kernel_names.kinds import KINDS
@@ -40,7 +39,7 @@ from fusetui.trace.questions.search import find
 from fusetui.trace.questions.tally import tallies
 from fusetui.trace.questions.totals import kernel_totals, op_totals
 from fusetui.trace.questions.windows import window_figures
-from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.text.printable import json_lines, printable_lines
 from fusetui.trace.text.tables import TOP_ALL
 
@@ -50,7 +49,7 @@ ROWS = 12  # that are asked about one by one
 WIDTH = 100
 COMMANDS: dict[str, list[str]] = {
     **{name: [] for name in ("summary", "kernels", "ops", "why", "gaps", "modules", "lines")},
-    "launches": [],
+    **{name: [] for name in ("launches", "ranks", "serving")},
     "check": ["--expect", "kernels=1 gemm=2"],
     "diff": ["{path}"],
 }
@@ -206,19 +205,7 @@ def ask_command_line(path: Path, rnd: Random) -> None:
     """One command, as text or as JSON: it ends with an exit code and says what it has to."""
     command = rnd.choice(list(COMMANDS))
     more = [word.format(path=path) for word in COMMANDS[command]]
-    as_json = rnd.random() < 0.5
-    out, said = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(said):
-        try:
-            code = cli.run([command, str(path), *more, *(["--json"] if as_json else [])])
-        except Exception as error:
-            if not is_for_user(error):
-                raise
-            code = 2
-    check(code in (0, 1, 2, 3), "exit code", code)
-    if as_json and out.getvalue():
-        check_json(out.getvalue())
-    _shown(out.getvalue())
+    answer([command, str(path), *more, *(["--json"] if rnd.random() < 0.5 else [])])
 
 
 def _encoded(document: Any) -> None:

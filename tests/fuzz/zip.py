@@ -150,7 +150,7 @@ def examine_archive(data: bytes, seed: int, limited: Limited) -> str:
         return _judged(found, data, path.with_name("unpacked"))
 
 
-def opened(path: Path) -> Trace | str:
+def opened(path: Path | str) -> Trace | str:
     """A trace, or the sentence that refuses it."""
     try:
         return open_trace(str(path), cached=False)
@@ -196,9 +196,10 @@ def unpacked(data: bytes) -> tuple[bytes | None, bool]:
             if len(traces) != 1:
                 return None, False
             try:
-                return archive.read(traces[0]), True
+                whole = archive.read(traces[0])
             except Exception:
-                return _before_damage(archive, traces[0], len(data))
+                whole = b""
+            return (whole, True) if whole else _before_damage(archive, traces[0], len(data))
     except Exception:  # whatever it raises, it cannot read that
         return None, False
 
@@ -223,7 +224,7 @@ def _before_damage(
                 found += piece
     except Exception:  # that is where the damage is
         pass
-    return found, zlib.crc32(found) == checksum
+    return found, bool(found) and zlib.crc32(found) == checksum
 
 
 def attempt(seed: int, number: int) -> str:

@@ -13,7 +13,8 @@ from fusetui.commands.loading import notices
 from fusetui.sample_traces import lessons
 from fusetui.sample_traces.lessons.__main__ import HERE, packed, readme
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Answer, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
 

@@ -7,7 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.questions.search import find
 from fusetui.tui import whole

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
+from textual.css.query import NoMatches
 from textual.events import Key
 from textual.message import Message
 
@@ -152,6 +153,15 @@ async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
         await ran()
     with pytest.raises(ZeroDivisionError):
         app.outcome()
+
+
+async def test_a_part_of_the_screen_that_is_gone_is_no_bug_once_the_app_ends(path: str) -> None:
+    """As of the palette, which still looks for commands when the terminal is closed."""
+    app = FusetuiApp(Options((path,)))
+    async with app.run_test():
+        app.exit(129)
+        app._handle_exception(NoMatches("CommandList"))
+    assert app.outcome() == 129
 
 
 async def test_a_kernel_without_a_name(

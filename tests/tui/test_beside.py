@@ -15,7 +15,8 @@ from tests.tui.prepared import after, drawn, opened
 from textual.message import Message
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.questions.kernel_groups import Keys
 from fusetui.tui import performing

@@ -16,8 +16,8 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.trace.insights.telling import account_lines
 from fusetui.trace.questions.search import find
-from fusetui.trace.ranks import explained as ranked
-from fusetui.trace.ranks import summarize
+from fusetui.trace.ranks.answer import explained as ranked
+from fusetui.trace.ranks.executors import summarize
 from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui import whole
 from fusetui.tui.drawing.found_lines import FoundPicture

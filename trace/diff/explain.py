@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.diff.groups import ELSEWHERE, Group
+from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
-from fusetui.trace.diff.model import REPEATED, Kind, Row
+from fusetui.trace.diff.model import ELSEWHERE, REPEATED, Kind, Row
 from fusetui.trace.diff.names import adds_up_parts, identity, part
 from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program

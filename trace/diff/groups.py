@@ -111,8 +111,5 @@ class Board:
         return self.groups
 
 
-ELSEWHERE = "at another place or on another stream"
-"""Why a group is one whose members are not aligned with each other."""
-
 REACH = 4
 """A fused kernel looks for the ops that its name lists this many gaps before and after its own."""

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from fusetui.trace.diff.groups import ELSEWHERE
-from fusetui.trace.diff.model import CPU, ONLY, REPEATED, Diff, Kind, Row
+from fusetui.trace.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Kind, Row
 from fusetui.trace.diff.names import decoded, identity, shared_start
 from fusetui.trace.diff.statistics import FLOOR_PERCENT
 from fusetui.trace.diff.waiting import changes

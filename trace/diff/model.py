@@ -114,6 +114,9 @@ class Row(msgspec.Struct, frozen=True):
         return self.op.startswith(CPU)
 
 
+ELSEWHERE = "at another place or on another stream"
+"""`why` of a row whose sides are not aligned with each other."""
+
 REPEATED = "repeated blocks"
 """The sort of work of layers, or iterations, that only one side has: `op` says how many."""
 

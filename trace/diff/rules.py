@@ -10,9 +10,10 @@ from typing import Final
 
 from fusetui.trace.diff.align import Lanes
 from fusetui.trace.diff.fusion import by_name
-from fusetui.trace.diff.groups import ELSEWHERE, Board, Group
+from fusetui.trace.diff.groups import Board, Group
 from fusetui.trace.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.model import ELSEWHERE
 from fusetui.trace.diff.names import decoded, part, work_class
 from fusetui.trace.diff.nearest import is_like
 from fusetui.trace.diff.ops import numel

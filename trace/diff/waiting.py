@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fusetui.trace.insights.causes import COMPILER, LOADER
-from fusetui.trace.insights.words import WHERE, WHILE
+from fusetui.trace.insights.words import COMPILER, LOADER, WHERE, WHILE
 
 _LAUNCHES = "waiting for launches"
 _SAID = {

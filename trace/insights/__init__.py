@@ -9,6 +9,7 @@ __all__ = [
     "longest",
     "markdown",
     "model",
+    "selection",
     "stretches",
     "telling",
     "versus",

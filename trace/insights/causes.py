@@ -12,10 +12,8 @@ from fusetui.trace.insights.cover import NOTHING, Cover, common, cover_of, inner
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host, Threads, together
 from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
+from fusetui.trace.insights.words import COMPILER, LOADER
 from fusetui.trace.model.columns import Trace
-
-LOADER, COMPILER = "data_loading", "compilation"
-"""What a thread that launches does instead, by the rules data-loading and recompilation."""
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:

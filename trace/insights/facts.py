@@ -34,7 +34,7 @@ from fusetui.trace.insights.idle import (
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
-from fusetui.trace.insights.warming import GRAPH_LAUNCH, Once, warm_up
+from fusetui.trace.insights.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -73,12 +73,14 @@ class Facts:
         devices: Sequence[Device] | None = None,
         begin_ns: int | None = None,
         end_ns: int | None = None,
+        called: str = "the time",
     ) -> None:
-        """`devices`: only these."""
+        """`devices`: only these. `called`: what the window is for a reader."""
         self.accounts = accounts
         self.devices = tuple(accounts.devices if devices is None else devices)
         self.trace: Trace = accounts.trace
         self.is_whole = begin_ns is None and end_ns is None
+        self.called = called
         self.begin_ns = self.trace.begin_ns if begin_ns is None else begin_ns
         self.end_ns = self.trace.end_ns if end_ns is None else end_ns
 
@@ -89,6 +91,19 @@ class Facts:
         inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
         found: Rows = rows[inside]
         return found
+
+    @cached_property
+    def steady(self) -> Facts:
+        """These facts, or where the first step is much longer than the others, those of the GPU
+        work after it: what the rules about kernels look at."""
+        if not (self.is_whole and slow_first_step(self.spans)):
+            return self
+        begin_ns = int(self.spans.end[0])
+        ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
+        if not len(ends):
+            return self
+        after = "the time after the first step"
+        return Facts(self.accounts, self.devices, begin_ns, int(ends.max()), after)
 
     @cached_property
     def kernels(self) -> Kernels:

@@ -108,13 +108,14 @@ def _explained(device: Device, gaps: Gaps, cuts: Cuts, which: Rows) -> Covering:
 
 def _drained_by(device: Device, gaps: Gaps, which: Rows) -> Rows:
     """The call that waits for the device inside which the launching thread was when a gap began,
-    -1 for none; shape of `which`."""
+    -1 for none, or if the next event had been launched by then; shape of `which`."""
     trace = device.trace
     found = np.full(len(which), -1, dtype=np.intp)
     launch = gaps.launch[which]
     track = trace.track[np.maximum(launch, 0)]
     for line in device.accounts.threads:
-        own = np.flatnonzero((launch >= 0) & line.tracks[track])
+        late = (launch >= 0) & (trace.start[launch] > gaps.begin[which])
+        own = np.flatnonzero(late & line.tracks[track])
         if len(own):
             times = line.on_line(track[own], gaps.begin[which[own]])
             found[own] = inside_of(trace, line, Host.SYNC, times)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.model import Finding, Gap, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,
@@ -13,12 +14,13 @@ from fusetui.trace.insights.telling import (
     ceiling_text,
     covered_by,
     device_text,
+    listed,
     named,
     not_recorded,
     qualified,
     verdict,
 )
-from fusetui.trace.insights.versus import CLASSES as PARTS
+from fusetui.trace.insights.typical import CLASSES as PARTS
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
 from fusetui.trace.text.figures import duration, percent, signed_duration
@@ -36,7 +38,7 @@ def why_markdown(found: Why) -> str:
     else:
         lines += [*_threads(found), ""]
     lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
-    lines += [*_findings(found.findings), *_gaps(found.gaps[:GAPS], found.base_ns)]
+    lines += [*_findings(found.findings), *_gaps(listed(found)[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
 
@@ -61,6 +63,10 @@ def versus_markdown(found: Versus) -> str:
     lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += ["", *_moved(title, moved[:MOVED])] if moved else []
+    if told := finding_rows(found.findings):
+        lines += ["", *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1])]
+    for text in below_rows(found.findings, found.is_sure):
+        lines += ["", markdown(text)]
     return "\n".join(lines) + "\n"
 
 

@@ -53,7 +53,7 @@ class Gap(msgspec.Struct, frozen=True):
 
     `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
     `drained_by` is the call inside which the launching thread was when the gap began, if that call
-    waits for the device; each None if there is none.
+    waits for the device and the next event was not launched yet; each None if there is none.
     """
 
     device: Id
@@ -160,3 +160,6 @@ class Why(msgspec.Struct, frozen=True):
     accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     findings: tuple[Finding, ...] = ()
+    below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
+    left_out: int = 0  # first steps of which rules about kernels do not speak
+    lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py

@@ -44,6 +44,7 @@ class Claim(msgspec.Struct, frozen=True):
     remedy: str | None = None  # instead of the rule's own
     why_likely: str | None = None  # None: certain
     part_of: str | None = None  # the rule that claims the same time
+    is_little: bool = False  # by the rule's own threshold, so that it is no finding
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -52,11 +53,13 @@ class Rule(msgspec.Struct, frozen=True):
     id: str
     title: str
     question: str  # that it answers
-    needs: str  # what must have been recorded, at least GPU events; empty for nothing
+    needs: str  # what must have been recorded, at least GPU events; empty for nothing. What
+    # follows a semicolon adds to the answer, and without it the rule speaks all the same
     formula: str  # of the time at stake
     remedy: str  # what to try: one line with the torch call or option; see advice
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
     of_kernels: bool = False  # about the work of the device, not about its idle time
+    once: bool = False  # about what happens once, however many steps are recorded
     silent: str = ""  # when it says nothing although one might expect it to

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fusetui.trace.insights.model import Gap, Why
-from fusetui.trace.insights.versus import CLASSES as PARTS
-from fusetui.trace.insights.versus import Versus, median_step, steps_tell, totals, working
+from fusetui.trace.insights.typical import CLASSES as PARTS
+from fusetui.trace.insights.typical import median_step, steps_tell, totals, working
+from fusetui.trace.insights.versus import Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.cutting import clip, joined
@@ -20,6 +21,9 @@ from fusetui.trace.text.tables import GAP, Column, table
 from fusetui.trace.text.units import unit_of
 
 REASON_ROWS = 4
+LISTED_NS = 1_000
+"""Shorter gaps are not listed beside findings: some profilers leave 1 ns between any two events."""
+
 TOLD_COMM = 0.05
 """From this share of the span on, the answer tells the exposed communication, which is not idle
 but computes nothing."""
@@ -178,8 +182,8 @@ def _idle(sums: Sums, gpus: int) -> str:
 def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     """Classes and at most so many reasons, of the median step and of the span."""
     columns = account_columns(found)
-    main = columns[0][1]
-    reasons = sorted((name for name in REASONS if main[name]), key=lambda name: -main[name])
+    known = [name for name in REASONS if any(sums[name] for _, sums in columns)]
+    reasons = sorted(known, key=lambda name: [-sums[name] for _, sums in columns])
     shown, rest = reasons[:most], reasons[most:]
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
@@ -299,6 +303,11 @@ def covered_by(gap: Gap) -> str:
     return ", ".join(found) if found else f"before {gap.next}"
 
 
+def listed(found: Why) -> Sequence[Gap]:
+    """The longest gaps that are worth a line."""
+    return [gap for gap in found.gaps if gap.dur_ns >= LISTED_NS]
+
+
 def named(name: str) -> str:
     """A class or a reason in words."""
     return CLASSES[name] if name in CLASSES else REASONS[name]
@@ -308,7 +317,8 @@ def verdict(found: Versus) -> str:
     """The largest change of any class or reason, of which there is at least one."""
     parts = [one for one in found.change if one.name not in ("span", "idle")]
     span = next(one for one in found.change if one.name == "span")
-    text = f"B's {found.of} takes {changed(span.a_ns, span.b_ns)}"
+    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
+    text = f"B's {found.of} takes {longer}"
     largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
     if largest is None or largest.a_ns == largest.b_ns:
         return f"{text}: every class takes as long as before."

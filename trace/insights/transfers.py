@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.questions.collective_kinds import bus_factor
-from fusetui.trace.questions.collectives import Told, collectives_on_gpu
+from fusetui.trace.questions.collectives import ONE_GROUP, Told, collectives_on_gpu
 from fusetui.trace.roofline.many import distinct_rows
 from fusetui.trace.text.figures import count, duration, quantity, size
 from fusetui.trace.text.printable import printable
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
+Key = tuple[str, str, int, str, bool]
+"""Name, group, its ranks, data type and is_guessed of a Kind."""
 
+PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
 UNNAMED = frozenset({"", "undefined"})
 LONGEST_NAME = 40  # characters
@@ -42,6 +45,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     fastest_ns: int  # if each took as long as the fastest equal one
     waits_ns: int  # what the others of at least FEWEST equal ones took longer
     bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
+    is_guessed: bool  # that the group is of all ranks, of which there are more than two
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
@@ -64,20 +68,27 @@ def transfers_of(trace: Trace, rows: Rows) -> tuple[Kind, ...]:
     found = collectives_on_gpu(trace)
     place = np.full(len(trace), -1, dtype=np.intp)
     place[found.rows] = np.arange(len(found.rows))
-    kinds: dict[tuple[str, str, int, str], int] = {}
+    kinds: dict[Key, int] = {}
     sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[place[rows]]
     number = np.empty(len(rows), dtype=np.intp)
     for at, (row, own) in enumerate(zip(rows.tolist(), place[rows].tolist(), strict=True)):
-        key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "")
+        key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "", False)
         number[at] = kinds.setdefault(key, len(kinds))
     return tuple(_kinds(trace, rows, number, sizes, list(kinds)))
 
 
-def _key(told: Told) -> tuple[str, str, int, str]:
+def _key(told: Told) -> Key:
     group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
     dtype = told.dtype.lower().removeprefix("c10::")
     name = printable(told.name[:LONGEST_NAME])
-    return name, printable(group[:LONGEST_GROUP]), told.group.size, printable(dtype[:LONGEST_NAME])
+    ranks, guessed = told.group.size, ONE_GROUP in told.inferred
+    return (
+        name,
+        printable(group[:LONGEST_GROUP]),
+        ranks,
+        printable(dtype[:LONGEST_NAME]),
+        guessed and ranks > PAIR,
+    )
 
 
 def _kernel(name: str) -> str:
@@ -91,7 +102,7 @@ def _kinds(
     rows: Rows,
     number: Rows,
     sizes: Int64s,
-    keys: list[tuple[str, str, int, str]],
+    keys: list[Key],
 ) -> Iterator[Kind]:
     dur = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
@@ -100,7 +111,7 @@ def _kinds(
     np.minimum.at(fastest, equal, dur)
     many = np.bincount(equal)[equal] >= FEWEST
     waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
-    for n, (name, group, ranks, dtype) in enumerate(keys):
+    for n, (name, group, ranks, dtype, is_guessed) in enumerate(keys):
         own = number == n
         yield Kind(
             name=name,
@@ -112,6 +123,7 @@ def _kinds(
             fastest_ns=int(fastest[equal[own]].sum()),
             waits_ns=int(waits[own].sum()),
             bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
+            is_guessed=is_guessed,
         )
 
 

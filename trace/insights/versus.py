@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
+from fusetui.trace.insights.compared import FEWEST, Compared, compared
 from fusetui.trace.insights.gaps import IDLE
-from fusetui.trace.insights.model import DeviceAccount, StepAccount, Why
-
-CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")
+from fusetui.trace.insights.model import Why
+from fusetui.trace.insights.typical import CLASSES, median_step, steps_tell, totals, working
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -35,7 +34,7 @@ class Versus(msgspec.Struct, frozen=True):
 
     `modules` (the GPU time of nothing further inside, by path) and `families` have what differs,
     the largest change first: means of all steps where steps are compared, else of all that was
-    asked about.
+    asked about. `findings`: what became of them.
     """
 
     a: Why
@@ -44,6 +43,8 @@ class Versus(msgspec.Struct, frozen=True):
     change: tuple[Change, ...]
     modules: tuple[Moved, ...]
     families: tuple[Moved, ...]
+    findings: tuple[Compared, ...]
+    is_sure: bool  # enough steps are compared to know how much they differ by themselves
 
 
 def versus(a: Why, b: Why) -> Versus:
@@ -52,6 +53,7 @@ def versus(a: Why, b: Why) -> Versus:
     counts = [len(one.steps) if both else 1 for one in (a, b)]
     sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
     before, after = sides
+    steps = [working(one.steps) if both else () for one in (a, b)]
     change = tuple(
         Change(name, before[name], after[name])
         for name in ("span", *CLASSES, *IDLE)
@@ -64,6 +66,8 @@ def versus(a: Why, b: Why) -> Versus:
         change=change,
         modules=_moved(_module_ns(a), _module_ns(b), counts),
         families=_moved(a.families, b.families, counts),
+        findings=compared(a, b, steps),
+        is_sure=max(map(len, steps)) >= FEWEST,
     )
 
 
@@ -78,39 +82,3 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
     every = (Moved(n, a.get(n, 0) // counts[0], b.get(n, 0) // counts[1]) for n in names)
     moved = [one for one in every if one.a_ns != one.b_ns]
     return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
-
-
-def steps_tell(found: Why) -> bool:
-    """Whether the steps, by time, hold at least half of the work of the devices. A step that only
-    launches work that runs after it says nothing about the GPU."""
-    if found.about or not found.steps:
-        return False
-    whole = sum(one.busy_ns for one in found.devices)
-    inside = sum(one.busy_ns for step in found.steps for one in step.devices)
-    return 0 < whole <= 2 * inside
-
-
-def median_step(steps: Sequence[StepAccount]) -> StepAccount:
-    """The working step of median length, the shorter one of the middle two; of at least one."""
-    ordered = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
-    """The steps in which a device ran, or all if none did: recording often ends early in a step."""
-    return [step for step in steps if any(one.busy_ns for one in step.devices)] or steps
-
-
-def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
-    """Classes, what is hidden, and the reasons of idle time by name, summed over devices; ns."""
-    found: Counter[str] = Counter()
-    for one in devices:
-        found["span"] += one.span_ns
-        found["compute"] += one.compute_ns
-        found["exposed_comm"] += one.exposed_comm_ns
-        found["exposed_copy"] += one.exposed_copy_ns
-        found["idle"] += one.idle_ns
-        found["hidden_comm"] += one.hidden_comm_ns
-        found["hidden_copy"] += one.hidden_copy_ns
-        found.update(one.idle)
-    return found

@@ -29,11 +29,11 @@ def frame_text(name: str) -> str:
 
 
 def share_of_span(facts: Facts, ns: int) -> str:
-    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`; of several GPUs together,
-    `45.8 % of the spans of 2 GPUs`."""
+    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`, or what it is called; of
+    several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
     span = "the span" if gpus < 2 else "the spans"
-    whole = span if facts.is_whole else "the time"
+    whole = span if facts.is_whole else facts.called
     of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
     return f"{percent(ns, facts.span_ns, fine=True)} of {whole}{of}"
 

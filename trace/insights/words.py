@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+LOADER, COMPILER = "data_loading", "compilation"
+"""What a thread that launches does instead, by the rules data-loading and recompilation."""
+
 REASONS: Final = {
     "unlinked": "the launch of the next kernel was not recorded",
     "graph": "between the nodes of a CUDA graph",

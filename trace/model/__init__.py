@@ -13,6 +13,7 @@ __all__ = [
     "ids",
     "intervals",
     "joined",
+    "memo",
     "op_names",
     "pool",
     "report",

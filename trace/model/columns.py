@@ -15,6 +15,8 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.launch_index import LaunchIndex, launch_index
 from fusetui.trace.model.report import Report
 
+LARGEST_EPOCH = 1 << 62  # ns; later is no time
+
 
 class Track(msgspec.Struct, frozen=True):
     """Slices that nest perfectly: the rows [first_row, end_row) of the trace."""
@@ -131,6 +133,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     def reach_ns(self) -> tuple[int, int]:
         """The first start and the last end of all rows, also of those taken from a capture."""
         return self.begin_ns, self.end_ns
+
+    @property
+    def epoch_ns(self) -> int:
+        """The time at which the clock of the file began, in ns since 1970: baseTimeNanoseconds; 0
+        if it was not recorded."""
+        base = self.keys.get("baseTimeNanoseconds")
+        return base if type(base) is int and 0 <= base < LARGEST_EPOCH else 0
 
     @property
     def notes(self) -> tuple[str, ...]:

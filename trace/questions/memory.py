@@ -10,6 +10,7 @@ import numpy as np
 
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
+from fusetui.trace.model.ids import LARGEST
 from fusetui.trace.questions.counters import DEVICES, TOTALS, finite
 from fusetui.trace.read.totals import PLACE, Rows, totals_in
 
@@ -58,6 +59,7 @@ def peaks_in(events: Events, number: int) -> StretchPeaks:
     totals = totals_in(events.text, events.stretches[number])
     totals = _one_by_one(events, number) if totals is None else totals
     gpus = totals[np.isin(totals[:, 0], GPUS) & (totals[:, DEVICE] >= 0)]
+    gpus[:, ALLOCATED:][gpus[:, ALLOCATED:] > LARGEST] = np.nan  # 9 PB: no number of bytes
     most = tuple(
         (int(device), *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist())
         for device in np.unique(gpus[:, DEVICE])

@@ -44,7 +44,6 @@ from fusetui.trace.ranks.places import places_before
 
 Int64s = NDArray[np.int64]
 KEPT_AS = "ranks"
-LARGEST_BASE = 1 << 62  # ns; later is no time
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -86,7 +85,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = _bounded(collectives_of(trace))
     device, spans = _device(trace), step_spans(trace)
-    base = base_ns(trace)
+    base = trace.epoch_ns
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
         groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
@@ -237,11 +236,6 @@ def _damage(trace: Trace, found: Found) -> Iterator[str]:
         yield f"{report.unreadable} of {report.events} events could not be read"
     if len(found.rows) == MOST_COLLECTIVES:
         yield f"only its first {MOST_COLLECTIVES} collectives are used"
-
-
-def base_ns(trace: Trace) -> int:
-    base = trace.keys.get("baseTimeNanoseconds")
-    return base if type(base) is int and 0 <= base < LARGEST_BASE else 0
 
 
 def _text(trace: Trace, key: str) -> str:

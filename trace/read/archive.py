@@ -73,8 +73,6 @@ class Archive:
         limit = limit_for(self._trace.compress_size)
         wrong, checksum = self._wrong, 0
         try:
-            if self.size > limit:
-                raise TooLarge
             for piece, _ in member(_bytes_of(self._trace, self._file), self._packing, 0, limit):
                 checksum = zlib.crc32(piece, checksum)
                 room.write(piece)
@@ -88,9 +86,9 @@ class Archive:
         room.flush()
         if wrong and not room.tell():
             raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")
-        if wrong is None and checksum != self._trace.CRC:
-            return "the zip file is damaged (its checksum does not fit)"
-        return wrong
+        if self._wrong or checksum != self._trace.CRC:
+            return wrong or "the zip file is damaged (its checksum does not fit)"
+        return None
 
     @property
     def _packing(self) -> Packing:

@@ -148,6 +148,7 @@ def state_of_url(url: str) -> tuple[int, bytes]:
 def _pieces(url: str) -> Iterator[bytes]:
     system, path = _system(url)
     done = failed = 0
+    in_parts = True
     state: object = None
     heard = time.monotonic()
     while True:
@@ -156,7 +157,7 @@ def _pieces(url: str) -> Iterator[bytes]:
                 state = _state(system, path)
             elif _state(system, path) != state:
                 raise CannotRead(f"{url} changed while it was read: try again.")
-            for piece in _from(system, path, done, _size(failed)):
+            for piece in _from(system, path, done, _size(failed), in_parts):
                 yield piece
                 done, failed, heard = done + len(piece), 0, time.monotonic()
             return
@@ -164,6 +165,7 @@ def _pieces(url: str) -> Iterator[bytes]:
             raise
         except Exception as error:
             failed += 1
+            in_parts = in_parts and not (done and isinstance(error, ValueError))  # says the driver
             refused = _is_missing(error) or isinstance(error, PermissionError)
             if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
                 said = _unreadable(url, error, done)
@@ -176,12 +178,14 @@ def _size(failed: int) -> int:
     return min(PIECE, max(PIECE >> 3 * failed, SMALLEST))
 
 
-def _from(system: Any, path: str, at: int, size: int) -> Iterator[bytes]:
+def _from(system: Any, path: str, at: int, size: int, in_parts: bool) -> Iterator[bytes]:
     """The rest of a file, asked for in pieces of this many bytes: a driver may give nothing of a
-    piece that breaks. A server that cannot begin in the middle sends what was read again."""
-    with system.open(path, "rb", block_size=size, cache_type="readahead") as file:
+    piece that breaks. A server that cannot begin in the middle sends all in one answer, and what
+    was read again."""
+    block = size if in_parts else 0
+    with system.open(path, "rb", block_size=block, cache_type="readahead") as file:
         if at:
-            if file.seekable():
+            if in_parts and file.seekable():
                 file.seek(at)
             else:
                 _skip(file, at)

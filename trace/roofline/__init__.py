@@ -1,27 +1,19 @@
 """What the op that launched a kernel computed, and how efficiently the kernel did it.
 
-`work_of` returns the figures, `remarks` anything unusual, `describe` one line for users. A figure
+`row.work_of` returns the figures, `describe.remarks` anything unusual, `describe.describe` one line
+for users. A figure
 is None if anything that it depends on is unknown.
 """
 
-from __future__ import annotations
-
-from fusetui.trace.roofline.bounds import on_plain_cores
-from fusetui.trace.roofline.describe import describe, remarks
-from fusetui.trace.roofline.model import Work
-from fusetui.trace.roofline.row import work_of
-
 __all__ = [
-    "Work",
     "attainable",
+    "bounds",
     "describe",
     "inputs",
     "many",
     "matmul",
     "model",
-    "on_plain_cores",
     "peaks",
-    "remarks",
+    "pointwise",
     "row",
-    "work_of",
 ]

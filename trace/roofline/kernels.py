@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from fusetui.trace.kernel_names.model import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
+from fusetui.trace.model.memo import memo
 
 _PRODUCTS: Final = ("gemm", "gemv", "conv")
 _MAIN: Final = {
@@ -65,7 +65,7 @@ def kernels_beside(trace: Trace, row: int) -> list[int]:
     return [kernel for kernel in kernels if trace.launch[kernel] == trace.launch[row]]
 
 
-@lru_cache(maxsize=2)
+@memo()
 def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """Ops, sorted, and the row of the kernel of each; arrays of shape [kernels]."""
     rows = trace.rows_of(Role.KERNEL)

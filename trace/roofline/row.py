@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +13,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
 from fusetui.trace.roofline.attainable import attainable, is_assumed
 from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.bounds import Limits, limits
@@ -44,7 +44,7 @@ class Job(msgspec.Struct, frozen=True):
     assumed: bool = False  # the attainable rate of the limit that bounds it was not measured
 
 
-@lru_cache(maxsize=64)
+@memo(64)
 def work_of(trace: Trace, row: int) -> Work | None:
     """What the op that launched a kernel computed, and how efficiently the kernel did it.
 
@@ -128,7 +128,7 @@ def properties_of(trace: Trace, row: int) -> dict[str, Any]:
     return _devices(trace).get(trace.track_of(row).pid, {})
 
 
-@lru_cache(maxsize=2)
+@memo()
 def _devices(trace: Trace) -> dict[Id, dict[str, Any]]:
     return device_properties(trace)
 

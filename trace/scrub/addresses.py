@@ -8,9 +8,12 @@ from ipaddress import AddressValueError, IPv6Address
 from fusetui.trace.scrub.listed import listed
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import FILE
-from fusetui.trace.scrub.placeholders import FOLDER, Placeholders, is_placeholder
+from fusetui.trace.scrub.placeholders import FOLDER, FORM, Placeholders, is_placeholder
 
-URL = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,15})://([^\s\"'`<>\\]++)")
+URL = re.compile(
+    r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,80})://"
+    rf"((?:[^\s\"'`<>\\]|{FORM})++)"
+)
 PUBLIC_HOSTS = listed(
     """pytorch.org docs.pytorch.org download.pytorch.org docs.nvidia.com developer.nvidia.com
     python.org www.python.org docs.python.org pypi.org www.ubuntu.com help.ubuntu.com

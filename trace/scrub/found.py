@@ -6,21 +6,16 @@ lanes. That takes no longer than searching them for a few words.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.scrub.secrets import MARKS, is_secret, kinds_in
+from fusetui.trace.scrub.named import named_in
+from fusetui.trace.scrub.secrets import is_secret
+from fusetui.trace.scrub.tokens import kinds_in
 
-WORDS = b"token key secret passw passphrase passcode credential pwd auth cookie jwt bearer".split()
-VARIABLE = r"(?<![A-Za-z0-9_])([A-Z][A-Z0-9_]{2,80})=[\"']?([^\s\"',;]{1,4096}+)"
-OF_VARIABLES = ("TOKEN=", "KEY=", "SECRET=", "PASSWORD=", "PASSWD=", "_ID=")
-
-
+BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
 OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
 """How most names begin. Such names contain no tokens, and they make up most of the text."""
 
@@ -36,36 +31,24 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
 
     `keys` are those around the events, `names` any texts. Each is listed once.
     """
-    found = [*_of_text("\n".join(name for name in names if not name.startswith(OF_CODE)))]
-    if _may_hold(keys):
-        found = [*_of_value("", keys), *found]
+    texts = [name for name in names if not name.startswith(OF_CODE)]
+    found = [*_of_keys(keys, texts)]
+    text = BETWEEN.join(texts)
+    found += kinds_in(text)
+    found += (name for begin, end, name in named_in(text) if is_secret(name, text[begin:end]))
     return tuple(dict.fromkeys(found))
 
 
-def _may_hold(keys: Mapping[str, Any]) -> bool:
-    try:
-        text = orjson.dumps(keys)
-    except TypeError:  # not valid in JSON: examine everything
-        return True
-    lower = text.lower()
-    return any(word in lower for word in WORDS) or any(mark.encode() in text for mark in MARKS)
-
-
-def _of_value(key: str, value: Any) -> Iterator[str]:
-    waiting = deque([(key, value)])
+def _of_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
+    """Keys whose values look like secrets; adds all others that are texts to `texts`."""
+    waiting = deque[tuple[str, Any]](keys.items())
     while waiting:
         key, value = waiting.popleft()
         if is_secret(key, value):
             yield key
         elif isinstance(value, str):
-            yield from _of_text(value)
+            texts.append(value)
         elif isinstance(value, Mapping):
             waiting += value.items()
         elif isinstance(value, list):
             waiting += ((key, item) for item in value)
-
-
-def _of_text(text: str) -> Iterator[str]:
-    yield from kinds_in(text)
-    if any(end in text for end in OF_VARIABLES):
-        yield from (name for name, value in re.findall(VARIABLE, text) if is_secret(name, value))

@@ -8,11 +8,12 @@ from enum import Enum, auto
 from functools import lru_cache
 
 from fusetui.trace.scrub.listed import listed
-from fusetui.trace.scrub.secrets import is_secret_name
+from fusetui.trace.scrub.secrets import Secrecy, secrecy
 
 
 class Kind(Enum):
     SECRET = auto()
+    MAYBE = auto()  # a secret if the value looks like one
     USER = auto()
     HOST = auto()
     COMMAND = auto()
@@ -77,27 +78,28 @@ _OF_METADATA = {
 @lru_cache(maxsize=1 << 14)
 def kind_of(key: str) -> Kind | None:
     """The kind of a key anywhere in a trace, including the args of an event."""
-    if not NAME.fullmatch(key):
-        return None
-    kind = _ANYWHERE.get(_plain(key))
-    if kind is None and is_secret_name(key):
+    named = NAME.fullmatch(key) is not None
+    kind = _ANYWHERE.get(_plain(key)) if named else None
+    sure = secrecy(key)
+    if kind is None and sure >= Secrecy.USUAL:
         return Kind.SECRET
-    if kind is None:
-        return next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
-    return kind
+    if kind is None and named:
+        kind = next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
+    return Kind.MAYBE if kind is None and sure else kind
 
 
 def kind_in_metadata(key: str, top: bool) -> Kind | None:
     """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a top-level
     key."""
     if not NAME.fullmatch(key):
-        return None
+        return kind_of(key)
     kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
-    if kind is None and _JOBS.match(key):
+    unsure = kind in (None, Kind.MAYBE)
+    if unsure and _JOBS.match(key):
         return Kind.OTHER
-    if kind is None and top and (VARIABLE.fullmatch(key) or key in TELLING):
+    if unsure and top and (VARIABLE.fullmatch(key) or key in TELLING):
         return Kind.OTHER
-    if kind is None and key.lower().endswith("path"):
+    if unsure and key.lower().endswith("path"):
         return Kind.FOLDER
     return kind
 

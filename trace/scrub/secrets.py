@@ -1,19 +1,41 @@
-"""What looks like a secret: by the name of a key, by its value, and by known forms of tokens."""
+"""What is the name of a secret, and what may be its value. Tokens of known forms: tokens.py."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from enum import IntEnum
 from functools import lru_cache
+from itertools import pairwise
 
 from fusetui.trace.scrub.listed import listed
 
-WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+WORD = re.compile(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
+
+
+NAME = re.compile(r"[\w .:/()\[\]-]{1,100}")
+"""The form of a name; any other text does not say what its value is."""
+
+
+class Secrecy(IntEnum):
+    """How surely a name is that of a secret."""
+
+    NONE = 0
+    WEAK = 1  # only if the value looks drawn at random
+    LIKELY = 2  # only if the value is no word
+    USUAL = 3
+    STRONG = 4  # even if the value is a number
+
+
+STRONG = listed("password passwd passphrase passcode secret credential contraseña contrasena")
+"""A name that ends in one of these, also in the plural, is STRONG."""
+
 ALWAYS = listed(
-    """password passwd passphrase passcode pwd secret secrets credential credentials apikey
-    authtoken accesstoken accesskey secretkey privatekey authorization cookie jwt bearer"""
+    """apikey authkey servicekey accountkey dbkey databasekey privkey privatekey clientkey
+    accesskey secretkey authtoken accesstoken refreshtoken idtoken bottoken authorization
+    cookie jwt bearer creds dbpass databasepass keypass sshpass userpass mypass rootpass adminpass
+    mypwd userpwd dbpwd adminpwd"""
 )
-"""A key whose last word is one of these is the name of a secret."""
+"""A name whose last word is one of these is USUAL."""
 
 OF_A_TOKENIZER = listed(
     """eos bos pad unk mask cls sep next prev previous last first new image video audio special
@@ -23,11 +45,17 @@ OF_A_TOKENIZER = listed(
 """Before "token" these mean a token of text, which is not a secret."""
 
 OF_A_LOCK = listed(
-    """api access secret private auth authentication signing signature encryption ssh ssl tls pgp
-    gpg license account storage subscription service deploy master session admin root wandb hf
-    openai anthropic azure aws gcp google github gitlab"""
+    """api access secret private priv auth authentication signing signature encryption ssh ssl tls
+    pgp gpg license account storage subscription service deploy master session admin root client db
+    database wandb hf openai anthropic azure aws gcp google github gitlab"""
 )
 """Before "key" these mean a key that grants access, also in lower case."""
+
+OF_A_LOGIN = listed(
+    """db database user smtp mail email imap ftp sftp http https proxy mysql pg postgres redis mongo
+    ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn nexus jenkins vpn"""
+)
+"""Before "pass" these mean a password, not one pass of several."""
 
 OF_A_TABLE = listed(
     """cache primary foreign sort partition public dispatch hash index lookup map registry group
@@ -35,84 +63,96 @@ OF_A_TABLE = listed(
 )
 """Before "KEY" these mean something harmless, even in the name of a variable."""
 
+OF_A_SERVICE = listed(
+    """adafruit adobe airtable algolia alibaba artifactory asana atlassian beamer bintray bitbucket
+    bittrex cloudant cloudflare codecov cohere coinbase confluence confluent contentful contribsys
+    datadog discord droneci dropbox etsy facebook fastly finicity finnhub flickr freshbooks gitter
+    gocardless heroku hubspot intercom jfrog jira kraken kucoin launchdarkly linkedin mailchimp
+    mailgun mapbox mattermost meraki messagebird netlify newrelic nytimes okta plaid privateai
+    rapidapi sendbird sentry softlayer squarespace sumologic sumo travis twitch twitter xray yandex
+    zendesk"""
+)
+"""Services whose keys have no form of their own: after a name with such a word, what is no word
+is one of them."""
+
+NOT_THE_SECRET = listed(
+    """path file filename name names length len size count min max policy url uri endpoint
+    required enabled disabled type kind field prompt manager store dir folder label hint scope
+    provider reset expiry version ttl timeout parallelism id_file mode format alias"""
+)
+"""A name that ends in one of these only says something about a secret."""
+
+MAYBE = listed("key token auth pass pw pwd access api login")
+"""A name whose last word is one of these may be that of a secret."""
+
 AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str"})
 """Words that may follow the decisive one."""
 
-STRONG = listed("password passwd passphrase passcode secret credential credentials")
-"""The values of these are secret even if they are numbers."""
-
+FEWEST, MOST = 14, 400  # characters of a value that looks random
+ONE_RUN = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
+OTHERS = re.compile(r"[_.~+/=:%-]")
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same if the key alone is not conclusive
+CHANGES = 0.25  # of the kind of character, for each character, in what is drawn at random
+ALIKE = re.compile(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
 )
 MASKED = r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}"
 
-TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("a Hugging Face token", ("hf_", "api_org_"), r"(?:hf|api_org)_[A-Za-z0-9]{16,}+"),
-    (
-        "a GitHub token",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        r"(?:gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+)",
-    ),
-    ("a GitLab token", ("glpat-",), r"glpat-[\w-]{16,}+"),
-    ("an API key", ("sk-",), r"sk-(?=[\w-]{0,99}\d)(?=[\w-]{0,99}[A-Za-z])[\w-]{16,}+"),
-    (
-        "an API key",
-        ("nvapi-", "gsk_", "r8_", "sk_live_", "rk_live_", "pypi-AgE", "npm_", "dckr_pat_", "SG."),
-        r"(?:nvapi-[\w-]{20,}+|gsk_\w{20,}+|r8_\w{20,}+|[sr]k_live_\w{16,}+|pypi-AgE[\w-]{20,}+"
-        r"|npm_[A-Za-z0-9]{30,}+|dckr_pat_[\w-]{16,}+|SG\.[\w-]{16,99}+\.[\w-]{16,}+)",
-    ),
-    ("an AWS key", ("AKIA", "ASIA"), r"(?:AKIA|ASIA)[A-Z0-9]{16}"),
-    ("a Slack token", ("xox", "xapp-"), r"(?:xox[a-z]-|xapp-)[\w-]{10,}+"),
-    ("a Google key", ("AIza", "ya29."), r"(?:AIza[\w-]{30,}+|ya29\.[\w-]{20,}+)"),
-    ("a JSON web token", ("eyJ",), r"eyJ[\w-]{8,400}+\.[\w-]{8,}+(?:\.[\w-]*+)?"),
-)
-"""Kind, prefix, and form as the issuers document or print it."""
 
-PRIVATE_KEY = (
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----END)[\s\S])*+"
-    r"(?:-----END[A-Z0-9 ]{0,40}-----)?"
-)
-LOGIN_IN_URL = r"(?<=://)[^\s/@:\"']*+:([^\s/@\"']++)@"
-BEARER = r"\b(?i:bearer|basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)"
-MARKS = (
-    *(mark for _, marks, _ in TOKENS for mark in marks),
-    *("PRIVATE KEY-----", "://", "earer ", "asic "),
-)
-TOKEN = (
-    r"(?<![A-Za-z0-9])(?:"
-    + "|".join(f"(?P<t{n}>{form})" for n, (_, _, form) in enumerate(TOKENS))
-    + ")"
-)
+def secrecy(name: str) -> Secrecy:
+    """How surely the values of a key or variable with this name are secrets: HF_TOKEN,
+    dbPassword, sshpass."""
+    return _secrecy(name) if NAME.fullmatch(name) else Secrecy.NONE
 
 
 @lru_cache(maxsize=1 << 14)
-def is_secret_name(name: str) -> bool:
-    """Whether this is the name of a key or variable whose value is a secret: HF_TOKEN,
-    dbPassword."""
-    words = [word.lower() for word in WORD.findall(name[-80:])]
+def _secrecy(name: str) -> Secrecy:
+    words = [word.lower() for word in WORD.findall(name)]
     while len(words) > 1 and (words[-1] in AFTER or words[-1].isdigit()):
         words.pop()
     if not words:
-        return False
-    before = words[-2] if len(words) > 1 else ""
-    match words[-1]:
+        return Secrecy.NONE
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if _is_strong(last) or any(word.startswith("passw") for word in words):
+        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.STRONG
+    if any(map(_is_strong, words)):
+        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.USUAL
+    if last in ALWAYS or _is_usual(last, before, name.isupper()):
+        return Secrecy.USUAL
+    if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):
+        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.LIKELY
+    harmless = before in OF_A_TABLE or before in OF_A_TOKENIZER
+    return Secrecy.WEAK if last in MAYBE and not harmless else Secrecy.NONE
+
+
+def _is_strong(word: str) -> bool:
+    """Also as the end of a longer word: PGPASSWORD."""
+    return word.removesuffix("s").endswith(tuple(STRONG)) and word != "secretary"
+
+
+def _is_usual(last: str, before: str, is_variable: bool) -> bool:
+    """Whether two words name a secret; `is_variable`: they are written in capitals."""
+    match last:
         case "pwd":
             return before not in ("", "old")
+        case "pw":
+            return before != ""
+        case "pass":
+            return before in OF_A_LOGIN or before in OF_A_LOCK
+        case "pat":
+            return before in OF_A_LOCK or (is_variable and before != "")
+        case "auth":
+            return is_variable
         case "token":
             return before not in OF_A_TOKENIZER
         case "key":
-            locks = before in OF_A_LOCK
-            return locks or (name.isupper() and before != "" and before not in OF_A_TABLE)
-        case last:
-            return last in ALWAYS
-
-
-def is_strong(name: str) -> bool:
-    """Whether even a number with this name is a secret."""
-    return not STRONG.isdisjoint(word.lower() for word in WORD.findall(name))
+            return before in OF_A_LOCK or (
+                is_variable and before != "" and before not in OF_A_TABLE
+            )
+    return False
 
 
 def is_trivial(value: str) -> bool:
@@ -120,29 +160,45 @@ def is_trivial(value: str) -> bool:
     return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))
 
 
+def is_random(value: str) -> bool:
+    """Whether this looks drawn at random, unlike words, numbers, paths and names of kernels."""
+    return (
+        is_no_word(value)
+        and len(value) >= LIKELY
+        and len(ALIKE.findall(value)) > CHANGES * len(value)
+    )
+
+
+def is_no_word(value: str) -> bool:
+    """Whether this is one run of letters and digits, with few other characters."""
+    return (
+        FEWEST <= len(value) <= MOST
+        and value[0] not in "/~."
+        and ONE_RUN.fullmatch(value) is not None
+        and len(OTHERS.findall(value)) <= len(value) // 8
+    )
+
+
+def hides(name: str, value: str) -> bool:
+    """Whether a value is taken out because of its name."""
+    sure = secrecy(name)
+    if sure is Secrecy.NONE or is_trivial(value):
+        return False
+    if sure is Secrecy.WEAK:
+        return is_random(value)
+    return sure is not Secrecy.LIKELY or is_no_word(value)
+
+
 def is_secret(name: str, value: object) -> bool:
-    """Whether a key with this value reveals a secret; conservative, because the user is warned."""
-    if not isinstance(value, str) or not is_secret_name(name):
+    """Whether a key with this value reveals a secret; conservative, because the user is warned: all
+    of it `hides`."""
+    if not isinstance(value, str):
         return False
     text = value.strip()
-    if len(text) < SHORTEST or is_trivial(text) or text[0] in "/~.":
+    if len(text) < SHORTEST or text[0] in "/~." or not hides(name, text):
         return False
-    if is_strong(name):
+    if secrecy(name) is not Secrecy.USUAL:
         return True
     if text.isdigit() or " " in text:
         return False
-    has_digit = any(char.isdigit() for char in text)
-    return name.isupper() or (len(text) >= LIKELY and has_digit)
-
-
-def kinds_in(text: str) -> Iterator[str]:
-    """The kinds of known tokens in a text, in words: "a GitHub token"."""
-    if not any(mark in text for mark in MARKS):
-        return
-    for found in re.finditer(TOKEN, text):
-        yield TOKENS[int((found.lastgroup or "t0")[1:])][0]
-    if re.search(PRIVATE_KEY, text):
-        yield "a private key"
-    for form, kind in ((LOGIN_IN_URL, "a password in a URL"), (BEARER, "a bearer token")):
-        if any(not is_trivial(found[1]) for found in re.finditer(form, text)):
-            yield kind
+    return name.isupper() or (len(text) >= LIKELY and any(char.isdigit() for char in text))

@@ -13,7 +13,7 @@ from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders
-from fusetui.trace.scrub.settings import scrub_commands, scrub_settings, scrub_tokens
+from fusetui.trace.scrub.settings import scrub_commands, scrub_secrets, scrub_settings
 
 OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
 OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
@@ -83,8 +83,8 @@ class Texts:
 
     def _by_form(self, text: str) -> str:
         self._learn_names(text)
-        text = scrub_tokens(text, self.names)
         text = scrub_urls(text, self.given, self.names)
+        text = scrub_secrets(text, self.names)
         text = scrub_settings(text, self.names)
         text = scrub_commands(text, self.given)
         text = scrub_mails(text, self.given, self.names)

@@ -15,7 +15,7 @@ from fusetui.trace.read.repair import loads
 from fusetui.trace.scrub.keys import TELLING, VARIABLE, Kind, kind_in_metadata, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import REMOVED
-from fusetui.trace.scrub.secrets import is_strong, is_trivial
+from fusetui.trace.scrub.secrets import Secrecy, hides, secrecy
 from fusetui.trace.scrub.texts import Texts
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
@@ -149,15 +149,16 @@ class Values:
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, Digits):
-            private = is_strong(key) if kind is Kind.SECRET else kind is Kind.OTHER
+            private = kind is Kind.OTHER or secrecy(key) is Secrecy.STRONG
             return REMOVED if private else value
         if isinstance(value, str):
             return self._leaf(kind, key, value)
         if kind is Kind.ENVIRONMENT:
             return self._without(value)
-        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER) and isinstance(value, Pairs | dict):
+        named = kind in (Kind.USER, Kind.HOST, Kind.FOLDER, Kind.MAYBE)
+        if named and isinstance(value, Pairs | dict):
             return self._inside(value, metadata)
-        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER) and isinstance(value, list):
+        if named and isinstance(value, list):
             return [self._of(kind, key, item, metadata) for item in value]
         self._learn_all(kind, key, value)
         return REMOVED
@@ -168,8 +169,8 @@ class Values:
                 return self._names.user(value)
             case Kind.HOST:
                 return self._names.host(value)
-            case Kind.SECRET:
-                return value if is_trivial(value) else self._names.secret(value)
+            case Kind.SECRET | Kind.MAYBE:
+                return self._names.secret(value) if hides(key, value) else self._text(value)
             case Kind.FOLDER:
                 return self._texts.path(value)
             case Kind.TRACE:
@@ -209,7 +210,7 @@ class Values:
         for key, value in variables.items() if isinstance(variables, dict) else variables:
             self.variables[key] += 1
             kind = kind_of(key)
-            if kind in (Kind.USER, Kind.HOST, Kind.SECRET):
+            if kind in (Kind.USER, Kind.HOST, Kind.SECRET, Kind.MAYBE):
                 self._of(kind, key, value, True)
             elif isinstance(value, str) and not isinstance(value, Digits):
                 self._texts.learn(value)

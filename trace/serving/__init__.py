@@ -5,6 +5,7 @@ layers, the time between replays, and the least time that a step can take.
 __all__ = [
     "answer",
     "between",
+    "graphs",
     "join",
     "kv",
     "layers",

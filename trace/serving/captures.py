@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.trace.questions.computing import within
 from fusetui.trace.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
 
@@ -59,7 +59,7 @@ def has_captures(trace: Trace) -> bool:
     return any(BEGIN.search(name, 0, LONGEST_NAME) for name in trace.names)
 
 
-@lru_cache(maxsize=2)
+@memo()
 def captures(trace: Trace) -> Captures:
     """The captures of all threads. Reads the args of their calls."""
     begins, ends = (_calls(trace, pattern) for pattern in (BEGIN, END))

@@ -15,7 +15,7 @@ from fusetui.trace.serving.captures import Capture, captures
 from fusetui.trace.serving.choose import BY_KIND, Chosen, choose, counted
 from fusetui.trace.serving.fit import kernels_alone
 from fusetui.trace.serving.graft import graft
-from fusetui.trace.serving.replays import Nodes, bare_launches, graph_calls, replays
+from fusetui.trace.serving.replays import Nodes, bare_launches, replays
 from fusetui.trace.serving.sizes import Size, sizes
 from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.text.figures import plural
@@ -101,16 +101,6 @@ def _again_in_other_orders(
 def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
     order = np.argsort(column[nodes.rows], kind="stable")
     return replace(nodes, rows=nodes.rows[order], numbered=False)
-
-
-def wants_capture(trace: Trace) -> bool:
-    """Whether the trace has nodes of graphs that were not joined."""
-    rows = trace.gpu_rows
-    launch = trace.launch[rows]
-    nodes = (launch >= 0) & graph_calls(trace)[launch]
-    if isinstance(trace, Joined):
-        nodes &= trace.captured[rows] < 0
-    return bool(nodes.any())
 
 
 def _is_joined(trace: Trace, nodes: Nodes) -> bool:

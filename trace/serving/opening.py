@@ -14,8 +14,9 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.serving.captures import has_captures
 from fusetui.trace.serving.find import candidates, same_process
-from fusetui.trace.serving.join import join, wants_capture
-from fusetui.trace.serving.replays import graph_calls, replays
+from fusetui.trace.serving.graphs import graph_calls, wants_capture
+from fusetui.trace.serving.join import join
+from fusetui.trace.serving.replays import replays
 from fusetui.trace.serving.seen import files_named, remembered
 from fusetui.trace.serving.steps import server_steps
 

@@ -13,7 +13,8 @@ from fusetui.trace.layout.steps import by_launch_time
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.serving.replays import graph_calls, replays
+from fusetui.trace.serving.graphs import graph_calls
+from fusetui.trace.serving.replays import replays
 from fusetui.trace.serving.requests import Asked, Phase
 from fusetui.trace.serving.steps import server_steps
 from fusetui.trace.serving.weights import PRODUCTS

@@ -7,18 +7,15 @@ join.py).
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
-from fusetui.trace.questions.launches import is_replay
 from fusetui.trace.questions.spread import grouped
+from fusetui.trace.serving.graphs import graph_calls
 
 Rows = NDArray[np.intp]
 NODE = ("graph node id",)
@@ -65,17 +62,6 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
             )
         )
     return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
-
-
-@lru_cache(maxsize=2)
-def graph_calls(trace: Trace) -> NDArray[np.bool_]:
-    """For each row, whether it is a call that launches a graph."""
-    rows = np.flatnonzero(trace.role == Role.CALL)
-    used, which = np.unique(trace.name[rows], return_inverse=True)
-    named = np.array([is_replay(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[which.reshape(-1)]
-    return found
 
 
 def bare_launches(trace: Trace) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -14,6 +13,7 @@ from fusetui.trace.kernel_names.annotate import Annotated, annotate
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.questions.chain import (
     ancestors,
@@ -24,7 +24,7 @@ from fusetui.trace.questions.chain import (
     queue_delay_ns,
 )
 from fusetui.trace.questions.launches import is_replay
-from fusetui.trace.roofline import describe, remarks
+from fusetui.trace.roofline.describe import describe, remarks
 from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
@@ -258,7 +258,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-@lru_cache(maxsize=256)
+@memo(256)
 def _args(trace: Trace, row: int) -> dict[str, Any]:
     return trace.args_of(row)
 

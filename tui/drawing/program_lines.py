@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.around import Program, path_of, program_of, source_of
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.regions import label_of as region_label
@@ -92,6 +92,6 @@ def _forward(found: Origins, program: Program) -> str:
     return f"backward of {found.trace.name_of(program.forward_op)}"
 
 
-@lru_cache(maxsize=64)
+@memo(64)
 def _program(found: Origins, row: int) -> Program:
     return program_of(found, row)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 
 from fusetui.trace.insights.words import REASONS, SHORT
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.trace.questions.windows import WindowFigures, window_figures
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.figures import count, duration, percent, plural, tick
@@ -89,7 +89,7 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     )
 
 
-@lru_cache(maxsize=1)
+@memo()
 def _figures(trace: Trace, begin: int, end: int) -> WindowFigures:
     """Computed when the range is set, not for every key."""
     return window_figures(trace, begin, end)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from fusetui.trace.ranks.naming import looks_like_a_rank
-from fusetui.trace.ranks.records import JobAnswer, RankRow
-from fusetui.trace.ranks.strip import Strip
 
-Key = Callable[[RankRow], tuple[float, ...]]
+if TYPE_CHECKING:
+    from fusetui.trace.ranks.records import JobAnswer, RankRow
+    from fusetui.trace.ranks.strip import Strip
+
+Key = Callable[["RankRow"], tuple[float, ...]]
 
 SORTS: dict[str, Key] = {
     "others wait": lambda row: (-row.caused_ns, row.rank),

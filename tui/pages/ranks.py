@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from fusetui.trace.ranks.records import JobAnswer, RankRow
-from fusetui.trace.ranks.telling import clocks_text, headline, wait_text
 from fusetui.trace.text.figures import count, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.units import Unit, unit_of
@@ -26,6 +25,9 @@ from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.screen import body, head_height
 from fusetui.tui.state.state import Outcome, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.trace.ranks.records import JobAnswer, RankRow
 
 NAME = "ranks"
 COLUMNS = (
@@ -210,15 +212,20 @@ def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
 
 def _head(answer: JobAnswer) -> Make:
     def lines(width: int, height: int) -> list[Said]:
-        return _wrapped([*headline(answer), clocks_text(answer), *answer.verdict], width, height)
+        from fusetui.trace.ranks import telling  # rarely needed, with many modules
+
+        text = [*telling.headline(answer), telling.clocks_text(answer), *answer.verdict]
+        return _wrapped(text, width, height)
 
     return lines
 
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
     """Why others wait for it, else for whom it waits."""
+    from fusetui.trace.ranks import telling
+
     late = (one.text for one in answer.stragglers if one.rank == row.rank)
-    return [*late, *wait_text(row), *chain(row.damage)]
+    return [*late, *telling.wait_text(row), *chain(row.damage)]
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from fusetui.trace.ranks.records import JobAnswer, RankRow, WorstWait
-from fusetui.trace.ranks.strip import Strip
-from fusetui.trace.ranks.summary import base_ns
 from fusetui.trace.text.figures import duration
 from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import but_streams
@@ -19,6 +17,10 @@ from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import ReadRanks
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
+
+if TYPE_CHECKING:
+    from fusetui.trace.ranks.records import JobAnswer, RankRow, WorstWait
+    from fusetui.trace.ranks.strip import Strip
 
 AROUND = 2  # a wait takes about this fraction of the window
 
@@ -158,7 +160,7 @@ def _later_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool)
     """What to add to times of the first side for the same moment on each of the others."""
     offsets = [0 if as_recorded else row.offset_ns or 0 for row in rows]
     zeros = [
-        side.origin + base_ns(side.trace) - offset
+        side.origin + side.trace.epoch_ns - offset
         for side, offset in zip(sides, offsets, strict=True)
     ]
     return [zeros[0] - zero for zero in zeros[1:]]

@@ -13,7 +13,10 @@ from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, only_below, traces
 from fusetui.render.output import emit, emit_json, width
 from fusetui.trace import Trace
-from fusetui.trace.diff import Answer, Diff, NoStepsError, diff, to_markdown, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer, Diff
+from fusetui.trace.diff.text import to_markdown, to_text
+from fusetui.trace.diff.windows import NoStepsError
 
 Pair = tuple[str, str]
 

@@ -8,7 +8,7 @@ from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
 from fusetui.render.note import emit_json_of, emit_of
 from fusetui.render.output import width
-from fusetui.trace.insights.why import accounted
+from fusetui.trace.insights.selection import accounted
 
 MOST = 20
 

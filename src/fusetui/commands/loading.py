@@ -15,6 +15,7 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.serving.graphs import wants_capture
 from fusetui.trace.text.figures import several
 from fusetui.trace.text.printable import printable
 
@@ -56,9 +57,11 @@ def _called(trace: Trace, name: str) -> Trace:
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
-    from fusetui.trace.serving.opening import said, with_captures
-
     paths = captures_named(captured_by)
+    if not paths and not wants_capture(trace):
+        return trace
+    from fusetui.trace.serving.opening import said, with_captures  # many modules
+
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):
         say(f"{trace.report.file} replays no graph: --captured-by changes nothing.")

@@ -29,7 +29,7 @@ def run(args: Namespace) -> int:
     if args.json and args.csv:
         raise CommandError("Use either --json or --csv, not both.")
     paths = files(args.paths)
-    from fusetui.trace.ranks import explained
+    from fusetui.trace.ranks.answer import explained
 
     answer = _told(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
@@ -93,8 +93,7 @@ def _behind(name: str) -> Iterator[str]:
 
 
 def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:
-    from fusetui.trace.ranks import summarize
-    from fusetui.trace.ranks.executors import executor_at
+    from fusetui.trace.ranks.executors import executor_at, summarize
 
     cached = not args.no_cache
     with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from fusetui.commands.errors import CommandError
 from fusetui.trace import Trace
 from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.why import NotThere, Selection, why
+from fusetui.trace.insights.selection import NotThere, Selection
 from fusetui.trace.text.times import parse_time
 
 NS = re.compile(r"[0-9]{1,18}")
 
 
-def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why] = why) -> Why:
+def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why]) -> Why:
     """Answers for the selected part; `ask` is `why`, or `accounted` for account and gaps only.
 
     Raises CommandError if the selected part is not in the trace.

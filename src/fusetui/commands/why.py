@@ -11,6 +11,7 @@ from fusetui.render.note import emit_json_of, emit_of, note_lines
 from fusetui.render.output import width
 from fusetui.trace import Trace
 from fusetui.trace.insights.model import Why
+from fusetui.trace.insights.why import why
 
 
 def run(args: Namespace) -> int:
@@ -18,12 +19,12 @@ def run(args: Namespace) -> int:
     if args.json and args.markdown:
         raise CommandError("Use either --json or --markdown, not both.")
     loaded = load(args.trace, args.captured_by)
-    found = found_in(loaded.trace, args)
+    found = found_in(loaded.trace, args, why)
     if args.other is None:
         _show(loaded.trace, found, args)
         return loaded.code
     other = load(args.other, ())
-    _show_both((loaded.trace, other.trace), (found, found_in(other.trace, args)), args)
+    _show_both((loaded.trace, other.trace), (found, found_in(other.trace, args, why)), args)
     return max(loaded.code, other.code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.telling import NOTHING, named, qualified, verdict
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import REASONS
@@ -31,6 +32,11 @@ def versus_text(found: Versus, width: int) -> str:
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
     lines += ["", *table(columns, rows, width).split("\n")]
+    if rows := finding_rows(found.findings):
+        columns = [Column(name, left=True) for name in ("finding", "")] + columns[1:]
+        lines += ["", *table(columns, rows, width).split("\n")]
+    for text in below_rows(found.findings, found.is_sure):
+        lines += _told(printable(text), width)
     return "\n".join(cut(line, width) for line in lines)
 
 

@@ -8,7 +8,7 @@ from textwrap import wrap
 from fusetui.render.gaps import gap_rows, gaps_table
 from fusetui.trace.insights.breakdown import breakdown_text
 from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, not_recorded
+from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, listed, not_recorded
 from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import JSON_ALL, Column, cut, left_out, table
@@ -37,8 +37,9 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
         breakdown, findings = [], _findings(found, _room(paragraphs, most), width, everything)
     paragraphs[2:2] = [breakdown, findings]
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
-    if room >= FEWEST_GAPS + 2 and found.gaps:
-        rows = gap_rows(found.gaps[: room - 2], found.base_ns)
+    gaps = listed(found)[: room - 2]
+    if room >= FEWEST_GAPS + 2 and gaps:
+        rows = gap_rows(gaps, found.base_ns)
         paragraphs.insert(4, ["longest gaps", *gaps_table(rows, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])

@@ -46,6 +46,7 @@ def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
         "change": found.change,
         "modules": found.modules,
         "families": found.families,
+        "findings": found.findings,
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, Kind, Row
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 STARTS = 1_000_000  # us: where the clock of a built trace begins
 

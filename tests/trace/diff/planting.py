@@ -15,9 +15,9 @@ import numpy as np
 from tests.trace.diff.blocks import Cut
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.items import Items, Vocabulary, items, settled
-from fusetui.trace.diff.model import REPEATED
+from fusetui.trace.diff.model import REPEATED, Diff, Kind, Row
 from fusetui.trace.diff.noise import FEWEST
 from fusetui.trace.diff.pieces import work_of
 from fusetui.trace.diff.where import places

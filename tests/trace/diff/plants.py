@@ -13,8 +13,8 @@ from decimal import Decimal
 import numpy as np
 from tests.trace.diff.planting import GPU, PLACES, SEED, Editor, Event, Planted, Subject, number
 
-from fusetui.trace.diff import Kind
 from fusetui.trace.diff.items import Items
+from fusetui.trace.diff.model import Kind
 from fusetui.trace.model.categories import Role
 
 IDLE = 0.05

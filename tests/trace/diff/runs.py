@@ -9,7 +9,7 @@ import numpy as np
 from tests.trace.diff.planting import PLACES, Editor, Event, Planted, Subject, number
 from tests.trace.diff.plants import each, remove
 
-from fusetui.trace.diff import Kind
+from fusetui.trace.diff.model import Kind
 
 RUN = 300
 TIMES = 7  # what takes how long repeats after so many: a prime, so that no pattern fits it

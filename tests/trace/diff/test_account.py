@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Accounting, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Accounting
 
 Build = Callable[..., Trace]
 

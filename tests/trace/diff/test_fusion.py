@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import lines
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

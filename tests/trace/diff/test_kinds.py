@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Kind, align, diff
+from fusetui.trace.diff import align
 from fusetui.trace.diff.align import Int64s
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Kind
 
 LANES = 200
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff, to_text
 from fusetui.trace.diff.blocks import Lane, blocks
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
+from fusetui.trace.diff.text import to_text
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tests.places import TRACES
 
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Kind, Row
 from fusetui.trace.diff.compare import compared
+from fusetui.trace.diff.model import Kind, Row
 from fusetui.trace.diff.noise import _student, beyond_noise, far_apart, noise_of
 from fusetui.trace.diff.pieces import Work, work_of
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import diff
+from fusetui.trace.diff.compare import diff
 
 Build = Callable[..., Trace]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import lines
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 

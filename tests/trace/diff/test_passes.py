@@ -7,7 +7,8 @@ from pathlib import Path
 from tests.trace.serving.servers import Server, cpu, opened
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff
 
 SERVER = Server()
 MODEL_NS = sum(launch.ns for launch in SERVER.launches(4)) + 12 * 500

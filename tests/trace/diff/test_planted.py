@@ -13,7 +13,8 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Event = dict[str, Any]
 Work = Callable[[Diff], list[Row]]

@@ -11,7 +11,8 @@ from tests.places import TRACES
 
 from fusetui import sample_traces
 from fusetui.trace import open_trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 SAMPLES = Path(str(sample_traces.__file__)).parent
 

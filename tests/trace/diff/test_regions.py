@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff, to_text
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import MANY_LINES, lines, regions
+from fusetui.trace.diff.model import Diff, Kind, Row
+from fusetui.trace.diff.text import to_text
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

@@ -8,7 +8,8 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Diff, Kind, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind
 
 FILES = (
     "cpu_only_small.json.gz",

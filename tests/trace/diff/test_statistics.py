@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Answer, Verdict, diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.interval import Interval, drift, ratio_interval
+from fusetui.trace.diff.model import Answer, Verdict
 from fusetui.trace.diff.noise import beyond_noise
 from fusetui.trace.diff.statistics import median, resolution
 

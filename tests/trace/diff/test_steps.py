@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import NoStepsError, diff
-from fusetui.trace.diff.windows import windows
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.windows import NoStepsError, windows
 
 Build = Callable[..., Trace]
 ADD = [("aten::add", "add_kernel", 5.0)]

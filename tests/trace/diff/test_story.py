@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, diff, to_markdown, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff
+from fusetui.trace.diff.text import to_markdown, to_text
 
 Build = Callable[..., Trace]
 

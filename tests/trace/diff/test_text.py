@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, by_effect, diff, to_markdown, to_text
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import OVERLAP
+from fusetui.trace.diff.model import Diff, by_effect
+from fusetui.trace.diff.text import to_markdown, to_text
 
 Build = Callable[..., Trace]
 

@@ -12,7 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Answer, Diff, diff, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer, Diff
+from fusetui.trace.diff.text import to_text
 from fusetui.trace.diff.turns import log_ratios, rejected, signed_rank_interval
 from fusetui.trace.diff.undisturbed import Cut
 

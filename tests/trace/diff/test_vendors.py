@@ -10,7 +10,8 @@ from tests.trace.diff.planting import Subject
 from tests.trace.diff.vendors import as_amd, judge_vendors
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, Kind, Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff, Kind, Row
 
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Answer, Verdict, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Answer, Verdict
 
 Build = Callable[..., Trace]
 ADD = [("aten::add", "add_kernel", 100.0)]

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import Diff, diff, to_text
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Diff
+from fusetui.trace.diff.text import to_text
 
 Trained = Callable[..., Trace]
 US = 1_000

@@ -11,7 +11,8 @@ from typing import Any
 from tests.trace.diff.planting import ENCODE, Answer, Editor, Event, Subject, number
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff import Row, diff
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.diff.model import Row
 from fusetui.trace.model.categories import Role
 
 GEMMS = re.compile(r"aten::(mm|addmm|bmm|baddbmm|linear|matmul)\Z")

@@ -13,9 +13,9 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.insights.ceiling import bounds, ceiling
 from fusetui.trace.insights.model import Ceiling
 from fusetui.trace.questions.effective import effective_ns
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.attainable import ASSUMED, MEASURED, attainable, is_assumed
 from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
+from fusetui.trace.roofline.row import work_of
 
 Make = Callable[..., Any]
 BF16 = "c10::BFloat16"

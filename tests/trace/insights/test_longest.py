@@ -92,6 +92,13 @@ def test_drained_by(gap: Callable[..., Gap], name: str, ts: int, dur: int, drain
     assert gap(call(name, ts, dur)).drained_by == (name if drained else None)
 
 
+def test_nothing_is_drained_while_the_next_event_is_queued(trace_of: Make) -> None:
+    """The thread has launched both and waits for the device."""
+    waits = [call("cudaLaunchKernel", 1, 2, 1), call("cudaDeviceSynchronize", 4, 60)]
+    (found,) = gaps(trace_of([kernel(0, 10), *waits, kernel(40, 1, 1)]))
+    assert (found.idle, found.drained_by) == ({"queued": 30_000}, None)
+
+
 def test_without_a_host_part_the_launch_call_counts(trace_of: Make, event: Make) -> None:
     launch = [event("aten::mm", 8, 40), call("cudaLaunchKernel", 9, 30, 1), kernel(40, 1, 1)]
     (found,) = gaps(trace_of([kernel(0, 10), *launch]))

@@ -9,8 +9,9 @@ import pytest
 from tests.trace.insights.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.trace import Trace
-from fusetui.trace.insights.telling import account_line, answer, brief_answer
-from fusetui.trace.insights.why import Selection, why
+from fusetui.trace.insights.selection import Selection
+from fusetui.trace.insights.telling import account_line, account_lines, answer, brief_answer
+from fusetui.trace.insights.why import why
 
 US = 1_000
 
@@ -125,6 +126,17 @@ def test_no_class_of_the_account_is_left_out_for_a_reason(
     line = account_line(found, most)
     assert len(line) <= most
     assert [name for name in ("compute", "comm", "copies", "idle") if name in line] == seen.split()
+
+
+def test_a_reason_that_only_the_span_has_is_told(
+    trace_of: Callable[..., Trace], event: Callable[..., Any], launched: Callable[..., Any]
+) -> None:
+    """Between the steps the GPU waits for a launch, in them it never does."""
+    notes = [event(f"ProfilerStep#{n}", 100 * n, 20, cat="user_annotation") for n in (0, 1)]
+    kernels = [one for n in (0, 1) for one in launched(n + 1, 90 * n, 100 * n, dur=20)]
+    lines = account_lines(why(trace_of([*notes, *kernels])), 80)
+    (told,) = (line for line in lines if "nothing was recorded" in line)
+    assert told.endswith("     70.0   58 %")
 
 
 @pytest.mark.parametrize(

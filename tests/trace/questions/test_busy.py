@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.diff import diff
+from fusetui.trace.diff.compare import diff
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.questions.busy import any_busy_ns, gpu_times, window_busy_ns, work_busy_ns
 from fusetui.trace.questions.windows import window_figures

@@ -18,9 +18,9 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.questions import op_groups as ops
 from fusetui.trace.questions.kernel_groups import GROUPINGS, KernelGroup, kernel_groups
 from fusetui.trace.questions.totals import kernel_totals, op_totals
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.inputs import type_of
 from fusetui.trace.roofline.many import jobs
+from fusetui.trace.roofline.row import work_of
 
 Make = Callable[..., Any]
 Slow = Callable[[Trace, int], Any]

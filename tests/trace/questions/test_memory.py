@@ -50,6 +50,10 @@ def test_no_memory_events(trace_of: Make) -> None:
     assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks((), False)
 
 
+def test_what_no_device_has_is_no_number_of_bytes(trace_of: Make) -> None:
+    assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [(0, 7, 9)]
+
+
 @pytest.mark.parametrize(
     "odd", [{"ts": "5"}, {"ph": "C"}, {"args": 3}, {"args": {"Device Id": 1.5}}]
 )

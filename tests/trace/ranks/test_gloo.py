@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.places import ROOT
 
-from fusetui.trace.ranks import explained, summarize
+from fusetui.trace.ranks.answer import explained
+from fusetui.trace.ranks.executors import summarize
 
 JOB = ROOT / "benchmarks" / "gloo_job.py"
 

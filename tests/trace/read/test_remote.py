@@ -21,7 +21,7 @@ from tests.ports import free_port, wait_for_port
 
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead, NothingRead
-from fusetui.trace.ranks import summarize
+from fusetui.trace.ranks.executors import summarize
 from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.read import remote
 from fusetui.trace.read.remote import is_remote, matching, state_of_url
@@ -40,6 +40,7 @@ class Files(BaseHTTPRequestHandler):
     """Serves PACKED with ranges and an ETag; breaks off the requests with the numbers `breaks`."""
 
     breaks: Sequence[int] = ()
+    ranges = True
     tag = '"one"'
     asked: list[str] = []  # noqa: RUF012
     protocol_version = "HTTP/1.1"
@@ -54,7 +55,7 @@ class Files(BaseHTTPRequestHandler):
         if not self.path.endswith("rank3.json.gz"):
             self.send_error(404)
             return
-        wanted = self.headers.get("Range", "")
+        wanted = self.headers.get("Range", "") if Files.ranges else ""
         Files.asked.append(wanted)
         begin, _, end = wanted.removeprefix("bytes=").partition("-")
         body = PACKED[int(begin or 0) : int(end or len(PACKED)) + 1]
@@ -69,7 +70,8 @@ class Files(BaseHTTPRequestHandler):
         if begin:
             at = int(begin)
             self.send_header("Content-Range", f"bytes {at}-{at + length - 1}/{len(PACKED)}")
-        self.send_header("Accept-Ranges", "bytes")
+        if Files.ranges:
+            self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(length))
         self.send_header("ETag", Files.tag)
         self.end_headers()
@@ -193,6 +195,17 @@ def test_a_broken_connection_is_taken_up_where_it_broke(
     begins = [int(one.removeprefix("bytes=").partition("-")[0]) for one in Files.asked]
     assert begins[1] == begins[2] > 0  # what broke is asked for again, and nothing before it
     assert begins == sorted(begins)
+
+
+def test_a_server_that_cannot_begin_in_the_middle_sends_all_at_once(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of `python -m http.server`, which says nothing of ranges."""
+    monkeypatch.setattr(remote, "PIECE", 512)
+    monkeypatch.setattr(remote, "PAUSE_S", 0.0)
+    monkeypatch.setattr(Files, "ranges", False)
+    trace = open_trace(f"{server}/rank3.json.gz")
+    assert (len(trace), trace.report.cut) == (len(EVENTS), None)
 
 
 def test_a_connection_that_always_breaks_ends_with_a_sentence(

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace.kernel_names import decode
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.attention import attention
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
-from fusetui.trace.roofline.row import amount_of
+from fusetui.trace.roofline.row import amount_of, work_of
 
 Make = Callable[..., Any]
 FLASH = "aten::_flash_attention_forward"

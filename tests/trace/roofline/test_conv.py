@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.conv import conv
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
+from fusetui.trace.roofline.row import work_of
 
 Make = Callable[..., Any]
 DGRAD = "sm80_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32_stage4_warpsize2x2x1_g1_tensor16x8x16_execute_kernel__5x_cudnn"  # noqa: E501

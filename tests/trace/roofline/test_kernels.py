@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace.roofline import work_of
+from fusetui.trace.roofline.row import work_of
 
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"

@@ -10,9 +10,8 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.many import jobs, peaks_of_devices, share_known
-from fusetui.trace.roofline.row import work_in
+from fusetui.trace.roofline.row import work_in, work_of
 
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.roofline import Work, work_of
 from fusetui.trace.roofline.inputs import Inputs, inputs_of
 from fusetui.trace.roofline.matmul import matmul
+from fusetui.trace.roofline.model import Work
+from fusetui.trace.roofline.row import work_of
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 Make = Callable[..., Any]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.trace.roofline import work_of
 from fusetui.trace.roofline.pointwise import broadcast, promoted
+from fusetui.trace.roofline.row import work_of
 
 Make = Callable[..., Any]
 VECTOR = (

@@ -10,9 +10,10 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.roofline import Work, describe, remarks, work_of
+from fusetui.trace.roofline.describe import describe, remarks
+from fusetui.trace.roofline.model import Work
 from fusetui.trace.roofline.peaks import Peak, peak_of
-from fusetui.trace.roofline.row import properties_of
+from fusetui.trace.roofline.row import properties_of, work_of
 
 NAMES = (
     "a100_switch_transformer",

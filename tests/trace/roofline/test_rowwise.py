@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.trace.roofline import work_of
+from fusetui.trace.roofline.row import work_of
 
 from .conftest import Launched
 

@@ -16,8 +16,9 @@ from fusetui.trace.program.around import path_of, program_of, source_of
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
 from fusetui.trace.questions.summary import summary
-from fusetui.trace.roofline import work_of
-from fusetui.trace.serving.join import join, wants_capture
+from fusetui.trace.roofline.row import work_of
+from fusetui.trace.serving.graphs import wants_capture
+from fusetui.trace.serving.join import join
 
 SERVER = Server()
 CUDA = Server(hip=False, product=NVJET)

@@ -15,7 +15,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.joined import Join, Joined
 from fusetui.trace.program.around import program_of, source_of
 from fusetui.trace.program.origin import origins
-from fusetui.trace.roofline import work_of
+from fusetui.trace.roofline.row import work_of
 from fusetui.trace.serving.join import join
 
 Event = dict[str, Any]

@@ -16,7 +16,8 @@ from fusetui import sample_traces
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.ranks import explained, summarize
+from fusetui.trace.ranks.answer import explained
+from fusetui.trace.ranks.executors import summarize
 from fusetui.trace.ranks.strip import strip_of
 from fusetui.trace.ranks.telling import clocks_text, headline
 from fusetui.tui.layout.arrangement import but_streams

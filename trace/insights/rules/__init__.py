@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,18 +22,35 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(import_module(f"{__name__}.{name}").RULE for name in names)
 
 
-def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]:
-    """What the rules find, the most time at stake first and notes last, and what they cannot
-    tell."""
+class Answers(NamedTuple):
+    """What the rules find, the most time at stake first and notes last; what they cannot tell; and
+    by rule the time at stake (ns) that is too little for a finding."""
+
+    findings: tuple[Finding, ...]
+    unknown: tuple[Unknown, ...]
+    below: dict[str, int]
+
+
+def findings_of(facts: Facts) -> Answers:
+    """What all rules say."""
     found: list[Finding] = []
     unknown: list[Unknown] = []
+    below: dict[str, int] = {}
     tags = tags_of(facts)
     for rule in all_rules():
         if not len(facts.gpu_rows) and rule.needs:
             unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
             continue
         try:
-            found += _findings(rule, facts, tags)
+            asked = facts.steady if rule.of_kernels else facts
+            for claim in rule.find(asked):
+                at_stake = claim.at_stake_ns
+                if at_stake is None or (
+                    not claim.is_little and is_worth(asked, at_stake, rule.of_kernels)
+                ):
+                    found.append(_finding(rule, claim, asked, tags))
+                else:
+                    below[rule.id] = below.get(rule.id, 0) + at_stake
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
     found = [
@@ -42,20 +59,13 @@ def findings_of(facts: Facts) -> tuple[tuple[Finding, ...], tuple[Unknown, ...]]
     ]
     found.sort(key=lambda finding: -1 if finding.at_stake_ns is None else -finding.at_stake_ns)
     found.sort(key=lambda finding: finding.at_stake_ns is None)
-    return tuple(found), tuple(unknown)
+    return Answers(tuple(found), tuple(unknown), below)
 
 
 def _is_part(finding: Finding, found: list[Finding]) -> bool:
     """Whether what it is part of is told, and is no less than it."""
     wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
     return bool(wholes) and (finding.at_stake_ns or 0) <= max(wholes)
-
-
-def _findings(rule: Rule, facts: Facts, tags: frozenset[str]) -> Iterator[Finding]:
-    for claim in rule.find(facts):
-        at_stake = claim.at_stake_ns
-        if at_stake is None or is_worth(facts, at_stake, rule.of_kernels):
-            yield _finding(rule, claim, facts, tags)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:

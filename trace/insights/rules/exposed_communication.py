@@ -11,10 +11,10 @@ from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts, Int64s, Rows
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.transfers import FEWEST, kind_text, moved, told_apart
+from fusetui.trace.insights.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.model.categories import Role
-from fusetui.trace.text.figures import duration, percent
+from fusetui.trace.text.figures import count, duration, percent
 
 TOLD = 3  # kinds that are named
 
@@ -51,6 +51,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             ". The lower bandwidth is over all of their time, the upper one as if each took as "
             "long as the fastest of its size"
         )
+    text += _guessed([kind for kind in kinds[:TOLD] if kind.is_guessed])
     waits = sum(kind.waits_ns for kind in facts.transfers)
     more = (
         f"; measured by the fastest of equal transfers, {duration(waits)} of all communication is "
@@ -60,6 +61,16 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"{text}{more if waits else ''}.",
         at_stake_ns=total,
         rows=the_most(exposed.rows, exposed.ns),
+    )
+
+
+def _guessed(kinds: list[Kind]) -> str:
+    """On which guess bytes and bandwidth of some kinds rest."""
+    if not any(kind.bus_bytes_per_s for kind in kinds):
+        return ""
+    return (
+        ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
+        f"{count(kinds[0].ranks)} ranks"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +20,12 @@ from fusetui.trace.text.printable import printable
 NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000
 KINDS = ("matmul", "conv", "attention", "softmax", "norm")
+MULTIPLE = 64  # what tiles of products divide into
+NHWC = re.compile(r"nhwc", re.IGNORECASE)
+LIBRARIES = (
+    "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
+    '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
+)
 CLAIMED = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 """Rules that name the cause: what they claim is theirs."""
 
@@ -40,6 +47,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"{'' if one else _most(facts, far)}.",
         at_stake_ns=taken - least,
         rows=kernels.heaviest(far),
+        remedy=_remedy(facts, far),
         why_likely="Less may be attainable for this shape than for the best one.",
     )
 
@@ -73,6 +81,26 @@ def _most(facts: Facts, far: Flags) -> str:
     )
 
 
+def _remedy(facts: Facts, far: Flags) -> str:
+    """What there is for the kinds of work of the claim: no sizes and layouts that it has."""
+    kernels, names = facts.kernels, facts.trace.names
+    numbers = np.unique(kernels.job_numbers[far]).tolist()
+    amounts = [kernels.jobs.distinct[number].amount for number in numbers]
+    kinds = {amount.kind for amount in amounts}
+    sides = [side for one in amounts if one.kind == "matmul" for side in (one.m, one.n, one.k)]
+    is_conv = far & (kernels.of_jobs(lambda job: float(job.amount.kind == "conv")) == 1)
+    layouts = np.unique(facts.trace.name[kernels.rows[is_conv]]).tolist()
+    ways = {
+        f"sizes that are multiples of {MULTIPLE}": any(side and side % MULTIPLE for side in sides),
+        "the memory format channels_last": any(not NHWC.search(names[name]) for name in layouts),
+        "another backend of attention (torch.nn.attention.sdpa_kernel)": "attention" in kinds,
+        "contiguous inputs": bool(kinds & {"softmax", "norm"}),
+        LIBRARIES: bool(kinds & {"matmul", "conv"}),
+    }
+    text = ", ".join(way for way, fits in ways.items() if fits)
+    return f"{text[0].upper()}{text[1:]}."
+
+
 RULE = Rule(
     id="far-from-peak",
     title="Kernels far from the peak",
@@ -81,9 +109,8 @@ RULE = Rule(
     needs="Shapes, kernel names and a device of the table of peaks.",
     formula="The effective duration of such kernels of 10 us or more that reach less than three "
     "quarters of their bound (see the ceiling) while nothing else runs, minus that bound.",
-    remedy="Other shapes or layouts (multiples of 64, contiguous inputs, channels_last), a newer "
-    "{nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
-    '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}.',
+    remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
+    f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     find=find,
     of_kernels=True,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from enum import IntEnum
 
 import msgspec
 import numpy as np
@@ -20,13 +22,29 @@ from fusetui.trace.model.arguments import parsed
 from fusetui.trace.roofline.attainable import attainable
 from fusetui.trace.roofline.inputs import inputs_of
 from fusetui.trace.roofline.many import INPUTS
+from fusetui.trace.roofline.pointwise import broadcast
 from fusetui.trace.text.figures import count, duration, plural
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000
 NS = 1_000_000_000
 INTO = "aten::copy_"  # writes its first input
+OWN = "aten::"  # inputs of other ops are not those of each kernel that they launch
 UNKNOWN = -1
+
+
+class Size(IntEnum):
+    """What is known of the op of a kernel by its inputs; UNKNOWN without shapes."""
+
+    ALL = 0  # bytes of all tensors
+    LARGEST = 1  # bytes of the largest
+    FIRST = 2  # bytes of the first
+    SECOND = 3  # bytes of the second, 0 for none
+    RESULT = 4  # elements of the broadcast shape
+    GIVEN = 5  # elements of the first, the second and the third
+
+
+WIDTH = Size.GIVEN + 3
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +54,7 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
     end: Rows
     ns: Int64s  # effective
     module: Rows
+    are_chains: bool  # by their shapes each kernel can work on the result of the one before
 
     @property
     def kernels(self) -> int:
@@ -60,8 +79,8 @@ def find(facts: Facts) -> Iterator[Claim]:
     at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
         f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"take {duration(taken)} ({share_of_work(facts, taken)}), most of it in "
-        f"{_most(facts, runs)}"
+        f"{'takes' if len(runs.ns) == 1 else 'take'} {duration(taken)} "
+        f"({share_of_work(facts, taken)}), most of it in {_most(facts, runs)}"
     )
     if (least >= 0).any():
         yield Claim(
@@ -75,8 +94,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         )
     elif is_worth(facts, taken, of_kernels=True):
         yield Claim(
-            text=f"{text}. One kernel could do each run; without {_lacking(kernels)}, how much "
-            "that would save is unknown.",
+            text=f"{text}. {_without(kernels, runs)}",
             at_stake_ns=None,
             rows=_evidence(kernels, runs, runs.ns),
         )
@@ -105,20 +123,46 @@ def is_pointwise(kernel: KernelName) -> bool:
 def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
 
+    Where shapes are known, the size of an input of each is that of the result of the one before,
+    and none repeats what the one before does to a single tensor.
     Those of an optimizer work on many tensors that have nothing to do with each other.
     """
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
     wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
     stream = kernels.stream[order]
+    sizes = _sizes(kernels)
+    are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
     joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
+    if are_chains:
+        joined &= _follows(sizes, _reduces(kernels)) & ~_repeats(kernels, sizes)
     begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
     end = np.flatnonzero(np.concatenate((wanted[:-1] & ~joined, wanted[-1:]))) + 1
     reads = _before(kernels.flags(lambda kernel: kernel.op != "fill")[order])
     several = reads[end] - reads[begin] >= 2
     begin, end = begin[several], end[several]
     total = _before(ns)
-    return Runs(begin, end, total[end] - total[begin], module[begin])
+    return Runs(begin, end, total[end] - total[begin], module[begin], are_chains)
+
+
+def _follows(sizes: Int64s, reduces: Flags) -> Flags:
+    """Whether each kernel but the first can take what the one before it wrote: by the number of
+    elements, of which a reduction leaves a part."""
+    before, given = sizes[Size.RESULT, :-1], sizes[Size.GIVEN :, 1:]
+    part = (given > 1) & (given < before) & (before % np.maximum(given, 1) == 0)
+    same = (given >= 0) & (given == before)
+    found: Flags = np.where(reduces[:-1], part, same).any(axis=0)
+    return found
+
+
+def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
+    """Whether each kernel but the first does to one tensor what the one before it did, as to
+    several tensors one after another."""
+    op = kernels.trace.op[kernels.rows[kernels.in_order]]
+    number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
+    one = (sizes[Size.GIVEN + 1] < 0) | _copies(kernels)
+    found: Flags = one[1:] & (number[1:] == number[:-1]) & (name[1:] == name[:-1])
+    return found
 
 
 def _before(amounts: NDArray[np.generic]) -> Int64s:
@@ -142,9 +186,11 @@ def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
     rate = attainable(kernels.peak).bytes_per_s if kernels.peak else None
     if not rate or not len(runs.ns):
         return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
-    every, largest, written = _bytes(kernels)
+    sizes = _sizes(kernels)
+    every, largest = sizes[Size.ALL], sizes[Size.LARGEST]
     read = np.maximum(every[runs.begin], _largest(largest, runs))
-    written = np.where(_reduces(kernels)[runs.end - 1], 0, written[runs.end - 1])
+    written = np.where(_copies(kernels), sizes[Size.FIRST], largest)[runs.end - 1]
+    written = np.where(_reduces(kernels)[runs.end - 1], 0, written)
     known = (every[runs.begin] >= 0) & (written >= 0)
     least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
     return np.where(known, np.rint(least), UNKNOWN).astype(np.int64)
@@ -156,37 +202,65 @@ def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
     return found
 
 
-def _bytes(kernels: Kernels) -> tuple[Int64s, Int64s, Int64s]:
-    """For each kernel in order, the bytes that its op reads: all, and of the largest tensor; and
-    those that it writes. UNKNOWN without shapes."""
-    trace, found = kernels.trace, kernels.inputs
-    table = np.array(
-        [*(_of_inputs(texts) for texts in found.distinct), (UNKNOWN,) * 4], dtype=np.int64
-    )
-    every, largest, first, second = table[found.number[kernels.in_order]].T
+def _sizes(kernels: Kernels) -> Int64s:
+    """For each kernel in order, what its op reads and writes; shape [WIDTH, kernels]."""
+    trace, inputs = kernels.trace, kernels.inputs
+    unknown = (UNKNOWN,) * WIDTH
+    table = np.array([*(_of_inputs(texts) for texts in inputs.distinct), unknown], dtype=np.int64)
+    found: Int64s = table[inputs.number[kernels.in_order]].T.copy()
     op = trace.op[kernels.rows[kernels.in_order]]
-    copies = np.array([name == INTO for name in trace.names] or [False])[trace.name[op]] & (op >= 0)
-    every, largest = np.where(copies, second, every), np.where(copies, second, largest)
-    return every, largest, np.where(copies, first, largest)
+    own = np.array([name.startswith(OWN) for name in trace.names] or [False])
+    found[:, (op < 0) | ~own[trace.name[op]]] = UNKNOWN
+    copies = _copies(kernels)
+    found[: Size.FIRST, copies] = found[Size.SECOND, copies]
+    found[Size.RESULT, copies] = found[Size.GIVEN, copies]
+    found[Size.GIVEN, copies] = UNKNOWN
+    return found
 
 
-def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, int, int, int]:
-    """Bytes of all tensors, of the largest, of the first and of the second one."""
-    given = inputs_of("", {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)})
+def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
+    """What an op reads and writes, see Size."""
+    args = {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
+    parts = inputs_of("", {"Input Dims": _first(args.get("Input Dims"))})
+    if parts and None not in parts.dims:  # of a list of tensors, whose types are not recorded
+        elements = [math.prod(shape) for shape in parts.dims if shape is not None]
+        return (*(UNKNOWN,) * Size.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
+    given = inputs_of("", args)
     tensors = [given.tensor(place) for place in range(len(given.dims))] if given else []
+    shapes = [tensor.shape for tensor in tensors if tensor is not None]
     sizes = [tensor.bytes for tensor in tensors if tensor is not None]
     known = [size for size in sizes if size is not None]
     if not known or len(known) < len(sizes):
-        return (UNKNOWN,) * 4
-    return sum(known), max(known), known[0], known[1] if len(known) > 1 else 0
+        return (UNKNOWN,) * WIDTH
+    common = broadcast(shapes)
+    result = UNKNOWN if common is None else math.prod(common)
+    elements = [*map(math.prod, shapes), *(UNKNOWN,) * 3][:3]
+    return (sum(known), max(known), known[0], (*known, 0)[1], result, *elements)
+
+
+def _first(dims: object) -> object:
+    return dims[0] if isinstance(dims, list) and dims else None
+
+
+def _copies(kernels: Kernels) -> Flags:
+    """Which write their first input, in order."""
+    found: Flags = kernels.under(frozenset({INTO}))[kernels.in_order]
+    return found
 
 
 def _reduces(kernels: Kernels) -> Flags:
     return kernels.flags(lambda kernel: kernel.op == "reduction")[kernels.in_order]
 
 
-def _lacking(kernels: Kernels) -> str:
-    return "shapes" if kernels.peak else "a device whose bandwidth is known"
+def _without(kernels: Kernels, runs: Runs) -> str:
+    """What is not known of runs without a figure."""
+    if runs.are_chains:
+        lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
+        return f"One kernel could do each run; without {lacking}, what that would save is unknown."
+    return (
+        "Without shapes it is not known which of them work on the same data, nor what one kernel "
+        "for each run would save."
+    )
 
 
 def _most(facts: Facts, runs: Runs) -> str:
@@ -209,13 +283,16 @@ RULE = Rule(
     question="Do kernels pass tensors through memory that one kernel could keep in registers?",
     needs="Ops, modules or annotations; shapes for the figure.",
     formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
-    "next to each other on a stream under one module, minus the time to read the inputs of the "
-    "first one (or the largest tensor that a later one reads, if that is more) and to write the "
-    "output of the last one once, which is at least 2 us per run.",
+    "next to each other on a stream under one module, each of which has an input of as many "
+    "elements as the one before writes and does not merely repeat its op on another tensor, minus "
+    "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
+    "if that is more) and to write the output of the last one once, which is at least 2 us per "
+    "run.",
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=find,
     of_kernels=True,
-    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches.",
+    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
+    "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
 )

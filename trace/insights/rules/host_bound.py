@@ -43,12 +43,13 @@ REPLAYED = (
 def find(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    if not facts.is_late:
-        return
     which = [~busy for busy in facts.busy_cpu]
     by_kind = late_of(facts, which)
     at_stake = int(np.sum(by_kind))
     if at_stake <= 0:
+        return
+    if not facts.is_late:
+        yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
     found = holding(facts, which)
     text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"

@@ -11,7 +11,7 @@ from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.kernels import Flags, Int64s, Kernels
 from fusetui.trace.insights.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.insights.wording import share_of_work
-from fusetui.trace.roofline import on_plain_cores
+from fusetui.trace.roofline.bounds import on_plain_cores
 from fusetui.trace.roofline.peaks import Peak
 from fusetui.trace.text.figures import duration, plural
 
@@ -30,7 +30,7 @@ class Faster(NamedTuple):
 
 def find(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain = kernels.flags(on_plain_cores)
+    plain = plain_of(kernels)
     if not plain.any():
         return
     if kernels.peak is None:
@@ -58,12 +58,21 @@ def find(facts: Facts) -> Iterator[Claim]:
 def claimed(facts: Facts) -> Flags:
     """The kernels of the claim, if it is worth a look."""
     kernels = facts.kernels
-    found = kernels.flags(on_plain_cores)
+    found = plain_of(kernels)
     faster = _faster(kernels.peak) if kernels.peak is not None else None
     if faster is None or not found.any():
         return np.zeros_like(found)
     saved = kernels.effective_ns[found] - _least_ns(kernels, found, faster.ratio)
     return found & is_worth(facts, int(saved.sum()), of_kernels=True)
+
+
+def plain_of(kernels: Kernels) -> Flags:
+    """The products on plain cores; no convolutions where others use TF32: then cuDNN may use it,
+    and has chosen these kernels."""
+    plain = kernels.flags(on_plain_cores)
+    convolutions = kernels.flags(lambda kernel: kernel.op == "conv")
+    allowed = (convolutions & kernels.flags(lambda kernel: "tf32" in kernel.name)).any()
+    return plain & ~convolutions if allowed else plain
 
 
 def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
@@ -90,13 +99,15 @@ RULE = Rule(
     title="float32 without tensor cores",
     question="Do matrix products run on the plain cores although the device has tensor cores for "
     "them?",
-    needs="Kernel names, and a device whose rates are known.",
+    needs="Kernel names, and a device of the table of peaks.",
     formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
     "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
     "bandwidth if, by the shapes, that takes longer.",
-    remedy='torch.set_float32_matmul_precision("high") uses TF32: inputs are rounded to 10 bits of '
-    "mantissa. autocast to bfloat16 rounds to 7.",
+    remedy='torch.set_float32_matmul_precision("high") uses TF32'
+    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
+    "of mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},
+    silent="Convolutions on plain cores beside others in TF32 are cuDNN's choice.",
     find=find,
     of_kernels=True,
 )

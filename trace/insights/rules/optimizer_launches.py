@@ -59,4 +59,5 @@ RULE = Rule(
     remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     find=find,
+    of_kernels=True,
 )

@@ -60,7 +60,7 @@ RULE = Rule(
     id="overlap-tax",
     title="The cost of overlap",
     question="Are kernels slower while communication runs beside them?",
-    needs="Communication kernels; shapes, to know which kernels do the same work.",
+    needs="Communication kernels, and shapes to know which kernels do the same work.",
     formula="For kernels with the same name and shapes, at least five alone and five beside "
     "communication: the effective durations of the latter, minus the median alone for each.",
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "

@@ -85,6 +85,7 @@ RULE = Rule(
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
     thresholds={"several": SEVERAL},
     find=find,
+    once=True,
     silent="Two regions per step do not count as a graph break, unless there is a frame "
     "torch_dynamo_resume_in_...: a model and its loss may have been compiled separately.",
 )

@@ -6,26 +6,33 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.trace.insights.cover import cover_of
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.facts import NO_ROWS, Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.warming import FEWEST, first_step
+from fusetui.trace.insights.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration, percent, plural, quantity
+from fusetui.trace.text.printable import printable
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
+REPLAYS = 0.05  # of the span
+CAPTURED = 0.5  # of the steps
 
 
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
     found = facts.spans
+    captures = list(_captures(facts, found))
     notes = [
         *_unlinked(facts),
         *_first_step(facts, found),
-        *_few_steps(facts, found),
+        *(captures or _few_steps(facts, found)),
         *_stacks(facts),
+        *_graphs(facts),
     ]
     if notes:
         yield Claim(
@@ -44,6 +51,23 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=None,
             remedy="Record again with with_stack=False for the times, and keep this trace for the "
             "frames.",
+        )
+
+
+def _graphs(facts: Facts) -> Iterator[Claim]:
+    """Graph launches that keep the GPU waiting."""
+    launches = np.concatenate([NO_ROWS, *(idle.launch for idle in facts.idle)])
+    waited = np.concatenate([NO_ROWS, *(idle.ns("launch_call") for idle in facts.idle)])
+    replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
+    at_stake = int(waited[replays].sum())
+    if at_stake and at_stake >= REPLAYS * facts.span_ns:
+        name = printable(facts.trace.name_of(int(launches[replays][0])))
+        yield Claim(
+            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            f"{name}, which recording the nodes of a graph makes slower.",
+            at_stake_ns=None,
+            rows=the_most(launches[replays], waited[replays]),
+            remedy="Time the step without the profiler to see how much of this stays.",
         )
 
 
@@ -79,6 +103,22 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
         )
 
 
+def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
+    """Of steps that do little but capture graphs."""
+    once = captures(facts.trace)
+    length = int((found.end - found.start).sum())
+    captured = int(cover_of(once.start, once.end).within(found.start, found.end).sum())
+    if captured >= CAPTURED * length > 0:
+        yield Claim(
+            text=f"For {duration(captured)} of {plural(len(found), 'step')} "
+            f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
+            "becomes part of it and does not run.",
+            at_stake_ns=None,
+            rows=tuple(once.rows[:FEWEST].tolist()),
+            remedy="Look at replays of the graph for what it costs.",
+        )
+
+
 def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
@@ -110,6 +150,12 @@ RULE = Rule(
     needs="",
     formula="None: these are notes.",
     remedy="Record again.",
-    thresholds={"slow_first": SLOW_FIRST, "fewest": FEWEST, "unlinked": UNLINKED},
+    thresholds={
+        "slow_first": SLOW_FIRST,
+        "fewest": FEWEST,
+        "unlinked": UNLINKED,
+        "replays": REPLAYS,
+        "captured": CAPTURED,
+    },
     find=find,
 )

@@ -56,6 +56,7 @@ RULE = Rule(
     "and fused optimizers replace many launches}.",
     thresholds={"short_ns": SHORT_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=find,
+    of_kernels=True,
     silent="Gaps that end with a launch call of more than 100 us are not counted: see "
     "slow-launches.",
 )

@@ -37,15 +37,17 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
-    """`first launches of kernels (19 x cudaLaunchKernel)`: with the name that cost the most."""
+    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
     part, _ = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
     trace, waits = facts.trace, [Cover(idle.begin, idle.returned) for idle in facts.idle]
     ns = np.sum([cover.within(part.start, part.end) for cover in waits], axis=0)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
-    calls = int(np.count_nonzero((trace.name[part.rows] == most) & (ns > 0)))
-    return f"{part.what} ({count(calls)} x {frame_text(trace.names[most])})"
+    waited = trace.name[part.rows[ns > 0]]
+    calls = int(np.count_nonzero(waited == most))
+    mostly = "mostly " if calls < len(waited) else ""
+    return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
 
 
 RULE = Rule(
@@ -71,5 +73,6 @@ RULE = Rule(
         "often": OFTEN,
     },
     find=find,
+    once=True,
     silent="A program whose recording begins in the steady state has none.",
 )

@@ -23,7 +23,7 @@ def found(trace_of: Callable[..., Trace]) -> Ask:
     """What a rule finds in these events; keywords become keys of the file."""
 
     def ask(rule: str, events: Events, **keys: Any) -> list[Finding]:
-        findings, _ = findings_of(Facts(accounts(trace_of(events, **keys))))
+        findings = findings_of(Facts(accounts(trace_of(events, **keys)))).findings
         return [finding for finding in findings if finding.rule == rule]
 
     return ask
@@ -34,7 +34,7 @@ def lacking(trace_of: Callable[..., Trace]) -> Lack:
     """What a rule cannot tell of these events."""
 
     def ask(rule: str, events: Events, **keys: Any) -> list[Unknown]:
-        _, unknown = findings_of(Facts(accounts(trace_of(events, **keys))))
+        unknown = findings_of(Facts(accounts(trace_of(events, **keys)))).unknown
         return [lack for lack in unknown if lack.rule == rule]
 
     return ask

@@ -85,6 +85,30 @@ def test_without_a_group_there_are_bytes_and_no_bandwidth(found: Ask) -> None:
     assert "(1 MB of float in 1 ms)" in finding.text
 
 
+def by_annotation() -> list[Event]:
+    """An all_gather of 1 MB, whose group no event names."""
+    kernel = reduce(100, 1000) | {"name": "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)"}
+    kernel["args"] = {"correlation": 1}
+    cpu = {"ph": "X", "pid": 1, "tid": 1}
+    mark = cpu | {"cat": "user_annotation", "name": "nccl:_all_gather_base", "ts": 0, "dur": 20}
+    mark["args"] = {"Input Dims": [[250_000]], "Input type": ["float"]}
+    call = cpu | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5}
+    return [mark, call | {"args": {"correlation": 1}}, kernel]
+
+
+def test_that_a_group_is_of_all_ranks_is_told_as_a_guess(found: Ask) -> None:
+    job = {"distributedInfo": {"world_size": 8}}
+    (finding,) = found("exposed-communication", by_annotation(), **job)
+    assert "(8 MB of float in 1 ms, at least 7 GB/s of bus bandwidth). Process" in finding.text
+    assert "bytes and bandwidth hold for groups of all 8 ranks." in finding.text
+
+
+def test_two_ranks_have_one_group_only(found: Ask) -> None:
+    job = {"distributedInfo": {"world_size": 2}}
+    (finding,) = found("exposed-communication", by_annotation(), **job)
+    assert finding.text.endswith("(2 MB of float in 1 ms, at least 1 GB/s of bus bandwidth).")
+
+
 def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
     """NCCL's kernel of an all-to-all is called SendRecv."""
     kernel = reduce(100, 30)

@@ -36,6 +36,14 @@ def test_it_speaks(found: Ask) -> None:
     assert finding.part_of is None
 
 
+def test_sizes_that_are_multiples_of_64_are_not_asked_for(found: Ask) -> None:
+    (finding,) = found("far-from-peak", product(ALIGN8, 780, LARGE), **A100)
+    assert str(finding.try_).startswith("A newer cuBLAS or cuDNN, or torch.compile(")
+    odd = {"Input Dims": [[4000, 4000]] * 2, "Input type": ["c10::BFloat16"] * 2}
+    (finding,) = found("far-from-peak", product(ALIGN8, 780, odd), **A100)
+    assert str(finding.try_).startswith("Sizes that are multiples of 64, a newer cuBLAS")
+
+
 def test_three_quarters_are_near_enough(found: Ask) -> None:
     """506.781 us are 75.0 % of 675.7 us."""
     assert found("far-from-peak", product(ALIGN8, 675, LARGE), **A100) == []
@@ -76,6 +84,7 @@ def test_attention(found: Ask) -> None:
     events = work(("aten::_flash_attention_forward", FLASH, 1_500), args=args)
     (finding,) = found("far-from-peak", events, **A100)
     assert finding.at_stake_ns == 1_500_000 - 1_013_562
+    assert finding.try_ == "Another backend of attention (torch.nn.attention.sdpa_kernel)."
 
 
 def test_a_softmax_far_from_the_bandwidth(found: Ask) -> None:

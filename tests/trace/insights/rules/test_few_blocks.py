@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .conftest import Ask
-from .work import A100, ADD, ROWS, Event, work
+from .work import A100, ADD, ROWS, SGEMM, Event, work
 
 NORM = "void at::native::batch_norm_backward_kernel<float, float, float, int>()"
 
@@ -24,11 +24,33 @@ def test_it_speaks(found: Ask) -> None:
     assert "54 blocks on 108 in" in finding.text
 
 
+def test_the_kernel_with_the_most_time_is_named(found: Ask) -> None:
+    """Two norms of 60 us, with 54 and 27 blocks, before a longer kernel of 100 us."""
+    events = work(*[("op", NORM, 60)] * 2, ("op", "void mine::slow<int, 4>(int*)", 100))
+    for place, blocks in ((2, 54), (5, 27), (8, 54)):
+        events[place]["args"] |= {"grid": [blocks, 1, 1], "block": [512, 1, 1]}
+    (finding,) = found("few-blocks", events, **A100)
+    assert finding.at_stake_ns == 30_000 + 45_000 + 50_000
+    assert "27 to 54 blocks on 108 in 2 x batch_norm_backward" in finding.text
+
+
 def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
     events = kernel(54, 100)
     events[-1]["name"] = "void mine::slow_kernel<int, 4>(int*)"
     (finding,) = found("few-blocks", events, **A100)
     assert "54 blocks on 108 in mine::slow_kernel." in finding.text
+
+
+def test_the_remedy_is_for_the_work(found: Ask) -> None:
+    """Split-K is for products, channels_last for batch norms."""
+    for name, part in ((NORM, "channels_last"), (SGEMM, "split-K"), ("mine", "another")):
+        events = kernel(54, 100)
+        events[-1]["name"] = name
+        (finding,) = found("few-blocks", events, **A100)
+        assert finding.try_ is not None
+        assert [one for one in ("channels_last", "split-K", "this op") if one in finding.try_] == [
+            part.replace("another", "this op")
+        ]
 
 
 def test_hip_may_record_the_grid_in_threads(found: Ask) -> None:

@@ -31,7 +31,7 @@ def of(trace: str) -> list[Line]:
 
 @pytest.mark.parametrize("trace", traces())
 def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
-    found, _ = findings_of(Facts(accounts(open_trace(str(TRACES / trace)))))
+    found = findings_of(Facts(accounts(open_trace(str(TRACES / trace))))).findings
     lines = lines_of(trace, found)
     if UPDATE:
         rewrite(trace, lines)

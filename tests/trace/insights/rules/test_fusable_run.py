@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .conftest import Ask, Lack
-from .work import A100, ADD, COPY, FILL, ROWS, SGEMM, module, work
+from .work import A100, ADD, COPY, FILL, ROWS, SGEMM, Event, module, work
 
 Make = Callable[..., Any]
 
+SUM = (
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<"
+    "float, at::native::sum_functor<float, float, float>::operator()(at::TensorIterator&)::"
+    "{lambda(float, float)#1}>, unsigned int, float, 4> >(at::native::ReduceOp<float>)"
+)
 THREE = (("aten::add", ADD, 20), ("aten::add", ADD, 30), ("aten::add", ADD, 10))
 
 
@@ -18,20 +23,77 @@ def test_it_speaks(found: Ask) -> None:
     events = [*work(*THREE, args=ROWS), module("Norm_3", 0, 40)]
     (finding,) = found("fusable-run", events, **A100)
     assert finding.at_stake_ns == 60_000 - 7_714
-    assert "1 run of pointwise kernels, 3 in all, take 60 us" in finding.text
+    assert "1 run of pointwise kernels, 3 in all, takes 60 us" in finding.text
     assert "most of it in Norm:" in finding.text
 
 
 def test_without_shapes_it_says_how_long_they_take(found: Ask) -> None:
     (finding,) = found("fusable-run", [*work(*THREE), module("Norm_3", 0, 40)], **A100)
     assert finding.at_stake_ns is None
+    assert "it is not known which of them work on the same data" in finding.text
+
+
+def of(*shapes: list[int]) -> Event:
+    """The args of an op with float tensors of these shapes."""
+    return {"Input Dims": [*shapes], "Input type": ["float"] * len(shapes)}
+
+
+def in_module(*args: Event, op: str = "aten::mul", kernel: str = ADD) -> list[Any]:
+    """An op with a kernel of 20 us for each of some args, one after another, in one module."""
+    events = work(*((op, kernel, 20) for _ in args))
+    for place, own in enumerate(args):
+        events[3 * place] |= {"args": own}
+    return [*events, module("A_0", 0, 60)]
+
+
+def test_kernels_on_tensors_of_other_sizes_are_no_run(found: Ask) -> None:
+    """The gradient of a bias is no input of the next sum of gradients."""
+    events = in_module(of([1024, 96], [1024, 96]), of([1024, 1024], [1024, 1024]))
+    assert found("fusable-run", events, **A100) == []
+
+
+def test_a_part_of_what_a_reduction_read_may_be_its_result(found: Ask) -> None:
+    """The mean of each row, 1,024 numbers, scales the rows."""
+    events = in_module(of([1024, 768]), of([1024, 768], [1024, 1]))
+    events[2]["name"] = SUM
+    (finding,) = found("fusable-run", events, **A100)
+    assert "1 run of pointwise kernels, 2 in all" in finding.text
+
+
+def test_a_concatenation_writes_all_that_it_reads(found: Ask) -> None:
+    """Half of each row turned around beside the other half, times the sine: as in a rotary
+    embedding."""
+    half, whole = [1024, 384], [1024, 768]
+    halves = {"Input Dims": [[half, half], []], "Input type": ["TensorList", "Scalar"]}
+    events = in_module(of(half), halves, of(whole, whole))
+    (finding,) = found("fusable-run", events, **A100)
+    assert "1 run of pointwise kernels, 3 in all" in finding.text
+
+
+def test_one_op_on_several_tensors_is_no_run(found: Ask) -> None:
+    events = in_module(of([1024, 768]), of([1024, 768]), of([1024, 768]), op="aten::clamp")
+    assert found("fusable-run", events, **A100) == []
+
+
+def test_copies_of_several_tensors_are_no_run(found: Ask) -> None:
+    both = of([1024, 768], [1024, 768])
+    assert found("fusable-run", in_module(both, both, op="aten::copy_", kernel=COPY), **A100) == []
+
+
+def test_inputs_of_a_compiled_function_are_not_those_of_its_kernels(found: Ask) -> None:
+    """It launches two of them, and records a number among its inputs; another op has shapes."""
+    events = in_module(of([]), of([]), of([64, 64], [64, 64]))
+    for place in (0, 3):
+        events[place]["name"] = "CompiledFunctionBackward"
+    assert found("fusable-run", events, **A100) == []
 
 
 def test_a_large_tensor_that_comes_in_later_is_read(found: Ask) -> None:
-    """8 kB at first; then 8.39 MB, which the last one writes: at 1,631.2 GB/s 10.285 us."""
+    """8 kB at first; then 8.39 MB, which the last one writes: at 1,631.2 GB/s 10.285 us. The
+    small result is added to every row."""
     small = {"Input Dims": [[1024], [1024]], "Input type": ["float", "float"]}
-    large = {"Input Dims": [[2048, 1024]], "Input type": ["float"]}
-    events = work(("aten::add", ADD, 20), ("aten::tanh", ADD, 30), args=small)
+    large = {"Input Dims": [[2048, 1024], [1024]], "Input type": ["float", "float"]}
+    events = work(("aten::add", ADD, 20), ("aten::mul", ADD, 30), args=small)
     events[3] |= {"args": large}
     (finding,) = found("fusable-run", [*events, module("A_0", 0, 40)], **A100)
     assert finding.at_stake_ns == 50_000 - 10_285

@@ -59,6 +59,19 @@ def test_engines_of_cudnn_are_products(found: Ask) -> None:
     assert finding.text.startswith("2 float32 products take 160 us")
 
 
+def test_a_convolution_beside_others_in_tf32_is_a_choice_of_cudnn(found: Ask) -> None:
+    plain = "cudnn_ampere_scudnn_128x64_relu_xregs_large_nn_v1"
+    tf32 = (
+        "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
+        "_stage4_warpsize2x2x1_g1_tensor16x8x8_simple_t1r3s3_kernel"
+    )
+    kernels = [("aten::conv2d", plain, 80), ("aten::mm", SGEMM, 80)]
+    (finding,) = found("no-tensor-cores", work(*kernels), **A100)
+    assert finding.text.startswith("2 float32 products take 160 us")
+    (finding,) = found("no-tensor-cores", work(*kernels, ("aten::conv2d", tf32, 80)), **A100)
+    assert finding.text.startswith("1 float32 product takes 80 us")
+
+
 def test_an_unknown_device_cannot_be_told(lacking: Lack) -> None:
     (lack,) = lacking("no-tensor-cores", work(("aten::mm", SGEMM, 80)))
     assert "device" in lack.missing

@@ -51,6 +51,23 @@ def test_few_steps(found: Ask, event: Make) -> None:
     assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
 
 
+def test_a_step_in_which_a_graph_is_captured(found: Ask, event: Make) -> None:
+    """From 20 to 90 of 100 us; other steps would not be like it."""
+    begin = event("cudaStreamBeginCapture", 20, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 85, 5, cat="cuda_runtime")
+    (finding,) = found("recording", [*steps(event, 100), begin, end])
+    assert finding.text == (
+        "For 70 us of 1 step (70 %) a graph is captured: what is launched meanwhile becomes part "
+        "of it and does not run."
+    )
+
+
+def test_a_short_capture_is_silent(found: Ask, event: Make) -> None:
+    begin = event("cudaStreamBeginCapture", 20, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 45, 5, cat="cuda_runtime")
+    assert found("recording", [*steps(event, 100, 110, 120), begin, end]) == []
+
+
 def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
     ends = [event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *ends])
@@ -93,3 +110,19 @@ def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> N
     (finding,) = found("recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)])
     assert finding.text.startswith("The launch calls of 1 GPU event")
     assert "Python stacks were recorded" in finding.text
+
+
+def test_a_graph_launch_that_keeps_the_gpu_waiting(found: Ask, event: Make) -> None:
+    """The GPU is idle from 20 to 620 us, of which the launch of the graph takes 510; when it has
+    work until 600, it waits for 10 of 1,000 us."""
+    link = {"args": {"correlation": 2}}
+    graph = event("cudaGraphLaunch", 100, 510, cat="cuda_runtime", **link)
+    nodes = [event("k", ts, 190, cat="kernel", pid=0, tid=7, **link) for ts in (620, 820)]
+    first = event("k", 10, 10, cat="kernel", pid=0, tid=7)
+    (finding,) = found("recording", [first, graph, *nodes])
+    assert finding.text.endswith(
+        "The GPU waits 510 us (51.0 % of the span) inside cudaGraphLaunch, which recording the "
+        "nodes of a graph makes slower."
+    )
+    (finding,) = found("recording", [first | {"dur": 590}, graph, *nodes])
+    assert "cudaGraphLaunch" not in finding.text

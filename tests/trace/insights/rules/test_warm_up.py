@@ -32,6 +32,17 @@ def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
     assert found("slow-launches", events) == []
 
 
+def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
+    """Of 1.2 ms in two allocations, cudaFree takes 1 ms."""
+    calls = [
+        event("cudaMalloc", 20, 200, cat="cuda_runtime"),
+        event("cudaFree", 220, 1000, cat="cuda_runtime"),
+    ]
+    events = [*launch(event, 0, 5), *calls, *launch(event, 1300, 5), *launch(event, 1400, 5)]
+    (finding,) = found("warm-up", events)
+    assert "1.2 ms in allocations (mostly 1 x cudaFree)" in finding.text
+
+
 def test_a_launch_that_is_slow_again_is_no_warm_up(found: Ask, event: Make) -> None:
     first = [*launch(event, 0, 5, "before"), *launch(event, 100, 1000)]
     events = [*first, *launch(event, 1200, 500)]

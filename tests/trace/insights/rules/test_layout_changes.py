@@ -1,0 +1,34 @@
+"""Libraries transpose images."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Ask
+from .work import ADD, COPY, work
+
+CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (int)2>(int)"
+MIOPEN = "batched_transpose_32x32_half"
+
+
+@pytest.mark.parametrize(("name", "library"), [(CUDNN, "cuDNN"), (MIOPEN, "MIOpen")])
+def test_it_speaks(found: Ask, name: str, library: str) -> None:
+    """Two transpositions of 30 and 20 us beside 150 us of other work."""
+    kernels = [(name, 30), ("conv", 100), (name, 20), ("bn", 50)]
+    (finding,) = found("layout-changes", work(*(("aten::conv2d", *one) for one in kernels)))
+    assert finding.at_stake_ns == 50_000
+    assert finding.text == (
+        f"2 kernels of {library} take 50 us (25.0 % of the span) to change the layout of tensors "
+        "for convolutions."
+    )
+
+
+def test_copies_of_pytorch_are_another_rule(found: Ask) -> None:
+    assert found("layout-changes", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))) == []
+
+
+def test_the_environment_of_rocm(found: Ask) -> None:
+    events = work(("aten::conv2d", MIOPEN, 30))
+    (finding,) = found("layout-changes", events, roctracer_version=4.1)
+    assert finding.try_ is not None
+    assert "PYTORCH_MIOPEN_SUGGEST_NHWC" in finding.try_

@@ -1,0 +1,66 @@
+"""What is computed once of a trace is freed with it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from fusetui.sample_traces import lessons
+from fusetui.trace import Trace, open_trace, summary
+from fusetui.trace.diff.compare import diff
+from fusetui.trace.insights.why import why
+from fusetui.trace.model.memo import memo
+from fusetui.trace.program.origin import origins
+from fusetui.trace.roofline.describe import describe
+from fusetui.trace.serving.captures import captures
+from fusetui.trace.serving.graphs import wants_capture
+from fusetui.tui.drawing.details import details
+from fusetui.tui.drawing.glyphs import UNICODE
+
+
+class Owner(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """What has results."""
+
+
+def test_a_result_is_computed_once_for_each_of_the_last_arguments() -> None:
+    asked: list[int] = []
+
+    @memo(2)
+    def twice(owner: Owner, number: int) -> int:
+        asked.append(number)
+        return 2 * number
+
+    owner = Owner()
+    assert [twice(owner, number) for number in (1, 2, 1, 3, 2, 3, 1)] == [2, 4, 2, 6, 4, 6, 2]
+    assert asked == [1, 2, 3, 1]
+    assert twice(Owner(), 3) == 6
+    assert asked == [1, 2, 3, 1, 3]
+
+
+def shown(trace: Trace) -> object:
+    return details(trace, int(trace.gpu_rows[0]), 80, 12, UNICODE, origins(trace))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        summary,
+        why,
+        lambda trace: diff(trace, trace),
+        lambda trace: [describe(trace, row) for row in trace.gpu_rows.tolist()],
+        captures,
+        wants_capture,
+        shown,
+    ],
+)
+def test_a_closed_trace_is_freed(ask: Callable[[Trace], object]) -> None:
+    trace = open_trace(str(lessons.path("mlp-eager")))
+    ask(trace)
+    gone = weakref.ref(trace.start)
+    del trace
+    gc.collect()
+    assert gone() is None

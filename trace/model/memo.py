@@ -1,0 +1,33 @@
+"""Results that are kept on the object they were computed from, and freed with it: a cache beside it
+would keep a closed trace in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+RESULTS = "_results"  # where an owner keeps them
+
+
+def memo(most: int = 1) -> Callable[[Function], Function]:
+    """Keeps what a function of an owner, which needs a `__dict__`, returned for its last `most`
+    other arguments: positional and hashable ones."""
+
+    def kept(make: Function) -> Function:
+        @wraps(make)
+        def found(owner: object, *asked: Hashable) -> Any:
+            results = vars(owner).setdefault(RESULTS, {}).setdefault(make, {})
+            if asked not in results:
+                value = make(owner, *asked)
+                for oldest in list(results)[: len(results) + 1 - most]:
+                    results.pop(oldest, None)
+                results[asked] = value
+                return value
+            return results[asked]
+
+        return cast("Function", found)
+
+    return kept

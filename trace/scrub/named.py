@@ -1,0 +1,118 @@
+"""Secrets that a name stands before: `HF_TOKEN=...`, `--password ...`, `"api_key": "..."`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fusetui.trace.scrub.compiled import compiled
+from fusetui.trace.scrub.placeholders import FORM, is_placeholder
+from fusetui.trace.scrub.secrets import Secrecy, hides, is_random, is_trivial, secrecy
+
+Place = tuple[int, int, str]
+"""Begin and end of a secret in a text, and what it is called."""
+
+NAME = r"[A-Za-z_][\w.-]{1,80}+"
+SIGN = r"[=:](?<=[\w\\\"'\]\s:!=][=:])(?!:)|--[A-Za-z]"
+SETTING = rf"""(?x)
+    (?<![\w.-])
+    (?: --?(?P<option>{NAME})(?: = | \s{{1,2}}+)
+      | (?P<name>{NAME})[\\"'\[\]]{{0,5}}+\s{{0,2}}+(?P<sign>:=|!?={{1,3}}>?|:(?!:))\s{{0,2}}+
+    )
+    (?P<quote>[\\"'`]{{0,4}}+)
+    (?=[^\s"'`])
+    """
+BARE = r"""(?x)
+    (?P<name> (?:pass(?:word|wd|phrase|code)|(?:api|access|secret|auth|private)[ _-]?(?:key|token)
+      | key|token|pass|pwd|secret|credentials?) )
+    (?: \s{1,4}+(?:is\s{1,4}+)?+ | \s{0,2}+:=?\s{0,4}+ )
+    (?P<quote>["'`]?+) (?P<value>[^\s"'`<]{4,400}+)
+    """
+"""`password hunter2`, `machine x login y password z`, `api-key X`."""
+
+COMPARED = (
+    r"""(?P<quote>["'`])(?P<value>[^\s"'`<]{4,200})(?P=quote)\s{0,2}[!=]{2,3}\s{0,2}"""
+    rf"(?P<name>{NAME})"
+)
+WORDS = ("pass", "key", "token", "pwd", "secret", "credential")
+VALUE = rf"(?:(?!{FORM})[^\s\"'`,;])++"
+CLOSING = ")]}.:"
+LONGEST = 1 << 12  # characters up to the quote that closes a value
+
+
+def named_in(text: str) -> Iterator[Place]:
+    """Those in a text, from left to right; none overlaps another."""
+    done = -1
+    for place in sorted({*_settings(text), *_bare(text)}):
+        if place[0] >= done:
+            yield place
+            done = place[1]
+
+
+def end_of(text: str, found: re.Match[str], value: str) -> int:
+    """Where the value of a setting ends: before the quote that closes it, or behind the pattern
+    `value`."""
+    begin, quote = found.end(), found["quote"]
+    close = text.find(quote, begin, begin + LONGEST) if quote else -1
+    if close > begin:
+        return close
+    match = compiled(value).match(text, begin)
+    return match.end() if match else begin
+
+
+def name_of(found: re.Match[str]) -> str:
+    return found["option"] or found["name"]
+
+
+def _settings(text: str) -> Iterator[Place]:
+    at = 0
+    if not compiled(SIGN).search(text):
+        return
+    while found := compiled(SETTING).search(text, at):
+        at, name = found.end(), name_of(found)
+        if secrecy(name) is Secrecy.NONE:
+            continue
+        end = at + len(text[at : end_of(text, found, VALUE)].rstrip(CLOSING))
+        if _is_hidden(name, text[at:end], found["sign"] != ":" or found["quote"] != ""):
+            yield at, end, name
+            at = end
+
+
+def _is_hidden(name: str, value: str, certain: bool) -> bool:
+    if is_placeholder(value) or not hides(name, value):
+        return False
+    if secrecy(name) is not Secrecy.USUAL:
+        return True
+    if certain:
+        return not value.isdigit() or len(value) > 8
+    return len(value) >= 8 and any(char.isdigit() for char in value) and not value.isdigit()
+
+
+def _bare(text: str) -> Iterator[Place]:
+    lower = text.lower() if text.isascii() else re.sub("[A-Z]", lambda m: m[0].lower(), text)
+    if not any(word in lower for word in WORDS):
+        return
+    for found in compiled(BARE).finditer(lower):
+        begin, end = found.span("value")
+        before = lower[found.start() - 1 : found.start()]
+        if before.isalpha() and not found["name"].startswith("passw"):
+            continue  # the end of another word
+        if not found["quote"]:
+            end = begin + len(lower[begin:end].rstrip(CLOSING + ",;"))
+        if _is_bare(found["name"], text[begin:end], found["quote"] != ""):
+            yield begin, end, found["name"]
+    if "==" in text or "!=" in text:
+        for found in compiled(COMPARED).finditer(text):
+            if secrecy(found["name"]) >= Secrecy.USUAL and not is_trivial(found["value"]):
+                yield *found.span("value"), found["name"]
+
+
+def _is_bare(name: str, value: str, quoted: bool) -> bool:
+    """Whether what follows a name after a blank is its value, not the rest of a sentence."""
+    if is_trivial(value):
+        return False
+    if name in ("key", "token", "pass", "pwd", "secret", "credential", "credentials"):
+        return is_random(value)
+    mixed = any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
+    strong = name.startswith("pass")
+    return (quoted and strong) or (mixed and len(value) >= (6 if strong else 8))
