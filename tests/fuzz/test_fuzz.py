@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fuzz import app
+from tests.fuzz import app, scrub
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -35,3 +35,9 @@ def test_archives_are_read_exactly_or_up_to_their_damage() -> None:
     for number in range(25):
         print(f"kind zip, seed {SEED}, first {number}")
         archives.attempt(SEED, number)
+
+
+def test_secrets_are_warned_of_and_nothing_of_them_is_left() -> None:
+    for number in range(60):
+        print(f"kind scrub, seed {SEED}, first {number}")
+        scrub.attempt(SEED, number)
