@@ -78,8 +78,8 @@ def write_row(kind: Kind, plan: Plan, result: Result, page: Path) -> None:
     became = ", ".join(f"{count:,} {what}" for what, count in result.counts.most_common())
     row = f"| `{kind.name}` | {tried:,} | {plan.seed} | {failed} | {became} |"
     line = re.compile(rf"^\| `{kind.name}` \|.*$", re.MULTILINE)
-    text, found = line.subn(row, page.read_text(encoding="utf-8"))
-    if found != 1:
+    text, found = line.subn(row, page.read_text(encoding="utf-8"), count=1)
+    if not found:
         raise ValueError(f"{page}: no line for `{kind.name}`")
     page.write_text(text, encoding="utf-8")
 
