@@ -17,6 +17,7 @@ SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"
 """Part of every setting, and of few names of kernels and frames."""
 
 SETTING = rf"""(?x)
+    (?<![A-Za-lo-qsu-z0-9_.-]) # soon known of most places; then more exactly
     (?:(?<![\w.-])|(?<=\[[0-9]m)|(?<=\[[0-9]{{2}}m)|(?<=\\[nrt](?=-)))
     (?: --?(?P<option>{NAME})(?: = | \s{{1,2}}+)
       | (?P<name>{NAME})[\\"'\[\]]{{0,5}}+\s{{0,2}}+(?P<sign>:=|!?={{1,3}}>?|:(?!:))\s{{0,2}}+

@@ -106,7 +106,8 @@ TRIVIAL = (
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
     r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
-MASKED = r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}"
+MASKED = re.compile(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
+LEFT = 8  # characters beside the mask of what is masked
 
 
 def secrecy(name: str) -> Secrecy:
@@ -165,7 +166,10 @@ def _is_usual(last: str, before: str, is_variable: bool) -> bool:
 
 def is_trivial(value: str) -> bool:
     """Whether the value is blank, a switch, or already masked."""
-    return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))
+    if re.fullmatch(TRIVIAL, value):
+        return True
+    rest, masks = MASKED.subn("", value)
+    return masks > 0 and len(rest) <= LEFT
 
 
 def is_random(value: str) -> bool:
