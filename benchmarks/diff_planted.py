@@ -21,10 +21,23 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 from tests.trace.diff.blocks import doubled, in_all_steps, without
-from tests.trace.diff.planting import DECODE, PLACES, Answer, Planted, Subject, judge, judge_block
+from tests.trace.diff.planting import (
+    DECODE,
+    ENCODE,
+    PLACES,
+    Answer,
+    Planted,
+    Subject,
+    judge,
+    judge_block,
+)
 from tests.trace.diff.plants import PLANTS
+from tests.trace.diff.runs import RUN, one_of_run, with_run
+from tests.trace.diff.vendors import as_amd, judge_vendors
 
 BLOCKS = {"a layer removed": (without, -1), "a layer doubled": (doubled, 1)}
+ONE_OF_RUN = f"one of {RUN} equal kernels dropped"
+CONVERTED = "converted to the kernels of AMD's libraries"
 
 
 def main() -> int:
@@ -59,6 +72,35 @@ def _try(
                 if not answer.right:
                     said = f"{path.name}: {name}, {place}, {number}: {answer.said}\n"
                     sys.stderr.write(said)
+    _try_run(subject, into, results)
+    _try_conversion(subject, into, results)
+
+
+def _try_run(subject: Subject, into: Path, results: dict[tuple[str, str], list[Answer]]) -> None:
+    """Of a run that is put into the trace: its first kernel, one in the middle, and the last."""
+    events, with_it = with_run(subject), into.with_name("run.json")
+    if events is None:
+        return
+    with_it.write_bytes(ENCODE.encode({**subject.document, "traceEvents": events}))
+    longer = Subject.read(with_it)
+    for nth in (0, RUN // 2, RUN - 1):
+        planted = one_of_run(longer, nth) if longer is not None else None
+        if longer is not None and planted is not None:
+            answer = judge(longer, planted, into)
+            results[ONE_OF_RUN, PLACES[1]].append(answer)
+            if not answer.right:
+                sys.stderr.write(f"{subject.path.name}: {ONE_OF_RUN}, {nth}: {answer.said}\n")
+
+
+def _try_conversion(
+    subject: Subject, into: Path, results: dict[tuple[str, str], list[Answer]]
+) -> None:
+    events = as_amd(subject)
+    if events is not None:
+        answer = judge_vendors(subject, events, into)
+        results[CONVERTED, PLACES[1]].append(answer)
+        if not answer.right:
+            sys.stderr.write(f"{subject.path.name}: {CONVERTED}: {answer.said}\n")
 
 
 def _try_layers(path: Path, into: Path, results: dict[tuple[str, str], list[Answer]]) -> None:
@@ -81,7 +123,7 @@ def _try_layers(path: Path, into: Path, results: dict[tuple[str, str], list[Answ
 
 def table(results: dict[tuple[str, str], list[Answer]]) -> str:
     lines = [f"| planted | {' | '.join(PLACES)} |", "|---|" + "---:|" * len(PLACES)]
-    for name in (*PLANTS, *BLOCKS):
+    for name in (*PLANTS, *BLOCKS, ONE_OF_RUN, CONVERTED):
         cells = []
         for place in PLACES:
             found = results.get((name, place), [])

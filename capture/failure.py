@@ -10,6 +10,8 @@ import torch
 
 from fusetui.trace.text.cutting import clip
 
+from .errors import CaptureError
+
 _LONGEST = 300
 _HERE = Path(__file__).resolve().parent
 _NOT_THE_USERS = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
@@ -25,6 +27,8 @@ def sentence(error: BaseException) -> str:
         return "it ran out of memory: use smaller shapes."
     if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in chain):
         return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
+    if ours := next((cause for cause in chain if isinstance(cause, CaptureError)), None):
+        return str(ours)
     cause = chain[-1]
     if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
         return clip(f"it could not be compiled: {_one_line(cause)}", _LONGEST, "...")

@@ -62,7 +62,12 @@ def _filled(take: Callable[[], Claim]) -> Iterator[Claim]:
 def write_record(folder: Path, record: RunRecord) -> None:
     """Writes run.json into the folder. Raises CaptureError."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    store(folder / RECORD_NAME, orjson.dumps(record, option=options))
+
+
+def store(path: Path, content: bytes) -> None:
+    """Writes a file. Raises CaptureError."""
     try:
-        (folder / RECORD_NAME).write_bytes(orjson.dumps(record, option=options))
+        path.write_bytes(content)
     except OSError as error:
-        raise CaptureError(f"Cannot write {RECORD_NAME}: {error.strerror}.") from error
+        raise CaptureError(f"Cannot write {path.name}: {error.strerror}.") from error

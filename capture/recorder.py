@@ -13,12 +13,14 @@ from fusetui.trace import open_trace
 from fusetui.trace.questions.tally import Tallies, tallies
 
 from .errors import CaptureError
+from .folder import store
 from .guard import leave_if_forked
 from .options import Options
 from .scrub import scrubbed, set_trace_name
 from .step import Step
 from .timing import synchronizer
 
+TAIL = 64  # bytes in which the last bracket of a trace stands
 WAIT, WARM_UP = 1, 1
 """Steps before the recorded ones: one with the profiler off, one that it discards."""
 
@@ -66,17 +68,26 @@ def compress(plain: Path, path: Path, scrub: bool) -> None:
     """Moves a trace into its gzip file, replacing the path in it by the file's name.
 
     With `scrub` all other private data is removed as well. Raises CaptureError if the profiler did
-    not write it.
+    not write all of it, or there is no room.
     """
-    if not plain.exists():
-        raise CaptureError("The profiler could not write its trace: is the disk full?")
+    check_written(plain)
     if scrub:
         text = scrubbed(plain, plain.name)
     else:
         text = plain.read_text(encoding="utf-8", errors="surrogateescape")
         text = set_trace_name(text, plain.name)
-    path.write_bytes(gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
+    store(path, gzip.compress(text.encode(errors="surrogateescape"), mtime=0))
     plain.unlink()
+
+
+def check_written(plain: Path) -> None:
+    """Raises CaptureError unless the profiler wrote a trace up to its end."""
+    if not plain.exists():
+        raise CaptureError("The profiler could not write its trace: is the disk full?")
+    with plain.open("rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
+        if not file.read().rstrip().endswith(b"}"):
+            raise CaptureError("The profiler did not write its whole trace: is the disk full?")
 
 
 def counted(path: Path) -> Tallies:

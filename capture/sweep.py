@@ -138,7 +138,11 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
         return False
     except OSError as error:
         raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
-    _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
+    try:
+        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
+    except CaptureError:
+        folder.rmdir()
+        raise
     return True
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 from torch.profiler import profile, schedule
 
+from .folder import store
 from .guard import leave_if_forked
 from .options import Options
-from .recorder import WAIT, WARM_UP, compress, run_labeled, settings
+from .recorder import WAIT, WARM_UP, check_written, compress, run_labeled, settings
 from .step import Step
 from .timing import synchronizer
 
@@ -62,9 +63,10 @@ def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder
                 run_labeled(steps[name])
             synchronize()
             profiler.step()
+    check_written(both)
     for name, document in divided(both.read_bytes(), rounds).items():
         plain = folder / f"{name}.json"
-        plain.write_bytes(document)
+        store(plain, document)
         compress(plain, folder / f"{name}.json.gz", options.scrub)
     both.unlink()
 

@@ -51,7 +51,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         return
     from fusetui.trace.insights.account import accounts
     from fusetui.trace.insights.selection import asked
-    from fusetui.trace.insights.stretches import idle_time
+    from fusetui.trace.insights.stretches import idle_times
     from fusetui.trace.insights.why import explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
@@ -60,7 +60,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.tui.layout.modules import module_tree
 
     found = accounts(trace)
-    idle = tuple(map(idle_time, found.devices))
+    idle = tuple(one for line in found.lines for one in idle_times(line))
     if cancelled():
         return
     yield Insight(idle)

@@ -99,6 +99,7 @@ def _text(tried: Leaving) -> str:
 
 def _wait(shown: Terminal, tried: Leaving) -> None:
     """Until it goes: what is written is read, so that it is not the terminal that waits."""
+    _until(lambda: not tried.controlling or _has_terminal(shown.process.pid), SECONDS)
     until = time.monotonic() + tried.after
     shown.press(tried.keys)
     while time.monotonic() < until:
@@ -123,6 +124,11 @@ def session(number: int) -> list[int]:
             if int(of) == number and state != "Z":
                 found.append(int(place.name))
     return found
+
+
+def _has_terminal(number: int) -> bool:
+    stat = (Path("/proc") / str(number) / "stat").read_text()
+    return stat.rpartition(")")[2].split()[4] != "0"
 
 
 def _state(number: int) -> str:

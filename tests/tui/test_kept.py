@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.room import room_for
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen
 from tests.tui.prepared import after, at, do, drawn, opened
@@ -169,3 +170,13 @@ def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
     assert again.session.bookmarks["a"].note == "the slow step"
     assert "at mark a: the slow step" in drawn(after(again, partial(marks.go_to, letter="a")))
     assert "a the slow step" in drawn(after(again, *do("to-mark")))
+
+
+def test_a_full_disk_costs_nothing_of_the_last_time(mlp: Trace, path: str, folder: Path) -> None:
+    keep(left(mlp, path))
+    (before,) = folder.iterdir()
+    text = before.read_bytes()
+    with room_for(10):
+        said = keep(after(left(mlp, path), partial(marks.set_mark, letter="b")))
+    assert said == "Marks and window were not kept: file too large."
+    assert [file.read_bytes() for file in folder.iterdir()] == [text]

@@ -63,7 +63,7 @@ def _surplus(many: Lane, few: Lane, found: Repeat) -> Rows:
     """The places of the blocks without a counterpart: in order, those whose times fit the least."""
     chosen = in_order(_costs(many, few, found), found.more)
     left = np.setdiff1d(np.arange(len(found.many)), chosen)
-    gone = [_slid(many, few, found, chosen, run) for run in _runs(left)]
+    gone = [_slid(many, few, found, chosen, run) for run in runs(left)]
     return np.unique(np.concatenate([np.arange(first, last) for first, last in gone]))
 
 
@@ -89,8 +89,8 @@ def _windows(of: Lane, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
     return np.where(inside, of.keys[places], 0), np.where(inside, of.ns[places], 0)
 
 
-def _runs(numbers: Rows) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other."""
+def runs(numbers: Rows) -> list[tuple[int, int]]:
+    """The first and last of numbers that follow each other; there is at least one."""
     cuts = np.flatnonzero(np.diff(numbers) > 1)
     firsts = numbers[np.concatenate([[0], cuts + 1])].tolist()
     lasts = numbers[np.concatenate([cuts, [len(numbers) - 1]])].tolist()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fusetui.trace.diff.groups import Group
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.model import ELSEWHERE, REPEATED, Kind, Row
-from fusetui.trace.diff.names import identity
+from fusetui.trace.diff.names import adds_up_parts, identity, part
 from fusetui.trace.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.trace.diff.regions import Program
 from fusetui.trace.diff.replaced import differences
@@ -139,8 +139,11 @@ def _range(items: Items, item: int) -> str:
 def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     one, other = group.a, group.b
     chosen = kind is Kind.REPLACED and not group.together and _other_algorithm(a, b, group)
-    counts = f"{plural(len(one), 'kernel')} -> {len(other)}"
-    why = f"another algorithm: {counts}; {group.why}" if chosen else group.why
+    main = any(part(name) == "main" for name in [a.names[i] for i in one])
+    what = (
+        f"another algorithm: {plural(len(one), 'kernel')}" if main else plural(len(one), "helper")
+    )
+    why = f"{what} -> {len(other)}; {group.why}" if chosen else group.why
     a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
     return Row(
         kind=kind,
@@ -199,10 +202,13 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
 
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
-    the program was fused."""
+    the program was fused. One kernel whose parts another adds up is split."""
     sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
-    return [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
+    names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
+    main = [sum(not adds_up_parts(name) for name in side) for side in names]
+    chosen = [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
+    return chosen and main != [1, 1]
 
 
 def _one_kernel(a: Items, b: Items, group: Group) -> bool:

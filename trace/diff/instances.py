@@ -12,7 +12,7 @@ from functools import cache
 from fusetui.trace.diff.groups import Board
 from fusetui.trace.diff.items import KERNEL_MASK, Items
 from fusetui.trace.diff.lcs import Pair, exact
-from fusetui.trace.diff.names import decoded, work_class
+from fusetui.trace.diff.names import adds_up_parts, work_class
 from fusetui.trace.diff.nearest import closest, is_feasible
 from fusetui.trace.model.op_names import is_compiler
 
@@ -92,11 +92,11 @@ def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
 
 @cache
 def _adds_up(main: str, after: str) -> bool:
-    """The reduction of split-K after a product, or one that calls itself so after attention."""
+    """The reduction of split-K after a product or a convolution, or one that calls itself so after
+    attention."""
     kind = work_class("", main)
-    if kind == "gemm":
-        known = decoded(after)
-        return known is not None and known.role == "splitk_reduce"
+    if kind in ("gemm", "conv"):
+        return adds_up_parts(after)
     return kind == "attention" and _REDUCES.search(after) is not None
 
 
@@ -163,7 +163,7 @@ def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
     """The rows of ops that are one and the same: with a pair between them, or in order in a gap."""
     a, b = board.items
     for number, pair in enumerate(board.pairs):
-        if pair is not None and _known(a, pair[0]) and a.op_word(pair[0]) == b.op_word(pair[1]):
+        if pair is not None and _known(a, pair[0]) and _one_op(board, pair):
             yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
     for gap in board.gaps:
         if gap[0] and gap[1]:
@@ -171,6 +171,16 @@ def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
             ops_b, words_b = _ops(b, gap[1])
             for i, j in exact(words_a, words_b):
                 yield None, ops_a[i], ops_b[j]
+
+
+def _one_op(board: Board, pair: Pair) -> bool:
+    """Under one name, or under those that two vendors have for it (`cudnn_convolution`,
+    `miopen_convolution`)."""
+    a, b = board.items
+    if a.op_word(pair[0]) == b.op_word(pair[1]):
+        return True
+    kinds = work_class(a.op_names[pair[0]], ""), work_class(b.op_names[pair[1]], "")
+    return kinds[0] == kinds[1] != "" and _known(b, pair[1])
 
 
 def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:

@@ -38,6 +38,9 @@ _BY_KERNEL: Final = {
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Winograd's changes of basis, before and after the products."""
 
+_DOT = re.compile(r"\bdot_kernel<")
+"""The product of two vectors, whose parts another kernel adds up."""
+
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _BY_WORD: Final = (
@@ -94,9 +97,16 @@ def part(kernel: str) -> str:
     known = decoded(kernel)
     if known is None or known.family == "unknown":
         return ""
-    if known.role == "splitk_reduce" or known.op is None or _TRANSFORM.search(kernel):
+    if adds_up_parts(kernel) or known.op is None or _TRANSFORM.search(kernel):
         return "helper"
-    return "main" if known.op in _MAIN else known.op
+    return "main" if known.op in _MAIN or _DOT.search(kernel) else known.op
+
+
+@cache
+def adds_up_parts(kernel: str) -> bool:
+    """Whether it is the reduction of split-K."""
+    known = decoded(kernel)
+    return known is not None and known.role == "splitk_reduce"
 
 
 @cache
@@ -108,7 +118,7 @@ def helps(kernel: str) -> bool:
         return False
     library = known.family in ("cudnn", "miopen") or known.family.startswith("cublas")
     own = part(kernel) not in ("main", "norm", "")
-    return known.role == "splitk_reduce" or (library and own) or known.op in _MOVES
+    return adds_up_parts(kernel) or (library and own) or known.op in _MOVES
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:

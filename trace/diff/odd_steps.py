@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.diff.blocks import runs
 from fusetui.trace.diff.items import Items
 from fusetui.trace.diff.lcs import match
 from fusetui.trace.diff.nearest import closest, is_feasible, is_like
@@ -101,12 +102,26 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
 def _unpaired(
     keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
 ) -> list[int]:
-    """What has no partner; of a repeated kernel, those whose times no partner is close to."""
+    """What has no partner; of a repeated kernel that may be any of several, those whose times no
+    partner is close to."""
     left = [n for n in range(len(keys)) if n not in paired]
-    for key in {int(keys[n]) for n in left}:
+    loose = _loose(keys, left)
+    sure = np.setdiff1d(left, loose)
+    for key in {int(keys[n]) for n in loose}:
         mine, other = np.flatnonzero(keys == key), np.flatnonzero(others == key)
+        mine = np.setdiff1d(mine, sure)
         if len(other) < len(mine) and is_feasible(len(other), len(mine)):
             few, many = [other_times[n] for n in other], [times[n] for n in mine]
-            left = [n for n in left if int(keys[n]) != key]
+            left = [n for n in left if int(keys[n]) != key or n in sure]
             left += np.delete(mine, closest(few, many)).tolist()
     return sorted(left)
+
+
+def _loose(keys: Int64s, left: list[int]) -> list[int]:
+    """Of what has no partner: the stretches that would say the same one place earlier or later."""
+    found: list[int] = []
+    for first, last in runs(np.array(left, dtype=np.intp)) if left else ():
+        earlier = first > 0 and keys[first - 1] == keys[last]
+        later = last + 1 < len(keys) and keys[last + 1] == keys[first]
+        found += range(first, last + 1) if earlier or later else ()
+    return found

@@ -63,7 +63,7 @@ def by_count(board: Board, side: int) -> None:
     """One op many times on this side, once on the other, between pieces that are as many on both.
 
     Accepted if the one tensor is as large as the many together or, where shapes were not recorded,
-    from three pieces on; and only where there is little other work.
+    from three pieces on if it takes longer than each; and only where there is little other work.
     """
     words = board.items[0].words, board.items[1].words
     counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
@@ -185,12 +185,16 @@ def _by_count(
 
 
 def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
-    whole = numel(board.items[1 - side], one)
-    parts = [numel(board.items[side], item) for item in many[:FEW]]
-    if whole is None or None in parts:
-        return len(many) >= SURE
-    total = sum(part or 0 for part in parts) * len(many) // len(parts)
-    return total > 0 and whole >= LIKE * total
+    """Whether the one is more than any of the many: else it may be one of them, and the others are
+    gone."""
+    mine, other = board.items[side], board.items[1 - side]
+    whole = numel(other, one)
+    parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]
+    if whole is None or len(parts) < min(FEW, len(many)):
+        time, longest = other.times[one], max(mine.times[item] for item in many)
+        return len(many) >= SURE and time > longest and not is_like(time, longest)
+    total = sum(parts) * len(many) // len(parts)
+    return whole > max(parts) and whole >= LIKE * total
 
 
 def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]) -> None:

@@ -7,11 +7,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.insights.account import Device, accounts
-from fusetui.trace.insights.cover import NOTHING, Cover, common, cover_of, innermost, without
+from fusetui.trace.insights.account import accounts
+from fusetui.trace.insights.cover import (
+    NOTHING,
+    Counted,
+    Cover,
+    common,
+    counted,
+    cover_of,
+    innermost,
+    outside,
+    without,
+)
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import LAYERS, Host, Threads, together
-from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows, pieces
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows
 from fusetui.trace.insights.words import COMPILER, LOADER
 from fusetui.trace.model.columns import Trace
 
@@ -31,8 +41,8 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 def held(
     facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
 ) -> tuple[Rows, Int64s]:
-    """Likewise in the host parts of some gaps of each device, except during a cover (ns of the
-    file), by the innermost slice of some layers."""
+    """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
+    innermost slice of some layers. `which`: for each of facts.idle."""
     found = [
         part
         for idle, some in zip(facts.idle, which, strict=True)
@@ -56,12 +66,10 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
     every = accounts(trace)
-    rows = trace.gpu_rows
-    pid = trace.track_of(int(rows[0])).pid
-    device = Device(every, pid, "", rows, np.zeros(len(rows), dtype=np.bool_))
-    for account in device.over(begin, end):
+    whole = every.as_one()
+    for account in whole.over(begin, end)[0]:
         found.update(account.idle)
-    facts = Facts(every, (device,), int(begin.min()), int(end.max()))
+    facts = Facts(every, (whole,), int(begin.min()), int(end.max()))
     loading = common(facts.loading, cover_of(begin, end))
     compiling = without(common(facts.compiling, cover_of(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
@@ -74,27 +82,26 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     return means
 
 
-def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Cover:
-    """The host parts of gaps of a device, as times of the threads that launched then."""
-    late = np.flatnonzero(some & (idle.launch >= 0) & (idle.called > idle.begin))
-    parts = Cover(idle.begin[late], idle.called[late])
-    counted, gap = pieces(parts, without(parts, leaving_out))
-    track = idle.track(trace)[late[gap]]
-    own = line.tracks[track]
-    return cover_of(*(line.on_line(track[own], times[own]) for times in counted))
+def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Counted:
+    """The host parts of gaps, as times of the threads that launched then; what several devices
+    waited for counts for each."""
+    called, track = idle.called, idle.track(trace)
+    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin) & line.tracks[track])
+    waiting = counted(*(line.on_line(track[late], times[late]) for times in (idle.begin, called)))
+    return line.parts(waiting, outside(leaving_out))
 
 
 def _on(
-    line: Threads, waiting: Cover, layers: Sequence[tuple[Host, ...]]
+    line: Threads, waiting: Counted, layers: Sequence[tuple[Host, ...]]
 ) -> list[tuple[Rows, Int64s]]:
     found = []
     for kinds in layers:
-        touching = [line.slices(kind).touching(*waiting) for kind in kinds]
+        touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
         rows, start, end = together(touching).columns
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
             ns = waiting.within(times[:-1][inside], times[1:][inside])
             found.append((rows[place[:-1][inside]], ns))
-            waiting = without(waiting, cover_of(start, end))
+            waiting = waiting.only(outside(cover_of(start, end)))
     return found

@@ -35,6 +35,7 @@ class Cover(NamedTuple):
         return np.where((place >= 0) & (times < self.end[place]), place, -1)
 
 
+FOREVER = np.iinfo(np.int64).max
 NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -45,10 +46,61 @@ def cover_of(start: Int64s, end: Int64s) -> Cover:
 
 def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
+    covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
+    if len(covers) == 1:
+        return covers[0]
     return cover_of(
         np.concatenate([cover.start for cover in covers]),
         np.concatenate([cover.end for cover in covers]),
     )
+
+
+def outside(a: Cover) -> Cover:
+    """All other time."""
+    end, begin = np.append(a.start, FOREVER), np.concatenate(([-FOREVER], a.end))
+    return Cover(begin, end)
+
+
+class Counted(NamedTuple):
+    """Sorted, disjoint intervals [start, end) in ns, of which each counts several times; arrays of
+    shape [n]."""
+
+    start: Int64s
+    end: Int64s
+    number: Int64s
+
+    def within(self, begin: Int64s, end: Int64s) -> Int64s:
+        """How much of it lies in each [begin, end) (ns); shape of `begin`."""
+        times = np.concatenate((begin, end))
+        both = covered_until(self.start, self.end, times, self.number)
+        covered: Int64s = both[len(begin) :] - both[: len(begin)]
+        return covered
+
+    def only(self, cover: Cover) -> Counted:
+        """The parts of it that lie in a cover."""
+        (start, end), place = pieces(self, cover)
+        return Counted(start, end, self.number[place])
+
+
+def counted(start: Int64s, end: Int64s) -> Counted:
+    """Where any of these intervals lie, and how many of them; they may be in any order."""
+    times = np.concatenate((start, end))
+    order = np.argsort(times, kind="stable")
+    times, number = times[order], np.cumsum(np.where(order < len(start), 1, -1))[:-1]
+    kept = (number > 0) & (times[1:] > times[:-1])
+    return Counted(times[:-1][kept], times[1:][kept], number[kept])
+
+
+def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Places]:
+    """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
+    be in any order, and overlap."""
+    first = np.searchsorted(cover.end, stretches.start, side="right")
+    last = np.searchsorted(cover.start, stretches.end, side="left")
+    sizes = np.where(stretches.end > stretches.start, last - first, 0)
+    stretch = np.repeat(np.arange(len(sizes)), sizes)
+    part = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes)
+    start = np.maximum(stretches.start[stretch], cover.start[part])
+    return Cover(start, np.minimum(stretches.end[stretch], cover.end[part])), stretch
 
 
 def common(a: Cover, b: Cover) -> Cover:

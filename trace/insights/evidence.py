@@ -9,7 +9,7 @@ MOST = 5
 """Rows of evidence for one finding."""
 
 
-def the_most(rows: NDArray[np.intp], ns: NDArray[np.int64]) -> tuple[int, ...]:
+def the_most(rows: NDArray[np.integer], ns: NDArray[np.int64]) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
     found = rows[np.argsort(-ns, kind="stable")]
     found = found[found >= 0]

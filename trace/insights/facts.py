@@ -9,17 +9,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.account import Accounts, Device
+from fusetui.trace.insights.account import Accounts, devices_on
 from fusetui.trace.insights.cover import (
     NOTHING,
     Cover,
     common,
+    counted,
     cover_of,
     innermost,
     joined,
     without,
 )
 from fusetui.trace.insights.covering import inside_of
+from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.host import Host, Threads
 from fusetui.trace.insights.idle import (
@@ -29,8 +31,6 @@ from fusetui.trace.insights.idle import (
     bounds_on,
     on_line,
     other_work,
-    pieces,
-    sums,
 )
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.transfers import Kind, transfers_of
@@ -70,14 +70,15 @@ class Facts:
     def __init__(
         self,
         accounts: Accounts,
-        devices: Sequence[Device] | None = None,
+        lines: Sequence[Devices] | None = None,
         begin_ns: int | None = None,
         end_ns: int | None = None,
         called: str = "the time",
     ) -> None:
-        """`devices`: only these. `called`: what the window is for a reader."""
+        """`lines`: only these devices. `called`: what the window is for a reader."""
         self.accounts = accounts
-        self.devices = tuple(accounts.devices if devices is None else devices)
+        self.lines = tuple(accounts.lines if lines is None else lines)
+        self.devices = devices_on(self.lines)
         self.trace: Trace = accounts.trace
         self.is_whole = begin_ns is None and end_ns is None
         self.called = called
@@ -87,7 +88,9 @@ class Facts:
     @cached_property
     def gpu_rows(self) -> Rows:
         """GPU events that run in the window, in the order of the trace."""
-        rows = np.sort(np.concatenate([NO_ROWS, *(device.events for device in self.devices)]))
+        rows = self.trace.gpu_rows
+        if sum(len(line.events) for line in self.lines) < len(rows):
+            rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
         inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
         found: Rows = rows[inside]
         return found
@@ -103,7 +106,7 @@ class Facts:
         if not len(ends):
             return self
         after = "the time after the first step"
-        return Facts(self.accounts, self.devices, begin_ns, int(ends.max()), after)
+        return Facts(self.accounts, self.lines, begin_ns, int(ends.max()), after)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -125,12 +128,13 @@ class Facts:
         """Of each device from its first to its last event, or the window, added up."""
         if not self.is_whole:
             return len(self.devices) * (self.end_ns - self.begin_ns)
-        return sum(device.end_ns - device.begin_ns for device in self.devices)
+        return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
 
     @cached_property
     def idle(self) -> tuple[Idle, ...]:
-        """The idle time of each device."""
-        return tuple(self._idle(device) for device in self.devices)
+        """The idle time of the devices of each line."""
+        window = None if self.is_whole else (self.begin_ns, self.end_ns)
+        return tuple(Idle(line, *line.idle_in(window)) for line in self.lines)
 
     def idle_ns(self, *names: str) -> int:
         """How long the devices were idle for these reasons, in total."""
@@ -166,22 +170,23 @@ class Facts:
         return cover_of(self.trace.start[rows], self.trace.end[rows])
 
     def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
-        """For each device, what the launching threads did in the host parts of its gaps during a
+        """For each of `idle`, what the launching threads did in the host parts of the gaps during a
         cover (times of the file): ns, each of shape [Host, gaps]."""
         return tuple(self._host_under(idle, cover) for idle in self.idle)
 
     def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
-        parts, gap = pieces(Cover(idle.begin, idle.called), cover)
-        kept = idle.launch[gap] >= 0
-        gap, begin, end = gap[kept], parts.start[kept], parts.end[kept]
-        track = idle.track(self.trace)[gap]
+        if not len(cover.start):
+            return found
+        track, called = idle.track(self.trace), idle.called
         for line in self.accounts.threads:
-            own = line.tracks[track]
-            on = track[own]
-            split = line.split(line.on_line(on, begin[own]), line.on_line(on, end[own]))
-            for kind in Host:
-                found[kind] += sums(gap[own], split[kind], len(idle))
+            own = np.flatnonzero((called > idle.begin) & line.tracks[track])
+            first, last = (line.on_line(track[own], t[own]) for t in (idle.begin, called))
+            parts = line.parts(counted(first, last), cover)  # each wholly in a gap, or outside
+            split = np.cumsum(line.split(parts.start, parts.end), axis=1)
+            until = np.pad(split, ((0, 0), (1, 0)))
+            first, last = (parts.start.searchsorted(times) for times in (first, last))
+            found[:, own] = until[:, last] - until[:, first]
         return found
 
     @cached_property
@@ -202,7 +207,7 @@ class Facts:
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover (ns)."""
-        return sum(int(Cover(idle.begin, idle.returned).within(*cover).sum()) for idle in self.idle)
+        return sum(int(cover.within(idle.begin, idle.returned).sum()) for idle in self.idle)
 
     @cached_property
     def steady_ns(self) -> int:
@@ -227,7 +232,7 @@ class Facts:
 
     @cached_property
     def busy_cpu(self) -> tuple[Flags, ...]:
-        """For each device, the gaps in which the launching thread did something else than launch.
+        """For each of `idle`, the gaps in which the launching thread did other work than to launch.
 
         Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
         """
@@ -323,19 +328,4 @@ class Facts:
         parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
         return cover_of(
             np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
-        )
-
-    def _idle(self, device: Device) -> Idle:
-        window = None if self.is_whole else (self.begin_ns, self.end_ns)
-        gaps, cuts, reasons = device.idle_in(window)
-        return Idle(
-            device=device,
-            begin=gaps.begin,
-            end=gaps.end,
-            called=np.where(gaps.plain, cuts.called, gaps.begin),
-            returned=np.where(gaps.plain, cuts.returned, gaps.begin),
-            event=gaps.event,
-            before=gaps.before,
-            launch=gaps.launch,
-            reasons=reasons,
         )

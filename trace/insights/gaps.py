@@ -1,8 +1,6 @@
-"""The stretches of time in which a device runs nothing, and why each of them lasted."""
+"""The stretches of time in which devices run nothing, and why each of them lasted."""
 
 from __future__ import annotations
-
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -14,7 +12,10 @@ from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
-Columns = TypeVar("Columns", "Gaps", "Cuts")
+Int32s = NDArray[np.int32]
+Reasons = tuple[Int64s, ...]
+"""How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
+memory."""
 
 IDLE = (
     "unlinked",  # what launched the event that ends the gap is unknown
@@ -41,23 +42,27 @@ FEWEST = 20
 
 
 class Gaps(msgspec.Struct, frozen=True, eq=False):
-    """Idle time of one device, in order of time; arrays of shape [gaps], times in ns."""
+    """Idle time of devices, in order of device and time; arrays of shape [gaps], times in ns."""
 
     begin: Int64s
     end: Int64s
-    event: Rows  # the row of the GPU event that ends it
-    before: Rows  # the row of the event that ended last before it, -1 for none
-    launch: Rows  # the row of the call that launched the event, -1 where it is not known
+    event: Int32s  # the row of the GPU event that ends it
+    before: Int32s  # the row of the event that ended last before it, -1 for none
+    launch: Int32s  # the row of the call that launched the event, -1 where it is not known
     in_graph: NDArray[np.bool_]  # the call launched earlier events of the device too
 
     def __len__(self) -> int:
         return len(self.begin)
 
-    def within(self, which: Rows, begin_ns: int, end_ns: int) -> Gaps:
-        """Some of them, by their places, clipped to a window."""
-        begin, end = np.maximum(self.begin[which], begin_ns), np.minimum(self.end[which], end_ns)
-        rest = (self.event[which], self.before[which], self.launch[which], self.in_graph[which])
-        return Gaps(begin, end, *rest)
+    def only(self, which: Rows | slice | NDArray[np.bool_]) -> Gaps:
+        """Some of them, by their places."""
+        return Gaps(*(column[which] for column in astuple(self)))
+
+    def within(self, begin_ns: int, end_ns: int) -> Gaps:
+        """Those that lie at least partly in a window, clipped to it."""
+        some = self.only(np.flatnonzero((self.begin < end_ns) & (self.end > begin_ns)))
+        begin, end = np.maximum(some.begin, begin_ns), np.minimum(some.end, end_ns)
+        return msgspec.structs.replace(some, begin=begin, end=end)
 
     @property
     def plain(self) -> NDArray[np.bool_]:
@@ -66,76 +71,36 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return waiting
 
 
-def events_in_order(trace: Trace, rows: Rows) -> Rows:
-    """GPU events by start; of those that start together, the longest first."""
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    start = trace.start[rows]
+def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
+    """GPU events by `start`; of those that start together, the longest first."""
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        rows, start = rows[order], start[order]
     equal = start[1:] == start[:-1]
     if equal.any():
         among = np.concatenate((equal, [False])) | np.concatenate(([False], equal))
         few = rows[among]
-        rows[among] = few[np.lexsort((few, -trace.dur[few], trace.start[few]))]
+        rows[among] = few[np.lexsort((few, -trace.dur[few], start[among]))]
     return rows
 
 
-def gaps_between(trace: Trace, events: Rows) -> Gaps:
-    """The gaps between the events of one device, which are in order (see events_in_order)."""
-    start, end = trace.start[events], trace.end[events]
-    latest = np.maximum.accumulate(end) if len(end) else end
-    ending = np.flatnonzero(start[1:] > latest[:-1]) + 1
-    last = _place_of_latest(latest)[ending - 1]
-    return _linked(trace, events, latest[ending - 1], start[ending], events[ending], events[last])
-
-
-def gap_before(trace: Trace, events: Rows, begin: int) -> Gaps:
-    """The time from `begin` until the device starts; none if that is before `begin`."""
-    first = events[:1] if begin < trace.start[events[0]] else events[:0]
-    begins = np.full(len(first), begin, dtype=np.int64)
-    return _linked(trace, events, begins, trace.start[first], first, np.full_like(first, -1))
-
-
-def _linked(
-    trace: Trace, events: Rows, begin: Int64s, end: Int64s, event: Rows, before: Rows
-) -> Gaps:
-    """Gaps with the calls that ended them. A call that starts after its event does not count: the
-    clocks differ."""
-    calls = trace.launch[events].astype(np.intp)
-    calls[(calls >= 0) & (trace.start[calls] > trace.start[events])] = -1
-    launch = trace.launch[event].astype(np.intp)
-    launch[(launch >= 0) & (trace.start[launch] > end)] = -1
-    known, first = np.unique(calls, return_index=True)  # events are in order: the earliest of each
-    began = trace.start[events[first[known.searchsorted(launch)]]] if len(event) else end
-    in_graph = (launch >= 0) & (began < end)
-    return Gaps(begin, end, event, before, launch, in_graph)
-
-
-def usual_latency_ns(trace: Trace, gaps: Gaps) -> int:
-    """From the start of a launch call to that of its event, when the queue was empty: the lower
-    quartile over the gaps during which the launch call began; 0 if there are too few."""
-    plain = gaps.plain
-    called = trace.start[gaps.launch[plain]]
-    delays = (gaps.end[plain] - called)[called > gaps.begin[plain]]
-    if len(delays) < FEWEST:
-        return 0
-    at = len(delays) // 4
-    return int(np.partition(delays, at)[at])
+def one_after_another(first: Gaps, second: Gaps) -> Gaps:
+    """Two lists of gaps as one."""
+    pairs = zip(astuple(first), astuple(second), strict=True)
+    return Gaps(*map(np.concatenate, pairs))
 
 
 class Cuts(msgspec.Struct, frozen=True, eq=False):
-    """Where the reason of each plain gap changes, in ns; begin <= each <= end, shape [gaps]."""
+    """Where the reason of each plain gap changes, in ns; begin <= each <= end, shape [gaps]. Those
+    of other gaps are meaningless."""
 
     called: Int64s  # the launch call begins
     returned: Int64s  # it has ended
     due: Int64s  # the event should have started
 
-    def within(self, which: Rows, gaps: Gaps) -> Cuts:
-        """Those of some of the gaps, by their places, which have been clipped."""
-        called, returned, due = (np.clip(t[which], gaps.begin, gaps.end) for t in astuple(self))
-        return Cuts(called, returned, due)
 
-
-def cuts_of(trace: Trace, gaps: Gaps, latency_ns: int) -> Cuts:
-    """The cuts of gaps; those of gaps that are not plain are meaningless."""
+def cuts_of(trace: Trace, gaps: Gaps, latency_ns: Int64s) -> Cuts:
+    """The cuts of gaps, and of parts of gaps. `latency_ns`: the usual one of each one's device."""
     call = np.maximum(gaps.launch, 0)
     called = np.clip(trace.start[call], gaps.begin, gaps.end)
     returned = np.clip(trace.end[call], called, gaps.end)
@@ -143,47 +108,42 @@ def cuts_of(trace: Trace, gaps: Gaps, latency_ns: int) -> Cuts:
     return Cuts(called, returned, due)
 
 
-def one_after_another(first: Columns, second: Columns) -> Columns:
-    """Two records of columns as one."""
-    pairs = zip(astuple(first), astuple(second), strict=True)
-    return type(first)(*(np.concatenate(pair) for pair in pairs))
+def reasons(trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, latency_ns: Int64s) -> Reasons:
+    """How long each gap, or part of one, lasted for which reason: they add up to its length."""
+    found = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
+    lasted = gaps.end - gaps.begin
+    for reason, which in ((UNLINKED, gaps.launch < 0), (GRAPH, gaps.in_graph)):
+        if which.any():
+            found[reason] = np.where(which, lasted, 0)
+    plain = np.flatnonzero(gaps.plain)
+    if not len(plain):
+        return tuple(found)
+    some = gaps.only(plain)
+    cuts = cuts_of(trace, some, latency_ns[plain])
+    parts = {
+        LAUNCH_CALL: cuts.returned - cuts.called,
+        LAUNCH_LATENCY: cuts.due - cuts.returned,
+        QUEUED: some.end - cuts.due,
+        **dict(enumerate(_by_host(trace, threads, some, cuts.called), HOST)),
+    }
+    for reason, part in parts.items():
+        if part.any():
+            found[reason] = np.zeros(len(gaps), dtype=np.int64)
+            found[reason][plain] = part
+    return tuple(found)
 
 
-def reasons(
-    trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, cuts: Cuts, which: Rows, until: Int64s
-) -> Int64s:
-    """How long the device was idle for which reason, in some gaps, each up to some time.
-
-    `which`: places in `gaps`, `until`: ns, both of shape [stretches] -> [IDLE, stretches]; each
-    column adds up to until - begin.
-    """
-    begin = gaps.begin[which]
-    plain, unlinked = gaps.plain[which], gaps.launch[which] < 0
-    called, returned = (
-        np.minimum(cuts.called[which], until),
-        np.minimum(cuts.returned[which], until),
-    )
-    due = np.minimum(cuts.due[which], until)
-    found = np.zeros((len(IDLE), len(which)), dtype=np.int64)
-    found[UNLINKED] = np.where(unlinked, until - begin, 0)
-    found[GRAPH] = np.where(gaps.in_graph[which], until - begin, 0)
-    found[LAUNCH_CALL] = np.where(plain, returned - called, 0)
-    found[LAUNCH_LATENCY] = np.where(plain, due - returned, 0)
-    found[QUEUED] = np.where(plain, until - due, 0)
-    waits = np.flatnonzero(plain & (called > begin))
-    track = trace.track[gaps.launch[which[waits]]]
+def _by_host(trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, called: Int64s) -> Int64s:
+    """What the launching threads did in gaps before they launched; shape [Host, gaps]."""
+    found = np.zeros((len(Host), len(gaps)), dtype=np.int64)
+    waits = np.flatnonzero(called > gaps.begin)
+    track = trace.track[gaps.launch[waits]]
     for line in threads:
         own = line.tracks[track]
         here, on = waits[own], track[own]
-        first, last = line.on_line(on, begin[here]), line.on_line(on, called[here])
+        begin, until = gaps.begin[here], called[here]
+        first, last = line.on_line(on, begin), line.on_line(on, until)
         split = line.split(first, last)
-        split[Host.NOTHING] += called[here] - begin[here] - (last - first)  # outside the trace
-        found[HOST : HOST + len(Host), here] = split
+        split[Host.NOTHING] += until - begin - (last - first)  # outside the trace
+        found[:, here] = split
     return found
-
-
-def _place_of_latest(latest: Int64s) -> Rows:
-    """For each event, the index of the one that ends last among it and those before."""
-    grows = np.concatenate(([True], latest[1:] > latest[:-1])) if len(latest) else latest > 0
-    places: Rows = np.maximum.accumulate(np.where(grows, np.arange(len(latest)), 0))
-    return places

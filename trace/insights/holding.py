@@ -36,7 +36,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Holding(msgspec.Struct, frozen=True, eq=False):
-    """What held the launching threads in some gaps of each device."""
+    """What held the launching threads in some gaps."""
 
     facts: Facts
     rows: Rows
@@ -75,6 +75,6 @@ def _label(name: str) -> str:
 
 
 def holding(facts: Facts, which: Sequence[Flags]) -> Holding:
-    """In the host parts of some gaps of each device, without what other rules explain."""
+    """In the host parts of some gaps (see causes.held), without what other rules explain."""
     explained = joined(facts.loading, facts.compiling, facts.warming)
     return Holding(facts, *held(facts, which, explained, LAYERS))

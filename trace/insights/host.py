@@ -16,7 +16,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.cover import Cover, common, cover_of, innermost, joined, without
+from fusetui.trace.insights.cover import (
+    Counted,
+    Cover,
+    common,
+    cover_of,
+    innermost,
+    joined,
+    pieces,
+    without,
+)
+from fusetui.trace.insights.line import line_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.collectives import LONGEST_NAME
 from fusetui.trace.model.columns import Trace
@@ -60,8 +70,6 @@ ALLOC = re.compile(
 COPIES_LATER = re.compile(r"Memcpy.*Async")
 PAGEABLE = re.compile(r"Pageable")
 """An asynchronous copy from or to pageable memory may block as well (same page)."""
-
-FARTHEST = 1 << 62  # ns on one line of time
 
 
 def host_kinds(trace: Trace) -> NDArray[np.int8]:
@@ -135,30 +143,28 @@ def together(slices: Sequence[Slices]) -> Slices:
 
 
 class Threads:
-    """Some threads of a trace, laid end to end on one line of time.
-
-    So a question about many threads takes as few passes as one about a single thread.
-    """
+    """Some threads of a trace, on one line of time."""
 
     def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
         """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
-        number = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
-        length = trace.end_ns - trace.begin_ns + 1
         self._trace = trace
         self._kinds = kinds
-        self._offset = np.zeros(len(tracks), dtype=np.int64)
-        self._offset[tracks] = number * length - trace.begin_ns
+        self._line = line_of(trace)
+        self._number = np.zeros(len(tracks), dtype=np.int64)
+        self._number[tracks] = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
         self.tracks = tracks
         self._slices: dict[Host, Slices] = {}
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) of the threads of these tracks lie on the line.
+        """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
+        return self._line.at(self._number[tracks], times)
 
-        A time outside the trace lies at its border, where no other thread has anything.
-        """
-        inside = np.clip(times, self._trace.begin_ns, self._trace.end_ns)
-        placed: Int64s = inside + self._offset[tracks]
-        return placed
+    def parts(self, stretches: Counted, cover: Cover) -> Counted:
+        """The parts of stretches of the line that lie in a cover in times of the file."""
+        since = self._line.since(stretches.start)
+        own = Cover(stretches.start - since, stretches.end - since)
+        (start, end), place = pieces(own, cover)
+        return Counted(start + since[place], end + since[place], stretches.number[place])
 
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind; made once."""
@@ -170,7 +176,7 @@ class Threads:
         return self._slices[kind]
 
     def _sorted(self, rows: Rows) -> Slices:
-        start = self._trace.start[rows] + self._offset[self._trace.track[rows]]
+        start = self.on_line(self._trace.track[rows], self._trace.start[rows])
         end = start + self._trace.dur[rows]
         if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
             order = np.lexsort((start - end, start))
@@ -230,10 +236,8 @@ class Threads:
 def in_lines(
     trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
 ) -> tuple[Threads, ...]:
-    """The threads of these tracks (shape [tracks]) on as many lines of time as they need: one,
-    unless times are so far apart that no clock produces them."""
-    length = trace.end_ns - trace.begin_ns + 1
-    fitting = max(1, FARTHEST // length)
+    """The threads of these tracks (shape [tracks]) on as many lines of time as they need."""
+    fitting = line_of(trace).most
     thread = trace.thread_of_track
     chosen = np.unique(thread[tracks])
     parts = [chosen[at : at + fitting] for at in range(0, len(chosen), fitting)]

@@ -1,4 +1,4 @@
-"""The gaps of a device as the rules see them, on the lines of time of the threads that launch."""
+"""The gaps of devices as the rules see them, on the lines of time of the threads that launch."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.account import Device
-from fusetui.trace.insights.cover import Cover, common, cover_of
-from fusetui.trace.insights.gaps import IDLE
+from fusetui.trace.insights.devices import Devices
+from fusetui.trace.insights.gaps import IDLE, Gaps, Int32s, Reasons, cuts_of
 from fusetui.trace.insights.host import CALLS, Host, Threads
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import distinct
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -26,30 +24,68 @@ LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 
 
 class Idle(msgspec.Struct, frozen=True, eq=False):
-    """The gaps of a device within the window, clipped to it; arrays of shape [gaps], ns."""
+    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
 
-    device: Device
-    begin: Int64s
-    end: Int64s
-    called: Int64s  # the end of the host part: when the launch call begins; `begin` without one
-    returned: Int64s  # the end of that call, if it lies in the gap; `begin` without one
-    event: Rows  # the GPU event that ends the gap
-    before: Rows  # the GPU event that ended last before it, -1 for none
-    launch: Rows  # its launch call, -1 where it is not known
-    reasons: Int64s  # shape [IDLE, gaps]: how long for which reason (see gaps.IDLE)
+    devices: Devices
+    gaps: Gaps
+    reasons: Reasons
 
     def __len__(self) -> int:
-        return len(self.begin)
+        return len(self.gaps)
 
-    def track(self, trace: Trace) -> Rows:
+    @property
+    def begin(self) -> Int64s:
+        return self.gaps.begin
+
+    @property
+    def end(self) -> Int64s:
+        return self.gaps.end
+
+    @property
+    def called(self) -> Int64s:
+        """The end of the host part: when the launch call begins; `begin` without one."""
+        return self._until("called")
+
+    @property
+    def returned(self) -> Int64s:
+        """The end of that call, if it lies in the gap; `begin` without one."""
+        return self._until("returned")
+
+    @property
+    def event(self) -> Int32s:
+        """The GPU event that ends the gap."""
+        return self.gaps.event
+
+    @property
+    def before(self) -> Int32s:
+        """The GPU event that ended last before it, -1 for none."""
+        return self.gaps.before
+
+    @property
+    def launch(self) -> Int32s:
+        """Its launch call, -1 where it is not known."""
+        return self.gaps.launch
+
+    def _until(self, cut: str) -> Int64s:
+        plain = np.flatnonzero(self.gaps.plain)
+        if not len(plain):
+            return self.begin
+        some, found = self.gaps.only(plain), self.begin.copy()
+        found[plain] = getattr(
+            cuts_of(self.devices.trace, some, self.devices.latency_of(some)), cut
+        )
+        return found
+
+    def track(self, trace: Trace) -> Int32s:
         """For each gap, the track of its launch call; any track if that is not known."""
-        found: Rows = trace.track[np.maximum(self.launch, 0)].astype(np.intp)
+        found: Int32s = trace.track[np.maximum(self.launch, 0)]
         return found
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
-        rows = self.reasons[[IDLE.index(name) for name in names]]
-        found: Int64s = rows.sum(axis=0)
+        found = np.zeros(len(self), dtype=np.int64)
+        for name in names:
+            found += self.reasons[IDLE.index(name)]
         return found
 
 
@@ -57,17 +93,6 @@ def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
     """Starts and ends on the line."""
     start = line.on_line(trace.track[rows], trace.start[rows])
     return start, start + trace.dur[rows]
-
-
-def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some sorted, disjoint stretches inside a cover, and the stretch of each
-    piece."""
-    both = common(cover_of(*stretches), cover)
-    edges = distinct(np.concatenate((*both, stretches.start)))
-    begin, end = edges[:-1], edges[1:]
-    kept = both.within(begin, end) > 0
-    start = begin[kept]
-    return Cover(start, end[kept]), np.searchsorted(stretches.start, start, side="right") - 1
 
 
 def sums(places: Rows, ns: Int64s, length: int) -> Int64s:

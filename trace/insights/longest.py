@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fusetui.trace.insights.account import Device
 from fusetui.trace.insights.covering import Covering, covering, inside_of
-from fusetui.trace.insights.gaps import IDLE, Cuts, Gaps
+from fusetui.trace.insights.devices import Devices
+from fusetui.trace.insights.gaps import IDLE, Gaps, Reasons, cuts_of
 from fusetui.trace.insights.host import Host
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
@@ -18,8 +19,6 @@ from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 Rows = NDArray[np.intp]
-Idle = tuple[Gaps, Cuts, NDArray[np.int64]]
-"""See Device.idle_in."""
 
 LONGEST = 100
 """The number of gaps that are reported, unless all are asked for."""
@@ -33,44 +32,62 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 def longest_gaps(
-    devices: Sequence[Device], most: int | None = LONGEST, window: tuple[int, int] | None = None
+    lines: Sequence[Devices], most: int | None = LONGEST, window: tuple[int, int] | None = None
 ) -> Listed:
     """The gaps of all devices together; None for all. `window`: what lies in [begin, end), in ns of
     the file; a gap across its border counts with the part inside, as in the account."""
-    idle = [device.idle_in(window) for device in devices]
-    found = [
-        gap
-        for device, own in zip(devices, idle, strict=True)
-        for gap in _told(device, own, _longest(own[0], most))
-    ]
+    found: list[Gap] = []
+    number = 0
+    for line in lines:
+        gaps, why = line.idle_in(window)
+        number += len(gaps)
+        found += told_of(line, gaps, why, longest(gaps, most))
     found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
-    return Listed(tuple(found[:most]), sum(len(gaps) for gaps, *_ in idle))
+    return Listed(tuple(found[:most]), number)
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
     """Some gaps of a device, by their indices in `device.gaps`."""
-    return _told(device, device.idle_in(None), which)
+    return told_of(device.line, device.gaps, device.reasons, which)
 
 
-def _told(device: Device, idle: Idle, which: Rows) -> list[Gap]:
-    trace, (gaps, cuts, reasons) = device.trace, idle
-    rows = _explained(device, gaps, cuts, which)
-    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(device, gaps, which))
+def longest(gaps: Gaps, most: int | None) -> Rows:
+    """The places of the longest gaps, of equal ones the earliest."""
+    lasted = gaps.end - gaps.begin
+    among = np.arange(len(gaps))
+    if most is not None and most < len(gaps):
+        least = np.partition(lasted, -most)[-most]
+        more = np.flatnonzero(lasted > least)
+        equal = np.flatnonzero(lasted == least)
+        rest = most - len(more)
+        if rest < len(equal):
+            equal = equal[np.argsort(gaps.begin[equal], kind="stable")[:rest]]
+        among = np.concatenate((more, equal))
+        among.sort()
+    return among[np.lexsort((gaps.begin[among], -lasted[among]))]
+
+
+def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
+    """What is known about some of these gaps, by their places and with their reasons."""
+    trace, gaps = line.trace, every.only(which)
+    rows = _explained(line, gaps)
+    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(line, gaps))
     columns = (
-        gaps.begin[which].tolist(),
-        (gaps.end[which] - gaps.begin[which]).tolist(),
-        reasons[:, which].T.tolist(),
-        _names(trace, gaps.before[which]),
-        gaps.event[which].tolist(),
-        gaps.launch[which].tolist(),
+        line.number(gaps.event).tolist(),
+        gaps.begin.tolist(),
+        (gaps.end - gaps.begin).tolist(),
+        np.stack([column[which] for column in why]).T.tolist(),
+        _names(trace, gaps.before),
+        gaps.event.tolist(),
+        gaps.launch.tolist(),
         zip(*(_names(trace, row) for row in names), strict=True),
     )
     return [
         Gap(
-            device=exact_id(device.pid),
+            device=exact_id(line.named[number].pid),
             start_ns=start,
             dur_ns=dur,
-            idle={name: ns for name, ns in zip(IDLE, why, strict=True) if ns},
+            idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
             previous=before,
             next=trace.name_of(event),
             op=op,
@@ -81,50 +98,49 @@ def _told(device: Device, idle: Idle, which: Rows) -> list[Gap]:
             event_row=event,
             launch_row=launch,
         )
-        for start, dur, why, before, event, launch, (op, annotation, module, frame, drained) in zip(
-            *columns, strict=True
-        )
+        for number, start, dur, reasons, before, event, launch, (
+            op,
+            annotation,
+            module,
+            frame,
+            drained,
+        ) in zip(*columns, strict=True)
     ]
 
 
-def _explained(device: Device, gaps: Gaps, cuts: Cuts, which: Rows) -> Covering:
-    """The rows that covered most of the host part of some gaps; for a gap without one, of the
-    launch call that was running."""
-    trace = device.trace
-    begin, called, returned = gaps.begin[which], cuts.called[which], cuts.returned[which]
-    waits = called > begin
-    first, last = np.where(waits, begin, called), np.where(waits, called, returned)
-    known = gaps.plain[which] & (last > first)
-    found = np.full((4, len(which)), -1, dtype=np.intp)
-    track = trace.track[np.maximum(gaps.launch[which], 0)]
-    for line in device.accounts.threads:
-        own = np.flatnonzero(known & line.tracks[track])
+def _explained(line: Devices, gaps: Gaps) -> Covering:
+    """The rows that covered most of the host part of gaps; for a gap without one, of the launch
+    call that was running."""
+    trace, cuts = line.trace, cuts_of(line.trace, gaps, line.latency_of(gaps))
+    waits = cuts.called > gaps.begin
+    first = np.where(waits, gaps.begin, cuts.called)
+    last = np.where(waits, cuts.called, cuts.returned)
+    known = gaps.plain & (last > first)
+    found = np.full((4, len(gaps)), -1, dtype=np.intp)
+    track = trace.track[np.maximum(gaps.launch, 0)]
+    for threads in line.threads:
+        own = np.flatnonzero(known & threads.tracks[track])
         if len(own):
-            on = track[own]
-            most = covering(trace, line, line.on_line(on, first[own]), line.on_line(on, last[own]))
+            begin, end = (threads.on_line(track[own], times[own]) for times in (first, last))
+            most = covering(trace, threads, begin, end)
             found[:, own] = most.op, most.annotation, most.module, most.frame
     return Covering(*found)
 
 
-def _drained_by(device: Device, gaps: Gaps, which: Rows) -> Rows:
+def _drained_by(line: Devices, gaps: Gaps) -> Rows:
     """The call that waits for the device inside which the launching thread was when a gap began,
-    -1 for none, or if the next event had been launched by then; shape of `which`."""
-    trace = device.trace
-    found = np.full(len(which), -1, dtype=np.intp)
-    launch = gaps.launch[which]
-    track = trace.track[np.maximum(launch, 0)]
-    for line in device.accounts.threads:
-        late = (launch >= 0) & (trace.start[launch] > gaps.begin[which])
-        own = np.flatnonzero(late & line.tracks[track])
+    -1 for none, or if the next event had been launched by then; shape [gaps]."""
+    trace = line.trace
+    found = np.full(len(gaps), -1, dtype=np.intp)
+    called = np.maximum(gaps.launch, 0)
+    track, late = trace.track[called], trace.start[called] > gaps.begin
+    for threads in line.threads:
+        own = np.flatnonzero((gaps.launch >= 0) & late & threads.tracks[track])
         if len(own):
-            times = line.on_line(track[own], gaps.begin[which[own]])
-            found[own] = inside_of(trace, line, Host.SYNC, times)
+            times = threads.on_line(track[own], gaps.begin[own])
+            found[own] = inside_of(trace, threads, Host.SYNC, times)
     return found
 
 
-def _longest(gaps: Gaps, most: int | None) -> Rows:
-    return np.argsort(gaps.begin - gaps.end, kind="stable")[:most]
-
-
-def _names(trace: Trace, rows: Rows) -> list[str | None]:
+def _names(trace: Trace, rows: NDArray[np.integer]) -> list[str | None]:
     return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fusetui.trace.insights.account import Accounts, Device, accounts
 from fusetui.trace.insights.cpu import cpu_accounts
+from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.longest import LONGEST, longest_gaps
 from fusetui.trace.insights.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
@@ -42,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     """What a Selection means in one trace."""
 
     accounts: Accounts
-    devices: tuple[Device, ...]
+    lines: tuple[Devices, ...]  # of the devices
     spans: Spans  # the steps in the window
     window: tuple[int, int] | None  # begin and end in ns of the file; None for all of it
     about: str
@@ -62,7 +63,7 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
     devices = _devices(found, chosen)
     return Asked(
         accounts=found,
-        devices=devices,
+        lines=found.lines_of(devices),
         spans=spans,
         window=window,
         about=about,
@@ -74,13 +75,13 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
 def account_of(question: Asked) -> Why:
     """The account and the longest gaps of what is asked about."""
     trace, window = question.accounts.trace, question.window
-    listed = longest_gaps(question.devices, question.gaps, window)
+    listed = longest_gaps(question.lines, question.gaps, window)
     return Why(
         file=trace.report.file,
         base_ns=trace.begin_ns,
         about=question.about,
-        devices=tuple(_over(device, window) for device in question.devices),
-        steps=_steps(question.devices, question.spans),
+        devices=_over(question.lines, window),
+        steps=_steps(question.lines, question.spans),
         steps_by=question.spans.by,
         gaps=listed.gaps,
         gaps_count=listed.count,
@@ -146,14 +147,15 @@ def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
     return devices
 
 
-def _over(device: Device, window: tuple[int, int] | None) -> DeviceAccount:
+def _over(lines: Sequence[Devices], window: tuple[int, int] | None) -> tuple[DeviceAccount, ...]:
     if window is None:
-        return device.span
-    return device.over(np.array(window[:1]), np.array(window[1:]))[0]
+        return tuple(one for line in lines for one in line.spans)
+    begin, end = np.array(window[:1]), np.array(window[1:])
+    return tuple(one for line in lines for (one,) in line.over(begin, end))
 
 
-def _steps(devices: Sequence[Device], spans: Spans) -> tuple[StepAccount, ...]:
-    columns = [device.over(spans.start, spans.end) for device in devices]
+def _steps(lines: Sequence[Devices], spans: Spans) -> tuple[StepAccount, ...]:
+    columns = [column for line in lines for column in line.over(spans.start, spans.end)]
     times = zip(spans.names, spans.start.tolist(), spans.end.tolist(), strict=True)
     return tuple(
         StepAccount(name, start, end - start, tuple(column[n] for column in columns))

@@ -1,15 +1,17 @@
-"""The idle time of one device as stretches of one reason each, so that how much of each reason any
+"""The idle time of devices as stretches of one reason each, so that how much of each reason any
 window of time holds takes a few binary searches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.account import Device
+from fusetui.trace.insights.cover import Cover, joined, outside, pieces
+from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.gaps import (
     AFTER,
     GRAPH,
@@ -22,19 +24,17 @@ from fusetui.trace.insights.gaps import (
     Cuts,
     Gaps,
     cuts_of,
-    gap_before,
 )
-from fusetui.trace.insights.host import Host, Threads
-from fusetui.trace.insights.longest import LONGEST, gaps_of
+from fusetui.trace.insights.host import Threads
+from fusetui.trace.insights.longest import LONGEST, told_of
 from fusetui.trace.insights.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
-Pieces = tuple[Int64s, Int64s]
-"""Starts and ends in ns of the file."""
-NEVER: Int64s = np.empty(0, dtype=np.int64)
+Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
+"""Numbers of devices or gaps, starts and ends in ns of the file."""
 
 
 class Reason(msgspec.Struct, frozen=True, eq=False):
@@ -85,81 +85,96 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return place if place >= 0 and time < int(self.end[place]) else -1
 
 
-def idle_time(device: Device, most: int = LONGEST) -> IdleTime:
-    """`most`: how many of the longest gaps are described."""
-    gaps = device.gaps
-    longest = np.argsort(gaps.begin - gaps.end, kind="stable")[:most]
-    told = tuple(gaps_of(device, longest))
-    return IdleTime(device.pid, _reasons(device), gaps.begin, gaps.end, longest, told)
+def idle_times(line: Devices, most: int = LONGEST) -> tuple[IdleTime, ...]:
+    """Of each device. `most`: how many of its longest gaps are described."""
+    gaps = line.gaps
+    number = line.number(gaps.event)
+    order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
+    gap = _places(number, len(line))
+    order = order[np.arange(len(order)) - gap[number] < most]
+    told, own = tuple(told_of(line, gaps, line.reasons, order)), _places(number[order], len(line))
+    reasons = _reasons(line)
+    return tuple(
+        IdleTime(
+            device=named.pid,
+            reasons=reasons[n],
+            begin=gaps.begin[gap[n] : gap[n + 1]],
+            end=gaps.end[gap[n] : gap[n + 1]],
+            longest=order[own[n] : own[n + 1]] - gap[n],
+            told=told[own[n] : own[n + 1]],
+        )
+        for n, named in enumerate(line.named)
+    )
 
 
-def _reasons(device: Device) -> tuple[Reason, ...]:
-    """The reasons that occur, in the order of IDLE."""
-    trace = device.trace
-    found: list[list[Pieces]] = [[(NEVER, NEVER)] for _ in IDLE]
-    lead = gap_before(trace, device.events, trace.begin_ns)
-    for gaps, cuts in (
-        (lead, cuts_of(trace, lead, device.latency_ns)),
-        (device.gaps, device.cuts),
+def _places(number: NDArray[np.integer], length: int) -> Rows:
+    """Where each number begins among those, which are in order."""
+    found: Rows = number.searchsorted(np.arange(length + 1))
+    return found
+
+
+def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
+    """For each device the reasons that occur, in the order of IDLE."""
+    trace = line.trace
+    found: list[list[Pieces]] = [[] for _ in IDLE]
+    for gaps in (line.lead(trace.begin_ns), line.gaps):
+        _collect(found, line, gaps)
+    every = np.arange(len(line))
+    found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
+    reasons: list[list[Reason]] = [[] for _ in line.named]
+    for name, those in zip(IDLE, found, strict=True):
+        for n, reason in _of_each(name, those):
+            reasons[n].append(reason)
+    return [tuple(own) for own in reasons]
+
+
+def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
+    number, unlinked, plain = line.number(gaps.event), gaps.launch < 0, gaps.plain
+    cuts = cuts_of(line.trace, gaps, line.latency_of(gaps))
+    for reason, which, start, end in (
+        (UNLINKED, unlinked, gaps.begin, gaps.end),
+        (GRAPH, gaps.in_graph, gaps.begin, gaps.end),
+        (LAUNCH_CALL, plain, cuts.called, cuts.returned),
+        (LAUNCH_LATENCY, plain, cuts.returned, cuts.due),
+        (QUEUED, plain, cuts.due, gaps.end),
     ):
-        _collect(found, device, gaps, cuts)
-    found[AFTER].append((np.array([device.end_ns]), np.array([trace.end_ns])))
-    reasons = (_reason(name, pieces) for name, pieces in zip(IDLE, found, strict=True))
-    return tuple(reason for reason in reasons if len(reason.start))
-
-
-def _collect(found: list[list[Pieces]], device: Device, gaps: Gaps, cuts: Cuts) -> None:
-    unlinked, plain = gaps.launch < 0, gaps.plain
-    found[UNLINKED].append((gaps.begin[unlinked], gaps.end[unlinked]))
-    found[GRAPH].append((gaps.begin[gaps.in_graph], gaps.end[gaps.in_graph]))
-    found[LAUNCH_CALL].append((cuts.called[plain], cuts.returned[plain]))
-    found[LAUNCH_LATENCY].append((cuts.returned[plain], cuts.due[plain]))
-    found[QUEUED].append((cuts.due[plain], gaps.end[plain]))
+        found[reason].append((number[which], start[which], end[which]))
     waits = np.flatnonzero(plain & (cuts.called > gaps.begin))
-    track = device.trace.track[gaps.launch[waits]]
-    for line in device.accounts.threads:
-        own = waits[line.tracks[track]]
-        pieces = _of_host(device.trace, line, gaps, cuts, own)
-        for kind, (start, end) in zip(Host, pieces, strict=True):
-            found[HOST + kind].append((start, end))
+    track = line.trace.track[gaps.launch[waits]]
+    for threads in line.threads:
+        own = waits[threads.tracks[track]]
+        for kind, (gap, start, end) in enumerate(_of_host(line.trace, threads, gaps, cuts, own)):
+            found[HOST + kind].append((number[gap], start, end))
 
 
-def _of_host(trace: Trace, line: Threads, gaps: Gaps, cuts: Cuts, which: Rows) -> Sequence[Pieces]:
-    """The host part of some gaps, divided by what the launching thread did."""
+def _of_host(
+    trace: Trace, threads: Threads, gaps: Gaps, cuts: Cuts, which: Rows
+) -> Iterator[Pieces]:
+    """The host part of some gaps, divided by what the launching thread did; with the gap of each
+    piece."""
     track = trace.track[gaps.launch[which]]
-    begin = line.on_line(track, gaps.begin[which])
-    order = np.argsort(begin, kind="stable")
-    begin, end = begin[order], line.on_line(track, cuts.called[which])[order]
-    shift = (begin - gaps.begin[which[order]]) if len(which) else begin
-    covers = line.covers
-    changes = [_inside(begin, end, times) for cover in covers for times in cover]
-    edges = np.unique(np.concatenate((begin, end, *changes)))
-    place = np.searchsorted(begin, edges, side="right") - 1
-    inside = (place >= 0) & (edges < end[place]) if len(begin) else np.zeros(len(edges), np.bool_)
-    kind = np.full(len(edges), int(Host.NOTHING))
-    for number in range(len(covers) - 1, -1, -1):
-        kind[covers[number].place_of(edges) >= 0] = number
-    here = np.flatnonzero(inside)
-    start, until, back = edges[here], edges[np.minimum(here + 1, len(edges) - 1)], place[here]
-    start, until, kind = start - shift[back], until - shift[back], kind[here]
-    return [(start[kind == number], until[kind == number]) for number in Host]
+    begin = threads.on_line(track, gaps.begin[which])
+    waiting = Cover(begin, threads.on_line(track, cuts.called[which]))
+    back = gaps.begin[which] - begin
+    for cover in (*threads.covers, outside(joined(*threads.covers))):
+        (start, end), place = pieces(waiting, cover)
+        yield which[place], start + back[place], end + back[place]
 
 
-def _inside(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
-    """The times that lie in one of some sorted, disjoint stretches."""
-    if not len(begin):
-        return times[:0]
-    place = np.searchsorted(begin, times, side="right") - 1
-    return times[(place >= 0) & (times < end[place])]
-
-
-def _reason(name: str, pieces: Sequence[Pieces]) -> Reason:
-    """Stretches from pieces in any order; adjacent pieces become one."""
-    start, end = (np.concatenate(column) for column in zip(*pieces, strict=True))
-    kept = np.flatnonzero(start < end)
-    kept = kept[np.argsort(start[kept], kind="stable")]
-    start, end = start[kept], end[kept]
-    if len(start):
-        new = start[1:] != end[:-1]
-        start, end = start[np.append(True, new)], end[np.append(new, True)]
-    return Reason(name, start, end, np.concatenate(([0], np.cumsum(end - start))))
+def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
+    """Stretches from pieces in any order, for each device that has any; adjacent pieces become
+    one."""
+    if not found:
+        return
+    number, start, end = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((start, number))
+    order = order[(start < end)[order]]
+    number, start, end = number[order], start[order], end[order]
+    new = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
+    first, last = np.append(True, new)[: len(start)], np.append(new, True)[: len(start)]
+    number, start, end = number[first], start[first], end[last]
+    lasted = end - start
+    cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+    for a, b in pairwise(cuts.tolist()):
+        before = np.concatenate(([0], np.cumsum(lasted[a:b])))
+        yield int(number[a]), Reason(name, start[a:b], end[a:b], before)

@@ -163,8 +163,9 @@ def captures(trace: Trace) -> Once:
 def _first_launches(trace: Trace) -> Rows:
     """Calls that launch a kernel for the first time and load its module. Replays of graphs are
     slow because their nodes are recorded."""
-    rows = events_in_order(trace, trace.rows_of(Role.KERNEL))
-    rows = rows[trace.launch[rows] >= 0]
+    kernels = trace.rows_of(Role.KERNEL)
+    kernels = kernels[trace.launch[kernels] >= 0]
+    rows = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
     calls = trace.launch[rows].astype(np.intp)
     device = trace.process_of_track[trace.track[rows]].astype(np.int64)
     first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])

@@ -53,12 +53,14 @@ def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -
     return sum(union_length(start[a:b], end[a:b]) for a, b in pairwise(begins.tolist()))
 
 
-def covered_until(starts: Int64s, ends: Int64s, times: Int64s) -> Int64s:
-    """How much of a union (as returned by `union`) lies before each time; shape of `times`."""
+def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | int = 1) -> Int64s:
+    """How much of a union (as returned by `union`) lies before each time; shape of `times`.
+    `number`: how often each interval counts."""
     if not len(starts):
         return np.zeros(len(times), dtype=np.int64)
-    before = np.concatenate(([0], np.cumsum(ends - starts)))
+    before = np.concatenate(([0], np.cumsum((ends - starts) * number)))
     index = np.searchsorted(starts, times, side="right") - 1
     inside = np.maximum(index, 0)
     partial = np.clip(times - starts[inside], 0, ends[inside] - starts[inside])
+    partial *= number if isinstance(number, int) else number[inside]
     return np.where(index < 0, 0, before[inside] + partial)

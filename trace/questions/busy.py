@@ -103,7 +103,7 @@ def _span(trace: Trace, rows: Rows) -> int:
     return int(trace.end[rows].max() - trace.start[rows].min())
 
 
-def communicates(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
+def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
     named = np.zeros((2, len(trace.names)), dtype=np.bool_)
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():

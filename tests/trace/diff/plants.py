@@ -24,13 +24,14 @@ IDLE = 0.05
 def drop(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and its launch."""
     item = subject.chosen(place, nth, lambda n: True)
-    return _each(subject, place, item, _drop, Kind.REMOVED, lambda ns: -ns)
+    return each(subject, place, item, remove, Kind.REMOVED, lambda ns: -ns)
 
 
 def scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel takes 1.3 times as long, and all after it is later."""
     item = subject.chosen(place, nth, lambda n: _steady(subject, n))
-    return _each(subject, place, item, _scale, Kind.SLOWER, lambda ns: 3 * ns // 10)
+    kind = subject.slower(len(subject.items))
+    return each(subject, place, item, _scale, kind, lambda ns: 3 * ns // 10)
 
 
 def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -47,13 +48,13 @@ def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
         )
 
     item = subject.chosen(place, nth, pair)
-    return _each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
+    return each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
 
 
 def split(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel becomes two others under the same op."""
     item = subject.chosen(place, nth, lambda n: _part(subject, n))
-    return _each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
+    return each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
 
 
 def retile(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -61,7 +62,7 @@ def retile(subject: Subject, place: str, nth: int) -> Planted | None:
     item = subject.chosen(
         place, nth, lambda n: re.search(r"\d+x\d+", _name(subject, n)) is not None
     )
-    return _each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
+    return each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
 
 
 def idle(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -83,13 +84,13 @@ def idle(subject: Subject, place: str, nth: int) -> Planted | None:
 def copy(subject: Subject, place: str, nth: int) -> Planted | None:
     """A copy more, with its op and its launch."""
     item = subject.chosen(place, nth, lambda n: True)
-    return _each(subject, place, item, _copy, Kind.ADDED, lambda ns: 5000, {"aten::copy_"})
+    return each(subject, place, item, _copy, Kind.ADDED, lambda ns: 5000, {"aten::copy_"})
 
 
 def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
     """An op and its kernel once more, right after."""
     item = subject.chosen(place, nth, lambda n: True)
-    return _each(subject, place, item, _duplicate, Kind.ADDED, lambda ns: ns)
+    return each(subject, place, item, _duplicate, Kind.ADDED, lambda ns: ns)
 
 
 def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -101,7 +102,7 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     if first is None or second is None or not steps or place == "nested":
         return None
     editor, labels, work = Editor(subject), {"launch calls"}, subject.items.work
-    changes = sorted([(first, _drop), (second, _scale)], key=lambda change: -change[0])
+    changes = sorted([(first, remove), (second, _scale)], key=lambda change: -change[0])
     times: dict[int, int] = {}
     for step in sorted(steps, reverse=True):
         for item, change in changes:
@@ -111,7 +112,8 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     once = place == PLACES[0]
     gone, more = (times[n] if once else subject.items.times[n] for n in (first, second))
     ops = subject.items.op_names
-    also = Planted([], Kind.SLOWER, 3 * more // 10, ops[second], once=once)
+    kind = subject.slower(len(ops) - 1)
+    also = Planted([], kind, 3 * more // 10, ops[second], once=once)
     return Planted(editor.finished(), Kind.REMOVED, -gone, ops[first], 0, once, labels, also)
 
 
@@ -182,7 +184,7 @@ PLANTS: dict[str, Plant] = {
 Change = Callable[[Editor, int, int, int], set[str]]  # (item, row, op row) -> labels of dispatch
 
 
-def _each(
+def each(
     subject: Subject,
     place: str,
     item: int | None,
@@ -207,7 +209,7 @@ def _each(
         editor.finished(),
         kind,
         figure(mean),
-        subject.items.op_names[item] if kind in (Kind.REMOVED, Kind.SLOWER) else "",
+        subject.items.op_names[item] if kind in (Kind.REMOVED, Kind.SLOWER, Kind.SAME) else "",
         0,
         once,
         labels,
@@ -222,7 +224,7 @@ def _all_of_it(
     return Planted([change(event) for event in subject.document["traceEvents"]], None)
 
 
-def _drop(editor: Editor, item: int, row: int, op: int) -> set[str]:
+def remove(editor: Editor, item: int, row: int, op: int) -> set[str]:
     trace = editor.subject.trace
     editor.drop(row)
     editor.drop(int(trace.launch[row]))

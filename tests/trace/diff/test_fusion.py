@@ -77,11 +77,15 @@ def test_the_same_op_around_both(build: Build, work: Work) -> None:
     assert row.why == "both under moe"
 
 
+LN = "aten::layer_norm / aten::native_layer_norm"
+
+
 def test_one_op_many_times_and_once(build: Build, work: Work) -> None:
-    split = [("aten::layer_norm / aten::native_layer_norm", "ln", 3.0), ("aten::tanh", "tanh", 2.0)]
+    split = [(LN, "ln", 3.0), ("aten::tanh", "tanh", 2.0)]
+    whole = [(LN, "ln", 12.0), ("aten::tanh", "tanh", 9.0)]
     head = ("aten::linear / aten::addmm", GEMM, 9.0)
     a = [*split * 16, ("aten::stack / aten::cat", "cat", 4.0), head]
-    found = work(diff(build(a), build([*split, head])))
+    found = work(diff(build(a), build([*whole, head])))
     assert [(row.kind, row.a_count, row.b_count) for row in found] == [
         (Kind.FUSED, 16, 1),
         (Kind.FUSED, 16, 1),
@@ -97,6 +101,18 @@ def test_twice_and_once_is_believed_when_the_tensor_is_as_large(build: Build, wo
     assert fused(work(diff(build([tanh(4), tanh(4)]), build([tanh(8)])))).a_count == 2
     kinds = {row.kind for row in work(diff(build([tanh(8), tanh(8)]), build([tanh(8)])))}
     assert kinds == {Kind.SAME, Kind.REMOVED}
+
+
+def test_what_is_left_of_several_is_not_taken_for_all_of_them(build: Build, work: Work) -> None:
+    """Whether it is the largest of them, or shapes were not recorded and it takes as long."""
+    small, large = (
+        ("aten::tanh", "tanh", us, 7, [[rows, 8]]) for us, rows in ((2.0, 4), (6.0, 16))
+    )
+    plain = ("aten::tanh", "tanh", 2.0)
+    for many, left in (([small, large], [large]), ([plain] * 3, [plain])):
+        kinds = [row.kind for row in work(diff(build(many), build(left)))]
+        assert kinds.count(Kind.SAME) == 1
+        assert set(kinds) == {Kind.SAME, Kind.REMOVED}
 
 
 def test_the_epilogue_of_a_gemm(build: Build, work: Work) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from fusetui.trace import Trace
 from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.lines import lines
@@ -123,6 +125,19 @@ def test_a_reduction_beside_the_same_product_is_one_row_with_it(
     assert (row.kind, row.a, row.b, row.change_ns) == (Kind.SPLIT, (GEMM,), (GEMM, REDUCE), -5000)
     (back,) = work(diff(b, a))
     assert (back.kind, back.change_ns) == (Kind.FUSED, 5000)
+
+
+@pytest.mark.parametrize("main", [TENSOR, IMPLICIT])
+def test_a_convolution_and_the_reduction_of_its_parts_is_split(
+    trace_of_op: Callable[..., Trace], work: Work, main: str
+) -> None:
+    """Whether or not the main kernel keeps its name, the second only adds up its parts."""
+    a = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
+    b = trace_of_op("aten::cudnn_convolution", [(main, 60.0), (REDUCE, 3.0)])
+    (row,) = work(diff(a, b))
+    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (TENSOR,), (main, REDUCE))
+    (back,) = work(diff(b, a))
+    assert (back.kind, back.change_ns) == (Kind.FUSED, 27_000)
 
 
 def test_one_more_kernel_beside_the_same_one_is_added(

@@ -136,3 +136,22 @@ def test_one_kernel_missing_and_another_like_it_more_are_two_changes(build: Buil
     b = build(usual, FACTORS, odd={3: [*USUAL, long, *USUAL, long]})
     found = changed(diff(build(usual, FACTORS), b))
     assert sorted(row.change_ns for row in found) == [-10_300, 51_500]
+
+
+def test_a_repeated_kernel_is_missing_where_the_others_around_it_say(build: Build) -> None:
+    """Though the first one takes as long, in this step, as the missing one did."""
+    usual = [ADD, USUAL[2], (*ADD[:2], 60.0), MM, (*ADD[:2], 80.0)]
+    odd = [(*ADD[:2], 60.0), USUAL[2], MM, (*ADD[:2], 80.0)]
+    found = changed(diff(build(usual, FACTORS), build(usual, FACTORS, odd={3: odd})))
+    assert {(row.kind, row.a_ns) for row in found} == {
+        (Kind.REMOVED, 61_800),
+        (Kind.SLOWER, 41_200),
+    }
+
+
+def test_two_runs_whose_steps_vary_each_for_itself_are_not_compared_step_by_step(
+    build: Build,
+) -> None:
+    a = build(USUAL, (1.0, 1.02, 1.01, 1.03, 1.0, 1.04))
+    b = build(USUAL, (1.03, 1.0, 1.02, 1.0, 1.04, 1.01), odd={3: [MM, (*ADD[:2], 90.0), USUAL[2]]})
+    assert changed(diff(a, b)) == []

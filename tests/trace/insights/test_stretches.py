@@ -15,14 +15,14 @@ from tests.trace.insights.test_account import call, kernel
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.insights.account import Device, accounts
-from fusetui.trace.insights.stretches import idle_time
+from fusetui.trace.insights.stretches import idle_times
 
 Make = Callable[..., Any]
 REAL = ("h100_owlv2", "nccl_collectives", "mi300_vllm_decode_graph", "b200_vllm_eager")
 
 
 def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-    found = idle_time(device)
+    found = idle_times(device.line)[device.number]
     names = [reason.name for reason in found.reasons]
     wanted = device.over(edges[:-1], edges[1:])
     for column, account in zip(found.within(edges).T.tolist(), wanted, strict=True):
@@ -61,7 +61,7 @@ def test_real_traces(name: str) -> None:
 def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
     trace = trace_of([kernel(0, 10), kernel(20, 10), kernel(100, 10)])
     (device,) = accounts(trace).devices
-    found = idle_time(device)
+    found = idle_times(device.line)[device.number]
     assert found.longest.tolist() == [1, 0]
     assert [gap.dur_ns for gap in found.told] == [70_000, 10_000]
     assert found.gap_at(trace.begin_ns + 50_000) == 1

@@ -20,6 +20,14 @@ from fusetui.trace.text.printable import printable
 DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
 PAGEABLE = re.compile(r"Pageable")
 
+LEAST_PART = 0.1  # of the time of all of them
+CASTS = "Keep one dtype through a block"
+COPIES = (
+    "Keep tensors in the order in which they are read (.contiguous(), .clone(), reshape of a "
+    "transposed tensor and index assignments copy them)"
+)
+JOINS = "Write into slices of one buffer instead of torch.cat"
+
 
 def find(facts: Facts) -> Iterator[Claim]:
     yield from _on_device(facts)
@@ -47,8 +55,30 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
         f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(copies),
+        remedy=_remedy(kernels, copies),
         part_of="fusable-run" if all_there else None,
     )
+
+
+def _remedy(kernels: Kernels, copies: Flags) -> str:
+    """What helps against those that take a tenth of the time. Some names do not tell whether they
+    convert."""
+    joins = kernels.flags(lambda kernel: "CatArray" in kernel.name)
+    casts = kernels.flags(_casts)
+    same = kernels.flags(lambda kernel: "nocast" in kernel.name) | ~kernels.is_kernel
+    parts = {CASTS: ~joins & ~same, COPIES: ~joins & ~casts, JOINS: joins}
+    ns = kernels.effective_ns
+    told = [
+        text
+        for text, own in parts.items()
+        if ns[copies & own].sum() >= LEAST_PART * ns[copies].sum()
+    ]
+    return f"{'; '.join(told)}."
+
+
+def _casts(kernel: KernelName) -> bool:
+    named = kernel.functor is not None and not kernel.functor.startswith("direct_copy")
+    return named or "cast" in kernel.short.split()
 
 
 def _those(copies: Flags) -> str:
@@ -114,9 +144,8 @@ RULE = Rule(
     formula="The effective time of PyTorch's copy, cast and concatenation kernels, and of copies "
     "within the device; for pageable copies, the time in which no kernel runs beside them; without "
     "steps, not if all of them come before the first kernel, as those of weights do.",
-    remedy="Keep one dtype through a block, one memory format (channels_last) through a model, and "
-    "write into slices of one buffer instead of torch.cat.",
-    thresholds={},
+    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    thresholds={"least_part": LEAST_PART},
     find=find,
     of_kernels=True,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from fusetui.trace.insights.devices import Devices
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.host import Host
@@ -21,7 +22,7 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 
 
 class Drained(msgspec.Struct, frozen=True, eq=False):
-    """The times that the queue of a device ran dry after a wait; arrays of shape [times], ns."""
+    """The times that the queue of any device ran dry after a wait; arrays of shape [times], ns."""
 
     call: Rows  # in which the launching thread waited
     lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
@@ -73,7 +74,8 @@ def _drained(facts: Facts, number: int) -> Drained:
     call = facts.running_at_begin(idle, Host.SYNC)
     marks = np.where(call >= 0, 2, np.where(_ahead_before(facts, idle), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    behind = (last >= 0) & (marks[last] == 2)
+    device = idle.devices.number(idle.event)
+    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     return Drained(
@@ -106,21 +108,25 @@ def _waited(facts: Facts, idle: Idle) -> Int64s:
 def _ahead_before(facts: Facts, idle: Idle) -> Flags:
     """For each gap, whether any event since the previous gap started with enough others in the
     queue."""
-    start, queued = _queued(facts, idle)
+    devices = idle.devices
+    start, queued = _queued(facts, devices)
     ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
-    until = ahead[np.searchsorted(start, idle.begin, side="right")]
-    since = ahead[np.searchsorted(start, np.concatenate(([facts.begin_ns], idle.end[:-1])))]
+    number = devices.number(idle.event)
+    before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
+    before[np.diff(number, prepend=-1) > 0] = facts.begin_ns
+    until = ahead[np.searchsorted(start, devices.on_line(number, idle.begin), side="right")]
+    since = ahead[np.searchsorted(start, devices.on_line(number, before))]
     found: Flags = until > since
     return found
 
 
-def _queued(facts: Facts, idle: Idle) -> tuple[Int64s, Int64s]:
-    """The starts of the device's launched events, in order, and how many later ones had been
-    launched by then."""
-    trace, rows = facts.trace, idle.device.events
+def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
+    """The starts of the launched events of each device on the line, in order, and how many later
+    ones had been launched by then."""
+    trace, rows = facts.trace, devices.events
     rows = rows[trace.launch[rows] >= 0]
-    start = trace.start[rows]
-    launched = np.sort(trace.start[trace.launch[rows]])
+    start = devices.bounds_on(rows)[0]
+    launched = np.sort(devices.on_line(devices.number(rows), trace.start[trace.launch[rows]]))
     return start, np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
 
 

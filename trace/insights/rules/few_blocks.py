@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from fusetui.trace.insights.idle import Flags
 from fusetui.trace.insights.kernels import Kernels
 from fusetui.trace.insights.rule import Claim, Rule, is_worth
 from fusetui.trace.insights.wording import share_of_work
-from fusetui.trace.kernel_names import short_name
+from fusetui.trace.kernel_names import KernelName, short_name
 from fusetui.trace.text.figures import count, duration, plural
 from fusetui.trace.text.printable import printable
 
@@ -19,6 +20,16 @@ SHORTEST_NS = 20_000
 FEW = 0.75  # blocks for each multiprocessor
 LEAST_SHARE = 0.05  # of the time of all kernels
 BUSY_MEMORY = 0.5  # of the bandwidth of the data sheet
+
+LARGER = "Larger batches, or another implementation of this op, which divides its work further."
+OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
+    "Larger batches; for products with a small output split-K or stream-K.": (
+        lambda kernel: kernel.op in ("gemm", "conv")
+    ),
+    "Larger batches; for a batch norm with few channels channels_last, or another implementation "
+    "of it.": lambda kernel: "batch_norm" in kernel.name or "BatchNorm" in kernel.name,
+}
+"""Remedies, and the kernels that they are for."""
 
 
 def find(facts: Facts) -> Iterator[Claim]:
@@ -36,6 +47,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         f"could save {duration(at_stake)} at most.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(few),
+        remedy=_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",
         is_little=not few_of(kernels).any(),
     )
@@ -54,6 +66,16 @@ def _most(kernels: Kernels, few: Flags) -> str:
         f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in "
         f"{times}{printable(short_name(kernels.trace.names[name]))}"
     )
+
+
+def _remedy(kernels: Kernels, few: Flags) -> str:
+    """What helps for the sort of work that takes most of the time."""
+    ns = {
+        text: int(kernels.effective_ns[few & kernels.flags(matches)].sum())
+        for text, matches in OF_WORK.items()
+    }
+    most = max(ns, key=lambda text: ns[text])
+    return most if 2 * ns[most] > int(kernels.effective_ns[few].sum()) else LARGER
 
 
 def claimed(facts: Facts) -> Flags:
@@ -101,7 +123,7 @@ RULE = Rule(
     "half of the bandwidth of the data sheet, and together at least 5 % of the kernels' time: the "
     "effective duration times the share of multiprocessors without a block.",
     remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
-    "with few channels channels_last, or another implementation of it.",
+    "with few channels channels_last; else another implementation.",
     thresholds={
         "shortest_ns": SHORTEST_NS,
         "few": FEW,

@@ -8,15 +8,18 @@ import numpy as np
 
 from fusetui.trace.insights.cover import cover_of
 from fusetui.trace.insights.evidence import the_most
-from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.facts import NO_ROWS, Facts
 from fusetui.trace.insights.rule import Claim, Rule
-from fusetui.trace.insights.warming import FEWEST, captures, first_step
+from fusetui.trace.insights.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
+from fusetui.trace.insights.wording import share_of_span
 from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import duration, percent, plural, quantity
+from fusetui.trace.text.printable import printable
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
+REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
 
 
@@ -29,6 +32,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         *_first_step(facts, found),
         *(captures or _few_steps(facts, found)),
         *_stacks(facts),
+        *_graphs(facts),
     ]
     if notes:
         yield Claim(
@@ -47,6 +51,23 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=None,
             remedy="Record again with with_stack=False for the times, and keep this trace for the "
             "frames.",
+        )
+
+
+def _graphs(facts: Facts) -> Iterator[Claim]:
+    """Graph launches that keep the GPU waiting."""
+    launches = np.concatenate([NO_ROWS, *(idle.launch for idle in facts.idle)])
+    waited = np.concatenate([NO_ROWS, *(idle.ns("launch_call") for idle in facts.idle)])
+    replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
+    at_stake = int(waited[replays].sum())
+    if at_stake and at_stake >= REPLAYS * facts.span_ns:
+        name = printable(facts.trace.name_of(int(launches[replays][0])))
+        yield Claim(
+            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            f"{name}, which recording the nodes of a graph makes slower.",
+            at_stake_ns=None,
+            rows=the_most(launches[replays], waited[replays]),
+            remedy="Time the step without the profiler to see how much of this stays.",
         )
 
 
@@ -133,6 +154,7 @@ RULE = Rule(
         "slow_first": SLOW_FIRST,
         "fewest": FEWEST,
         "unlinked": UNLINKED,
+        "replays": REPLAYS,
         "captured": CAPTURED,
     },
     find=find,

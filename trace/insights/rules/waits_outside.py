@@ -8,8 +8,9 @@ import numpy as np
 
 from fusetui.trace.insights.evidence import the_most
 from fusetui.trace.insights.facts import Facts
+from fusetui.trace.insights.gaps import Int32s
 from fusetui.trace.insights.host import Host
-from fusetui.trace.insights.idle import Flags, Idle, Rows
+from fusetui.trace.insights.idle import Flags, Idle, Int64s, Rows
 from fusetui.trace.insights.rule import NO_LAUNCHES, Claim, Rule
 from fusetui.trace.insights.rules.slow_launches import SLOW_NS
 from fusetui.trace.insights.wording import share_of_span
@@ -28,7 +29,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             yield _claim(facts, events, waited, at_stake, early)
 
 
-def _claim(facts: Facts, events: Rows, waited: Rows, at_stake: int, early: bool) -> Claim:
+def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
     lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
     text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
     if early:
@@ -49,7 +50,7 @@ def _claim(facts: Facts, events: Rows, waited: Rows, at_stake: int, early: bool)
     )
 
 
-def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
+def _apart(facts: Facts) -> tuple[tuple[Int32s, Int64s], tuple[Int32s, Int64s]]:
     """Events and waits (ns) of long queued gaps: those due to work before the recording, and
     others."""
     events, waited, early = [], [], []
@@ -65,7 +66,7 @@ def _apart(facts: Facts) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
     return (rows[first], times[first]), (rows[~first], times[~first])
 
 
-def _is_first(facts: Facts, events: Rows) -> Flags:
+def _is_first(facts: Facts, events: Int32s) -> Flags:
     """Whether nothing of its stream is recorded before the event."""
     trace, rows = facts.trace, facts.trace.gpu_rows
     first = np.full(len(trace.tracks), np.iinfo(np.int64).max)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.trace.insights.cover import Cover
+from fusetui.trace.insights.cover import counted
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rule import Claim, Rule
 from fusetui.trace.insights.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
@@ -41,8 +41,8 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     part, _ = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
-    trace, waits = facts.trace, [Cover(idle.begin, idle.returned) for idle in facts.idle]
-    ns = np.sum([cover.within(part.start, part.end) for cover in waits], axis=0)
+    trace, waits = facts.trace, [counted(idle.begin, idle.returned) for idle in facts.idle]
+    ns = np.sum([waiting.within(part.start, part.end) for waiting in waits], axis=0)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
     waited = trace.name[part.rows[ns > 0]]
     calls = int(np.count_nonzero(waited == most))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from fusetui.trace.insights.rules.casts_and_copies import CASTS, COPIES, JOINS
+
 from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work
 
@@ -47,6 +51,37 @@ def test_copies_within_the_device_count(found: Ask, event: Callable[..., Event])
     host = event("Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
     (finding,) = found("casts-and-copies", [*kernels, host])
     assert finding.at_stake_ns == 30_000
+
+
+CAT = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous "
+    "namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(int)"
+)
+NOCAST = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
+    "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() "
+    "const::{lambda()#7}::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&)"
+)
+HALF = COPY.replace("direct_copy_kernel_cuda", "bfloat16_copy_kernel_cuda")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        ([(HALF, 100)], [CASTS]),
+        ([(NOCAST, 100)], [COPIES]),
+        ([(CAT, 100)], [JOINS]),
+        ([(CAT, 95), (HALF, 5)], [JOINS]),
+        ([(CAT, 80), (HALF, 20)], [CASTS, JOINS]),
+        ([(COPY, 100)], [CASTS, COPIES]),
+    ],
+)
+def test_the_remedy_is_for_what_there_is(
+    found: Ask, kernels: list[tuple[str, int]], told: list[str]
+) -> None:
+    (finding,) = found("casts-and-copies", work(*(("aten::copy_", *one) for one in kernels)))
+    assert finding.try_ is not None
+    assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
 
 
 def test_pageable_copies(found: Ask) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .conftest import Ask
-from .work import A100, ADD, ROWS, Event, work
+from .work import A100, ADD, ROWS, SGEMM, Event, work
 
 NORM = "void at::native::batch_norm_backward_kernel<float, float, float, int>()"
 
@@ -39,6 +39,18 @@ def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
     events[-1]["name"] = "void mine::slow_kernel<int, 4>(int*)"
     (finding,) = found("few-blocks", events, **A100)
     assert "54 blocks on 108 in mine::slow_kernel." in finding.text
+
+
+def test_the_remedy_is_for_the_work(found: Ask) -> None:
+    """Split-K is for products, channels_last for batch norms."""
+    for name, part in ((NORM, "channels_last"), (SGEMM, "split-K"), ("mine", "another")):
+        events = kernel(54, 100)
+        events[-1]["name"] = name
+        (finding,) = found("few-blocks", events, **A100)
+        assert finding.try_ is not None
+        assert [one for one in ("channels_last", "split-K", "this op") if one in finding.try_] == [
+            part.replace("another", "this op")
+        ]
 
 
 def test_hip_may_record_the_grid_in_threads(found: Ask) -> None:

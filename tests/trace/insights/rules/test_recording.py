@@ -110,3 +110,19 @@ def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> N
     (finding,) = found("recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)])
     assert finding.text.startswith("The launch calls of 1 GPU event")
     assert "Python stacks were recorded" in finding.text
+
+
+def test_a_graph_launch_that_keeps_the_gpu_waiting(found: Ask, event: Make) -> None:
+    """The GPU is idle from 20 to 620 us, of which the launch of the graph takes 510; when it has
+    work until 600, it waits for 10 of 1,000 us."""
+    link = {"args": {"correlation": 2}}
+    graph = event("cudaGraphLaunch", 100, 510, cat="cuda_runtime", **link)
+    nodes = [event("k", ts, 190, cat="kernel", pid=0, tid=7, **link) for ts in (620, 820)]
+    first = event("k", 10, 10, cat="kernel", pid=0, tid=7)
+    (finding,) = found("recording", [first, graph, *nodes])
+    assert finding.text.endswith(
+        "The GPU waits 510 us (51.0 % of the span) inside cudaGraphLaunch, which recording the "
+        "nodes of a graph makes slower."
+    )
+    (finding,) = found("recording", [first | {"dur": 590}, graph, *nodes])
+    assert "cudaGraphLaunch" not in finding.text

@@ -1,0 +1,62 @@
+"""Where there is no room on the disk: one sentence, an exit code that is not 0, no half file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.room import room_for
+
+from fusetui.registry import COMMANDS
+from fusetui.trace.scrub.save import ENDINGS
+
+Run = Callable[..., Any]
+File = Callable[..., Path]
+LESSON = "lesson:mlp-eager"
+ARGUMENTS = {
+    **{name: ["lesson:mlp-eager", "lesson:mlp-compiled"] for name in ("diff", "ranks")},
+    "check": [LESSON, "--expect=kernels=1"],
+    "decode": ["ampere_sgemm_128x64_tn"],
+    "samples": [],
+    "schema": ["summary"],
+    "completion": ["bash"],
+}
+"""Of the commands that do not take one trace."""
+NO_OUTPUT = ("capture", "tutor", "open", "scrub")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT])
+def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for more in ((), ("--json",)) if name not in ("schema", "completion") else ((),):
+        with open("/dev/full", "w") as full:
+            monkeypatch.setattr("sys.stdout", full)
+            found = fusetui(name, *ARGUMENTS.get(name, [LESSON]), *more)
+        assert found.code == 2
+        assert found.sentence == "Standard output cannot be written: No space left on device."
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_scrub(fusetui: Run, tmp_path: Path, trace_file: File, ending: str) -> None:
+    path = trace_file()
+    for room in (0, 200):
+        with room_for(room):
+            found = fusetui("scrub", path, tmp_path / f"out{ending}")
+        assert found.code == 2
+        assert found.sentence.endswith(f"out{ending} cannot be written: file too large.")
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_cache(
+    fusetui: Run, tmp_path: Path, trace_file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It helps only to open a trace again sooner: nothing is said."""
+    monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
+    path = trace_file()
+    with room_for(200):
+        found = fusetui("summary", path)
+    assert (found.code, found.err) == (0, "")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [path]
