@@ -51,9 +51,10 @@ public traces.
 |---|---|---|---|
 """
 OWN = """
-What a CPU op costs by itself is assumed, op by op, in `docs/lessons/figures.py`; so are registers of the kernels
-(those of the same or a sibling kernel in public traces), the scripts' line numbers and the names of
-generated files. Grids follow from the tile in the kernel's name, or from the number of elements.
+What a CPU op costs by itself is assumed, op by op, in `docs/lessons/figures.py`; so are registers
+of the kernels (those of the same or a sibling kernel in public traces), the scripts' line numbers
+and the names of generated files. Grids follow from the tile in the kernel's name, or from the
+number of elements.
 """
 
 

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.model import Finding, Gap, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,
-    NOTHING,
     account_columns,
     answer,
     ceiling_text,
     covered_by,
     device_text,
     listed,
-    named,
     not_recorded,
-    qualified,
-    verdict,
 )
 from fusetui.trace.insights.typical import CLASSES as PARTS
-from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
-from fusetui.trace.text.figures import duration, percent, signed_duration
+from fusetui.trace.text.figures import duration, percent
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
-MOVED = 5  # modules, and families
 
 
 def why_markdown(found: Why) -> str:
@@ -41,46 +34,6 @@ def why_markdown(found: Why) -> str:
     lines += [*_findings(found.findings), *_gaps(listed(found)[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
-
-
-def versus_markdown(found: Versus) -> str:
-    """What changed most, and a table of the classes of both sides."""
-    head = f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**"
-    if not found.change:
-        return f"{head}: {markdown(NOTHING)}\n"
-    rows = [
-        (
-            markdown(named(one.name)),
-            duration(one.a_ns),
-            duration(one.b_ns),
-            signed_duration(one.b_ns - one.a_ns),
-        )
-        for one in found.change
-    ]
-    lines = [f"{head}: {markdown(verdict(found))}", ""]
-    for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in qualified(why) for line in (markdown(f"{side}: {text}"), "")]
-    lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
-    for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += ["", *_moved(title, moved[:MOVED])] if moved else []
-    if told := finding_rows(found.findings):
-        lines += ["", *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1])]
-    for text in below_rows(found.findings, found.is_sure):
-        lines += ["", markdown(text)]
-    return "\n".join(lines) + "\n"
-
-
-def _moved(title: str, moved: Sequence[Moved]) -> list[str]:
-    rows = [
-        (
-            markdown(one.name or "unknown names"),
-            duration(one.a_ns),
-            duration(one.b_ns),
-            signed_duration(one.b_ns - one.a_ns),
-        )
-        for one in moved
-    ]
-    return markdown_table([title, "A", "B", "change"], rows, [0])
 
 
 def _account(found: Why) -> list[str]:
