@@ -21,8 +21,8 @@ from torch.nn.functional import gelu
 from fusetui.capture.device import find_device
 from fusetui.capture.step import as_call, forward_step, rotation
 from fusetui.capture.timing import time_steps
-from fusetui.trace.text.figures import duration
-from fusetui.trace.text.tables import Column, table
+from fusetui.text.figures import duration
+from fusetui.text.tables import Column, table
 
 SHAPES = ((8192, 3072), (512, 3072), (8192, 12288), (4096, 3000), (1, 3072))
 SECONDS = 1.0

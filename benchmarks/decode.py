@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
-from fusetui.trace.kernel_names import decode
-from fusetui.trace.text.figures import percent
+from fusetui.gpu.kernel_names import decode
+from fusetui.text.figures import percent
 
 NAMES = 100_000
 ROUNDS = 5

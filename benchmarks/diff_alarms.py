@@ -20,12 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Answer
 from fusetui.capture import turns
 from fusetui.capture.options import ROUNDS, Options
 from fusetui.capture.step import Step, forward_step
 from fusetui.trace import open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Answer
 
 LAYERS = 10
 """Ten layers are a step; eleven take a tenth more."""

@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
+from fusetui.analysis.diff.items import Vocabulary, items
+from fusetui.analysis.diff.noise import beyond_noise, far_apart, noise_of
+from fusetui.analysis.diff.pieces import work_of
+from fusetui.analysis.diff.statistics import resolution
 from fusetui.trace import open_trace
-from fusetui.trace.diff.items import Vocabulary, items
-from fusetui.trace.diff.noise import beyond_noise, far_apart, noise_of
-from fusetui.trace.diff.pieces import work_of
-from fusetui.trace.diff.statistics import resolution
 
 Int64s = NDArray[np.int64]
 Told = Callable[[Int64s, Int64s], NDArray[np.bool_]]

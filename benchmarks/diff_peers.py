@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.trace.text.figures import microseconds
+from fusetui.text.figures import microseconds
 
 RUNS = 3
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")

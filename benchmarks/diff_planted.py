@@ -4,7 +4,7 @@
 
 Each change is planted alone: into one step, into all steps, and into all steps at the kernel that
 lies deepest in the program. Right is a diff that has the row of this change with its figure, and no
-other row. `tests/trace/diff/plants.py` has the changes.
+other row. `tests/analysis/diff/plants.py` has the changes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
-from tests.trace.diff.blocks import doubled, in_all_steps, without
-from tests.trace.diff.planting import (
+from tests.analysis.diff.blocks import doubled, in_all_steps, without
+from tests.analysis.diff.planting import (
     DECODE,
     ENCODE,
     PLACES,
@@ -31,9 +31,9 @@ from tests.trace.diff.planting import (
     judge,
     judge_block,
 )
-from tests.trace.diff.plants import PLANTS
-from tests.trace.diff.runs import RUN, one_of_run, with_run
-from tests.trace.diff.vendors import as_amd, judge_vendors
+from tests.analysis.diff.plants import PLANTS
+from tests.analysis.diff.runs import RUN, one_of_run, with_run
+from tests.analysis.diff.vendors import as_amd, judge_vendors
 
 BLOCKS = {"a layer removed": (without, -1), "a layer doubled": (doubled, 1)}
 ONE_OF_RUN = f"one of {RUN} equal kernels dropped"

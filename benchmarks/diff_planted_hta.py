@@ -23,8 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
-from tests.trace.diff.planting import GPU, PLACES, Event, Subject, judge
-from tests.trace.diff.plants import PLANTS
+from tests.analysis.diff.planting import GPU, PLACES, Event, Subject, judge
+from tests.analysis.diff.plants import PLANTS
 
 PLACE = PLACES[1]
 

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.gpu.kernel_names import decode
+from fusetui.text.figures import duration, percent
 from fusetui.trace import open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Diff, Kind, Row
-from fusetui.trace.kernel_names import decode
-from fusetui.trace.text.figures import duration, percent
 
 HEAD = (
     "pair",

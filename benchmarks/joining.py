@@ -31,11 +31,11 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.pages import put
-from tests.trace.serving.servers import Server
+from tests.analysis.serving.servers import Server
 
+from fusetui.analysis.serving.join import join
+from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import open_trace
-from fusetui.trace.serving.join import join
-from fusetui.trace.serving.opening import with_captures
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "serving.md"
 ROUNDS = 25

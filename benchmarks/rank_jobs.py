@@ -30,9 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.job_cases import CASES, Case, Truth, case_of, make
 from benchmarks.pages import put
 
-from fusetui.render.ranks import ranks_text
-from fusetui.trace.ranks.answer import explained
-from fusetui.trace.ranks.executors import summarize
+from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.executors import summarize
+from fusetui.report.ranks import ranks_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"

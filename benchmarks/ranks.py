@@ -35,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.trace.ranks.answer import explained
-from fusetui.trace.ranks.model import CLASSES, Collectives, RankSummary, decoded, encoded, packed
-from fusetui.trace.ranks.summary import summary_of
+from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.model import CLASSES, Collectives, RankSummary, decoded, encoded, packed
+from fusetui.analysis.ranks.summary import summary_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "benchmarks.md"

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui import kernels
-from fusetui.trace.text.figures import duration, size
+from fusetui.text.figures import duration, size
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recording.md"
 WARM_UP, STEPS, ROUNDS = 10, 60, 15

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
+from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.telling import account_parts
+from fusetui.analysis.why.why import why
 from fusetui.capture.saved import SavedRun, SavedVariant, read_run
+from fusetui.text.figures import duration, percent
+from fusetui.text.tables import Column, table
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.telling import account_parts
-from fusetui.trace.insights.why import why
-from fusetui.trace.questions.totals import kernel_totals
-from fusetui.trace.text.figures import duration, percent
-from fusetui.trace.text.tables import Column, table
 
 FACTS = Path(__file__).resolve().parents[1] / "docs" / "sources.toml"
 CASES = {"big": "A", "loop": "B", "masked": "C"}

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from benchmarks.pages import put
 
+from fusetui.text.figures import count
 from fusetui.trace import open_trace
-from fusetui.trace.text.figures import count
 from fusetui.tui import whole
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.layout.tree import op_tree

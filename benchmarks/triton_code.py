@@ -35,8 +35,8 @@ from fusetui import kernels
 from fusetui.capture.points import parse_sweep
 from fusetui.kernels import geglu_gemm, grouped_gemm
 from fusetui.kernels.tiles import Tile, has_tf32
-from fusetui.trace.text.figures import size
-from fusetui.trace.text.tables import Column, table
+from fusetui.text.figures import size
+from fusetui.text.tables import Column, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, TABLE = ROOT / "docs" / "experiments.md", ROOT / "kernels" / "tile_table.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from fusetui.trace.text.printable import printable
+from fusetui.text.printable import printable
 
 from .measure import measure
 from .options import Options

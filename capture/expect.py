@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusetui.trace.kernel_names.kinds import KINDS
-from fusetui.trace.questions.tally import Tallies
+from fusetui.analysis.questions.tally import Tallies
+from fusetui.gpu.kernel_names.kinds import KINDS
 
 from .errors import CaptureError
 

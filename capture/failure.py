@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from fusetui.trace.text.cutting import clip
+from fusetui.text.cutting import clip
 
 from .errors import CaptureError
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TextIO
 
-from fusetui.trace.text.printable import printable
+from fusetui.text.printable import printable
 
 _REDRAW_SECONDS = 0.5
 

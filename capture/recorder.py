@@ -9,8 +9,8 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from fusetui.analysis.questions.tally import Tallies, tallies
 from fusetui.trace import open_trace
-from fusetui.trace.questions.tally import Tallies, tallies
 
 from .errors import CaptureError
 from .folder import store

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fusetui.trace.questions.tally import Tallies
+from fusetui.analysis.questions.tally import Tallies
 
 from . import check, compiler, expect, failure, recorder, step, timing, turns
 from .device import Device, versions

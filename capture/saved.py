@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 
-from fusetui.trace.text.cutting import clip
+from fusetui.text.cutting import clip
 
 from .errors import CaptureError
 from .expect import Guess

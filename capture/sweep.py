@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from fusetui import kernels
-from fusetui.trace.text.printable import printable
+from fusetui.text.printable import printable
 
 from .claim import numbered
 from .device import find_device, load_torch

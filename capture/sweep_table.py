@@ -7,10 +7,10 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fusetui.trace.text.cutting import pad, width
-from fusetui.trace.text.figures import duration
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.text.cutting import pad, width
+from fusetui.text.figures import duration
+from fusetui.text.printable import printable
+from fusetui.text.tables import Column, table
 
 from .table import speed_up
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fusetui.trace.text.figures import duration, size
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.tables import Column, table
+from fusetui.text.figures import duration, size
+from fusetui.text.printable import printable
+from fusetui.text.tables import Column, table
 
 from .expect import guess_lines
 from .record import Failed, Measured, RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from fusetui.trace.text.printable import printable, printable_lines
+from fusetui.text.printable import printable, printable_lines
 
 from .errors import CaptureError
 

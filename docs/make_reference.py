@@ -15,11 +15,11 @@ from pathlib import Path
 from textwrap import fill
 from unittest.mock import patch
 
+from fusetui.analysis.why.advice import DEFAULT, said
+from fusetui.analysis.why.rule import Rule
+from fusetui.analysis.why.rules import all_rules
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
-from fusetui.trace.insights.advice import DEFAULT, said
-from fusetui.trace.insights.rule import Rule
-from fusetui.trace.insights.rules import all_rules
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, with_keys
 from fusetui.tui.state.keys import key_text

@@ -6,10 +6,10 @@
 Free of torch and textual; useful as a library.
 """
 
+from fusetui.analysis.questions.summary import Summary, summary
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
-from fusetui.trace.questions.summary import Summary, summary
 
 __all__ = [
     "CannotRead",

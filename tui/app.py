@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
-from fusetui.trace.text.printable import printable
+from fusetui.text.printable import printable
 from fusetui.tui import heap, loading, ranking, registry, searching, summaries, whole
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for

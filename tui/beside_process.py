@@ -18,14 +18,14 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.trace.diff.compare import diff
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.questions.query import parse
-from fusetui.trace.questions.search import search, texts_of
-from fusetui.trace.serving.opening import with_captures
 from fusetui.tui.beside import Request, request_for
 from fusetui.tui.later import pieces
 from fusetui.tui.searching import as_read, often
@@ -85,6 +85,6 @@ def _listen(requests: SimpleQueue[Request]) -> None:
 
 def _warm() -> None:
     """Imports what is needed while the app still reads the trace."""
-    import fusetui.trace.insights.why
+    import fusetui.analysis.why.why
     import fusetui.tui.layout.cpu_answer
     import fusetui.tui.layout.kernel_table  # noqa: F401

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
 from fusetui.tui.layout.view import Side, first_view

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.toml import WrongFile, table_in, text_of
+from fusetui.text.printable import printable
+from fusetui.text.toml import WrongFile, table_in, text_of
 from fusetui.tui.state.action import Action
 from fusetui.tui.state.keys import key_name, key_text
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from fusetui.analysis.questions.counters import counters
+from fusetui.analysis.questions.queue import queues
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.counters import counters
-from fusetui.trace.questions.queue import queues
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.insight import Answer, Insight
 from fusetui.tui.layout.tree import op_tree
@@ -49,10 +49,10 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
-    from fusetui.trace.insights.account import accounts
-    from fusetui.trace.insights.selection import asked
-    from fusetui.trace.insights.stretches import idle_times
-    from fusetui.trace.insights.why import explained
+    from fusetui.analysis.why.account import accounts
+    from fusetui.analysis.why.selection import asked
+    from fusetui.analysis.why.stretches import idle_times
+    from fusetui.analysis.why.why import explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
     from fusetui.tui.layout.cpu_answer import cpu_lists

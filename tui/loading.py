@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from textual.message import Message
 
+from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.serving.graphs import wants_capture
+from fusetui.text import cutting
 from fusetui.trace.cells.counters import Curve
-from fusetui.trace.diff.model import Diff
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.trace.serving.graphs import wants_capture
-from fusetui.trace.text import cutting
 from fusetui.tui.beside import Beside, NotBeside
 from fusetui.tui.drawing.head import parts
 from fusetui.tui.kept import Kept, name_of, read_kept
@@ -189,7 +189,7 @@ def compare(
             raise NotBeside
         found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
     except NotBeside:
-        from fusetui.trace.diff.compare import diff
+        from fusetui.analysis.diff.compare import diff
 
         found = diff(a.trace, b.trace)
     if found is not None and not cancelled():
@@ -228,7 +228,7 @@ def _joined(
     """The trace with the names that captures give to the nodes of its graphs, and what is said."""
     if not captured_by and not wants_capture(trace):
         return trace, ()
-    from fusetui.trace.serving.opening import said, with_captures  # many modules
+    from fusetui.analysis.serving.opening import said, with_captures  # many modules
 
     trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
     return trace, list(said(joins))

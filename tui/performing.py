@@ -7,7 +7,7 @@ from threading import Event
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from fusetui.trace.questions.query import Pattern
+from fusetui.analysis.questions.query import Pattern
 from fusetui.tui import heap
 from fusetui.tui.ahead import Ahead
 from fusetui.tui.beside import Beside

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from textual.message import Message
 
-from fusetui.trace.model.callbacks import Stop
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.matching import WrongQuery, matching
-from fusetui.trace.questions.missing import why_nothing
-from fusetui.trace.questions.query import Pattern, Query, parse
-from fusetui.trace.questions.search import (
+from fusetui.analysis.questions.matching import WrongQuery, matching
+from fusetui.analysis.questions.missing import why_nothing
+from fusetui.analysis.questions.query import Pattern, Query, parse
+from fusetui.analysis.questions.search import (
     Texts,
     by_args,
     by_words,
     search,
     texts_of,
 )
+from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.beside import ArgsRead, Beside, NotBeside
 from fusetui.tui.layout.arrangement import names_of
 from fusetui.tui.layout.found import Found, found_of

@@ -14,8 +14,8 @@ from typing import IO, Any
 
 import msgspec
 
+from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.kernel_groups import Keys
 
 SIZE = struct.Struct("<Q")
 THE_TRACE = "the trace"

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from textual.message import Message
 
+from fusetui.text.printable import printable
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.text.printable import printable
 from fusetui.tui.drawing.head import summary_line
 
 

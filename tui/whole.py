@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from msgspec.structs import replace
 
-from fusetui.trace.text.cutting import clip, joined
+from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for

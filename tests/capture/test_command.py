@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from fusetui import cli, kernels
+from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.capture import measure as measuring
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.measure import measure
 from fusetui.capture.options import STEPS, Options
 from fusetui.capture.progress import Progress
-from fusetui.trace.diff.statistics import FEW_STEPS
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from fusetui.analysis.questions.tally import Tallies
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.expect import Guess, compare, guess_lines, parse, parse_for
-from fusetui.trace.questions.tally import Tallies
 
 
 def test_a_guess_is_counts_by_kind() -> None:

@@ -13,7 +13,7 @@ from tests.scripts import benchmark
 from fusetui import kernels
 
 torch = pytest.importorskip("torch", reason="the scripts run torch")
-gpu = pytest.importorskip("tests.gpu")
+gpu = pytest.importorskip("tests.fake_gpu")
 pytest.importorskip("fusetui.capture.turns", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 

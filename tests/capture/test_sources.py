@@ -7,8 +7,8 @@ from tests.places import ROOT
 from tests.scripts import benchmark
 
 from fusetui import kernels
+from fusetui.analysis.why.why import why
 from fusetui.trace import open_trace
-from fusetui.trace.insights.why import why
 
 torch = pytest.importorskip("torch", reason="the runs are made with torch")
 sources = benchmark("sources")

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fusetui.analysis.questions.totals import inside_same_name, kernel_totals, op_totals
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
-from fusetui.trace.questions.totals import inside_same_name, kernel_totals, op_totals
 
 torch = pytest.importorskip("torch", reason="the table is torch's")
 pytestmark = pytest.mark.torch

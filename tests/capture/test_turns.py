@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Answer
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import ROUNDS, Options
 from fusetui.trace import open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Answer
 
 pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

@@ -1,4 +1,4 @@
-"""The lines of capture that only a GPU runs, run without one: tests/gpu.py stands in for it."""
+"""The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands in for it."""
 
 import json
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ import pytest
 from tests.places import ROOT
 
 from fusetui import kernels
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Answer
 from fusetui.capture import profile
 from fusetui.capture.command import capture
 from fusetui.capture.options import ROUNDS, STEPS, Options
 from fusetui.kernels import Variant
 from fusetui.trace import open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Answer
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
-gpu = pytest.importorskip("tests.gpu")
+gpu = pytest.importorskip("tests.fake_gpu")
 pytest.importorskip("fusetui.capture.recorder", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 

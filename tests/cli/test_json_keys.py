@@ -38,7 +38,7 @@ DOCUMENTED = {
 }
 """The keys with a word that has a place of its own, and the commands that write them."""
 
-WRITERS = ("src/fusetui/commands", "src/fusetui/render")
+WRITERS = ("src/fusetui/commands", "src/fusetui/report")
 
 
 @pytest.fixture

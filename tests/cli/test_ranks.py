@@ -14,7 +14,7 @@ from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
 from tests.laptops import needs_fork
 
-from fusetui.trace.text.figures import duration
+from fusetui.text.figures import duration
 
 Run = Callable[..., Result]
 SLEEP = 400  # us by which rank 2 is late in every step

@@ -7,7 +7,7 @@ import io
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.render import progress
+from fusetui.report import progress
 
 
 class Terminal(io.StringIO):

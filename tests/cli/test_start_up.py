@@ -71,7 +71,7 @@ def started(program: str, *arguments: str) -> Started:
         ("modules TRACE --json", ["torch", "textual"]),
         ("summary nowhere.json", ["torch", "textual"]),
         ("why TRACE", ["torch", "textual", "regex"]),
-        ("gaps TRACE --json", ["torch", "textual", "fusetui.trace.roofline"]),
+        ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],
 )
 def test_what_is_not_needed_is_not_imported(arguments: str, without: Sequence[str]) -> None:
@@ -90,9 +90,12 @@ def test_the_version() -> None:
 
 def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
-    assert not found.ours(".trace.kernel_names")
-    assert not found.ours(".trace.roofline")
-    assert found.ours(".trace.serving") == {"fusetui.trace.serving", "fusetui.trace.serving.graphs"}
+    assert not found.ours(".gpu.kernel_names")
+    assert not found.ours(".gpu.roofline")
+    assert found.ours(".analysis.serving") == {
+        "fusetui.analysis.serving",
+        "fusetui.analysis.serving.graphs",
+    }
     assert len(found.ours()) <= 107
     assert found.patterns <= 64
 
@@ -100,9 +103,15 @@ def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
 def test_the_app_begins_without_what_it_answers_later() -> None:
     found = started(APP)
     assert "torch" not in found.modules
-    assert found.ours(".trace.ranks") == {"fusetui.trace.ranks", "fusetui.trace.ranks.naming"}
-    assert found.ours(".trace.serving") == {"fusetui.trace.serving", "fusetui.trace.serving.graphs"}
-    assert not found.ours(".trace.insights.rules")
-    assert not found.ours(".trace.diff.align")
+    assert found.ours(".analysis.ranks") == {
+        "fusetui.analysis.ranks",
+        "fusetui.analysis.ranks.naming",
+    }
+    assert found.ours(".analysis.serving") == {
+        "fusetui.analysis.serving",
+        "fusetui.analysis.serving.graphs",
+    }
+    assert not found.ours(".analysis.why.rules")
+    assert not found.ours(".analysis.diff.align")
     assert len(found.ours()) <= 335
     assert found.patterns <= 317

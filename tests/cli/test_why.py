@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 from tests.places import TRACES
 
-from fusetui.render.why import why_text
-from fusetui.trace.insights.model import Ceiling, Finding
-from fusetui.trace.insights.telling import answer
-from fusetui.trace.insights.why import why
+from fusetui.analysis.why.model import Ceiling, Finding
+from fusetui.analysis.why.telling import answer
+from fusetui.analysis.why.why import why
+from fusetui.report.why import why_text
 
 Run = Callable[..., Any]
 File = Callable[..., Path]

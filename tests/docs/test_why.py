@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from tests.places import ROOT
 
-from fusetui.trace.insights.gaps import IDLE
-from fusetui.trace.insights.host import Host
-from fusetui.trace.insights.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
-from fusetui.trace.insights.words import REASONS, SHORT, WHILE
+from fusetui.analysis.why.gaps import IDLE
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
+from fusetui.analysis.why.words import REASONS, SHORT, WHILE
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
 FIGURES = [

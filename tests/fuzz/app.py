@@ -30,8 +30,8 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import OutOfBounds, Pilot
 from textual.worker import WorkerError
 
+from fusetui.text.printable import printable_lines
 from fusetui.trace import TraceError
-from fusetui.trace.text.printable import printable_lines
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.registry import ACTIONS
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.totals import gpu_under, self_ns
+from fusetui.analysis.questions.windows import window_figures
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
-from fusetui.trace.questions.busy import gpu_times
-from fusetui.trace.questions.totals import gpu_under, self_ns
-from fusetui.trace.questions.windows import window_figures
 
 LARGEST = 2**53 - 1  # integers beyond it are damaged by jq and JavaScript
 MOST = 300  # rows that are looked at one by one

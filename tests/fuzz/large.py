@@ -15,8 +15,8 @@ from tests.fuzz.limits import check_memory, limited
 from tests.fuzz.losses import check_losses, check_refused
 from tests.fuzz.sizes import sized
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import TraceError, open_trace
-from fusetui.trace.questions.search import find
 
 SIZE = 10_000_000  # bytes of one input
 

@@ -13,35 +13,35 @@ import orjson
 from tests.fuzz.checks import check, check_json
 from tests.fuzz.commands import answer
 
-from fusetui.capture.expect import compare, parse
-from fusetui.commands.loading import notices
-from fusetui.render.output import _json
-from fusetui.render.summary import summary_text
-from fusetui.render.totals import kernels_text, ops_text
-from fusetui.trace import Trace, summary
-from fusetui.trace.cells.counters import curve_of, values
-from fusetui.trace.cells.raster import Lines, cells, edges
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Diff, Kind
-from fusetui.trace.diff.text import to_markdown, to_text
-from fusetui.trace.kernel_names import decode, short_name
-from fusetui.trace.kernel_names.annotate import annotate
-from fusetui.trace.kernel_names.kinds import KINDS
-from fusetui.trace.model.categories import Role
-from fusetui.trace.questions.chain import (
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff, Kind
+from fusetui.analysis.diff.text import to_markdown, to_text
+from fusetui.analysis.questions.chain import (
     launch_chain,
     launch_latency_ns,
     launched_under,
     queue_delay_ns,
 )
-from fusetui.trace.questions.counters import counters
-from fusetui.trace.questions.search import find
-from fusetui.trace.questions.tally import tallies
-from fusetui.trace.questions.totals import kernel_totals, op_totals
-from fusetui.trace.questions.windows import window_figures
-from fusetui.trace.roofline.describe import describe, remarks
-from fusetui.trace.text.printable import json_lines, printable_lines
-from fusetui.trace.text.tables import TOP_ALL
+from fusetui.analysis.questions.counters import counters
+from fusetui.analysis.questions.search import find
+from fusetui.analysis.questions.tally import tallies
+from fusetui.analysis.questions.totals import kernel_totals, op_totals
+from fusetui.analysis.questions.windows import window_figures
+from fusetui.capture.expect import compare, parse
+from fusetui.commands.loading import notices
+from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.kernel_names.annotate import annotate
+from fusetui.gpu.kernel_names.kinds import KINDS
+from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.report.output import _json
+from fusetui.report.summary import summary_text
+from fusetui.report.totals import kernels_text, ops_text
+from fusetui.text.printable import json_lines, printable_lines
+from fusetui.text.tables import TOP_ALL
+from fusetui.trace import Trace, summary
+from fusetui.trace.cells.counters import curve_of, values
+from fusetui.trace.cells.raster import Lines, cells, edges
+from fusetui.trace.model.categories import Role
 
 Asked = Callable[[], None]
 

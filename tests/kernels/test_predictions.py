@@ -9,7 +9,7 @@ import pytest
 from tests.scripts import benchmark
 
 from fusetui import kernels
-from fusetui.trace.roofline.peaks import Peak
+from fusetui.gpu.roofline.peaks import Peak
 
 torch = pytest.importorskip("torch", reason="the kernels take tensors")
 pytest.importorskip("triton", reason="needs triton: pip install 'fusetui[triton]'")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from docs.lessons.__main__ import HERE, packed, readme
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Answer
 from fusetui.commands.loading import notices
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Answer
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
+from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.counters import counters
+from fusetui.analysis.questions.totals import kernel_totals, self_ns
 from fusetui.trace import Trace, open_trace, summary
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.questions.busy import gpu_times
-from fusetui.trace.questions.counters import counters
-from fusetui.trace.questions.totals import kernel_totals, self_ns
 
 COUNTS = {
     "events": "events",

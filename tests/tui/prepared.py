@@ -6,10 +6,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.diff.compare import diff
 from fusetui.trace.model.callbacks import never
-from fusetui.trace.questions.search import find
 from fusetui.tui import whole
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.later import Made, pieces

@@ -14,11 +14,11 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, drawn, opened
 from textual.message import Message
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop, never
-from fusetui.trace.questions.kernel_groups import Keys
 from fusetui.tui import performing
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.beside import Beside, Named, NotBeside

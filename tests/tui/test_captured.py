@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.trace.serving.servers import Server, save
+from tests.analysis.serving.servers import Server, save
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 
 from fusetui.trace.model.callbacks import never

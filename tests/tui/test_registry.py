@@ -10,15 +10,15 @@ from typing import cast
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
-from tests.trace.ranks.made import rank
+from tests.analysis.ranks.made import rank
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
 from tests.tui.prepared import SIZE, after, at, do, explained, opened
 from textual.pilot import Pilot
 
+from fusetui.analysis.ranks.answer import explained as answered
+from fusetui.analysis.ranks.strip import strip_of
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.ranks.answer import explained as answered
-from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Page

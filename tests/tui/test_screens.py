@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from tests.cli.test_ranks import job
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
+from fusetui.analysis.questions.search import find
+from fusetui.analysis.ranks.answer import explained as ranked
+from fusetui.analysis.ranks.executors import summarize
+from fusetui.analysis.ranks.strip import strip_of
+from fusetui.analysis.why.telling import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
-from fusetui.trace.insights.telling import account_lines
-from fusetui.trace.questions.search import find
-from fusetui.trace.ranks.answer import explained as ranked
-from fusetui.trace.ranks.executors import summarize
-from fusetui.trace.ranks.strip import strip_of
 from fusetui.tui import whole
 from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for

@@ -6,8 +6,8 @@ from collections import Counter
 
 import msgspec
 
-from fusetui.trace.text.figures import size
-from fusetui.trace.text.urls import without_credentials
+from fusetui.text.figures import size
+from fusetui.text.urls import without_credentials
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -8,10 +8,10 @@ from functools import cached_property
 import msgspec
 from textual.strip import Strip
 
-from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.telling import account_line, answer, brief_answer
-from fusetui.trace.text.cutting import clip, clip_apart, joined
-from fusetui.trace.text.printable import printable
+from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.telling import account_line, answer, brief_answer
+from fusetui.text.cutting import clip, clip_apart, joined
+from fusetui.text.printable import printable
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fusetui.text.figures import quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import edges
-from fusetui.trace.text.figures import quantity
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side, View
 

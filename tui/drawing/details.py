@@ -8,14 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from fusetui.trace.kernel_names import decode
-from fusetui.trace.kernel_names.annotate import Annotated, annotate
-from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import is_joined
-from fusetui.trace.model.memo import memo
-from fusetui.trace.program.origin import Origins
-from fusetui.trace.questions.chain import (
+from fusetui.analysis.questions.chain import (
     ancestors,
     is_gpu,
     launch_chain,
@@ -23,11 +16,18 @@ from fusetui.trace.questions.chain import (
     launched_sums,
     queue_delay_ns,
 )
-from fusetui.trace.questions.launches import is_replay
-from fusetui.trace.roofline.describe import describe, remarks
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import count, duration, plural
-from fusetui.trace.text.printable import printable
+from fusetui.analysis.questions.launches import is_replay
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_names.annotate import Annotated, annotate
+from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import is_joined
+from fusetui.trace.model.memo import memo
+from fusetui.trace.program.origin import Origins
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.program_lines import (
     frame_lines,

@@ -7,10 +7,10 @@ from collections.abc import Hashable
 import msgspec
 from textual.strip import Strip
 
-from fusetui.trace.questions.query import FIELDS
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import count, duration, percent, plural
-from fusetui.trace.text.units import unit_of
+from fusetui.analysis.questions.query import FIELDS
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.units import unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.insights.model import Gap
-from fusetui.trace.insights.stretches import IdleTime
-from fusetui.trace.insights.words import REASONS, SHORT
+from fusetui.analysis.why.model import Gap
+from fusetui.analysis.why.stretches import IdleTime
+from fusetui.analysis.why.words import REASONS, SHORT
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, duration, percent, tick
 from fusetui.trace.model.categories import Role
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import count, duration, percent, tick
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.said import Said

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.note import note_of
+from fusetui.text.cutting import clip, joined
+from fusetui.text.figures import count, duration, percent, plural, several, size
+from fusetui.text.printable import printable
+from fusetui.text.urls import without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.busy import gpu_times
-from fusetui.trace.questions.note import note_of
 from fusetui.trace.scrub.found import secrets_of
-from fusetui.trace.text.cutting import clip, joined
-from fusetui.trace.text.figures import count, duration, percent, plural, several, size
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.urls import without_credentials
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.view import Side
 

@@ -8,9 +8,9 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 
+from fusetui.analysis.why.stretches import IdleTime
+from fusetui.analysis.why.words import SHORT
 from fusetui.trace.cells.raster import edges
-from fusetui.trace.insights.stretches import IdleTime
-from fusetui.trace.insights.words import SHORT
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import segment

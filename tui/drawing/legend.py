@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from textual.strip import Strip
 
-from fusetui.trace.text.figures import percent
+from fusetui.text.figures import percent
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import segment

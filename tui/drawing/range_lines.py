@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fusetui.trace.insights.words import REASONS, SHORT
+from fusetui.analysis.questions.windows import WindowFigures, window_figures
+from fusetui.analysis.why.words import REASONS, SHORT
+from fusetui.text.cutting import clip, joined
+from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
-from fusetui.trace.questions.windows import WindowFigures, window_figures
-from fusetui.trace.text.cutting import clip, joined
-from fusetui.trace.text.figures import count, duration, percent, plural, tick
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles

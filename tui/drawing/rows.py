@@ -8,7 +8,7 @@ import msgspec
 from rich.style import Style
 from textual.strip import Strip
 
-from fusetui.trace.text.cutting import width as cells
+from fusetui.text.cutting import width as cells
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.wrapping import sentence_lines

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from fusetui.text.cutting import middle_clip
 from fusetui.trace.cells.raster import MANY, NONE, Cells, Rows
-from fusetui.trace.text.cutting import middle_clip
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fusetui.trace.text.cutting import ELLIPSIS
+from fusetui.text.cutting import ELLIPSIS
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
-from fusetui.trace.text.printable import is_printable, printable
+from fusetui.text.printable import is_printable, printable
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.schemes import DARK, Scheme, styles, translation

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fusetui.trace.text.cutting import clip, word_clip
+from fusetui.text.cutting import clip, word_clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.runs import Look, Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.printable import printable
+from fusetui.text.cutting import clip
+from fusetui.text.printable import printable
 from fusetui.tui.layout.kinds import narrow
 
 DEEPEST = 16  # levels of nested lists and objects

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.insights.model import Gap, Why
-from fusetui.trace.insights.telling import covered_by
+from fusetui.analysis.questions.totals import KernelTotal, kernel_totals
+from fusetui.analysis.why.model import Gap, Why
+from fusetui.analysis.why.telling import covered_by
+from fusetui.text.figures import percent
+from fusetui.text.units import unit_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Nowhere
-from fusetui.trace.questions.totals import KernelTotal, kernel_totals
-from fusetui.trace.text.figures import percent
-from fusetui.trace.text.units import unit_of
 from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 

@@ -11,15 +11,15 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import Layer, Role
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.program.origin import Origins, frame_of
-from fusetui.trace.questions.totals import (
+from fusetui.analysis.questions.totals import (
     gpu_under,
     inside_same_name,
     self_ns,
     subtree_sums,
 )
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.tui.layout.figures import MEASURES, FigureTree
 from fusetui.tui.layout.preorder import by_level, by_name
 from fusetui.tui.layout.tree import layer_of

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from fusetui.text.cutting import clip
+from fusetui.text.units import Unit
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.units import Unit
 
 LONG = 100_000_000_000
 """ns; starts in traces of this length have no room in ms."""

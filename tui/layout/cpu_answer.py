@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.model import Why
+from fusetui.analysis.questions.totals import inside_same_name, kernel_totals, op_totals
+from fusetui.analysis.why.model import Why
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.questions.totals import inside_same_name, kernel_totals, op_totals
 from fusetui.tui.layout.answer import AnswerList, Timed, ToSlice, longest, of_name, timed
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 

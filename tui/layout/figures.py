@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.layout.preorder import Preorder, preorder
 
 Int64s = NDArray[np.int64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.trace.insights.stretches import IdleTime
+from fusetui.analysis.why.stretches import IdleTime
 from fusetui.tui.layout.view import GapAt, Interval, Place, Side, View, times
 
 

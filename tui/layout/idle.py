@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fusetui.trace.insights.words import SHORT
+from fusetui.analysis.why.words import SHORT
 
 LETTERS: Final = {
     "unlinked": "?",

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.stretches import IdleTime
+from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.stretches import IdleTime
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.origin import Origins
-from fusetui.trace.questions.kernel_groups import Keys
 from fusetui.tui.layout.answer import AnswerList
 from fusetui.tui.layout.modules import ModuleTree
 

@@ -10,16 +10,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.kernel_names import decode
+from fusetui.analysis.questions.kernel_groups import GROUPINGS, Keys, module_keys
+from fusetui.analysis.questions.spread import Spread, grouped, spreads
+from fusetui.analysis.questions.totals import self_ns
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.many import Jobs
+from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins
-from fusetui.trace.questions.kernel_groups import GROUPINGS, Keys, module_keys
-from fusetui.trace.questions.spread import Spread, grouped, spreads
-from fusetui.trace.questions.totals import self_ns
-from fusetui.trace.roofline.many import Jobs
-from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
 
 Rows = NDArray[np.intp]

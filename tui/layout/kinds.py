@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.kernel_names import decode, short_name
+from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.text.printable import is_printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.regions import MODULE_PREFIX
-from fusetui.trace.text.printable import is_printable
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
 LONGEST = 1000  # characters of a name that a label is made from; no screen is wider

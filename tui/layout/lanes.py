@@ -9,13 +9,13 @@ from itertools import chain
 import msgspec
 import numpy as np
 
+from fusetui.text.figures import plural
 from fusetui.trace.cells.kinds import Numbers
 from fusetui.trace.cells.raster import Lines
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-from fusetui.trace.text.figures import plural
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {

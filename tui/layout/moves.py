@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
 from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
-from fusetui.trace.questions.chain import host_of, is_gpu, launched_under
 from fusetui.tui.layout.gaps import gap_times, held
 from fusetui.tui.layout.lanes import ALL, FOLDED
 from fusetui.tui.layout.places import (

@@ -8,9 +8,9 @@ from threading import Lock
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.text.figures import percent
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.text.figures import percent
 from fusetui.tui.layout.arrangement import arranged, hidden_names
 from fusetui.tui.layout.kinds import KINDS
 from fusetui.tui.layout.lanes import LAYER_LABELS, Lane

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fusetui.trace.ranks.naming import looks_like_a_rank
+from fusetui.analysis.ranks.naming import looks_like_a_rank
 
 if TYPE_CHECKING:
-    from fusetui.trace.ranks.records import JobAnswer, RankRow
-    from fusetui.trace.ranks.strip import Strip
+    from fusetui.analysis.ranks.records import JobAnswer, RankRow
+    from fusetui.analysis.ranks.strip import Strip
 
 Key = Callable[["RankRow"], tuple[float, ...]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusetui.trace.text.figures import tick
+from fusetui.text.figures import tick
 
 ROUND = (1, 2, 5)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fusetui.trace.diff.model import Diff, Row
+from fusetui.analysis.diff.model import Diff, Row
+from fusetui.text.urls import without_credentials
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.urls import without_credentials
 from fusetui.tui.layout.lanes import lanes_of
 from fusetui.tui.layout.view import Side, View, first_view
 

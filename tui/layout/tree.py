@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.totals import gpu_under, self_ns
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.questions.totals import gpu_under, self_ns
 from fusetui.tui.layout.figures import FigureTree, Int64s
 from fusetui.tui.layout.preorder import Preorder, by_name
 

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Step
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.chain import is_gpu
 
 Rows = NDArray[np.intp]
 FEW = 2

@@ -8,11 +8,11 @@ from functools import lru_cache
 from msgspec.structs import replace
 from rich.style import Style
 
-from fusetui.trace.diff.fitted import fitted
-from fusetui.trace.diff.lines import APART, REGION, Line
-from fusetui.trace.diff.marks import differing
-from fusetui.trace.diff.model import Kind
-from fusetui.trace.text.figures import microseconds
+from fusetui.analysis.diff.fitted import fitted
+from fusetui.analysis.diff.lines import APART, REGION, Line
+from fusetui.analysis.diff.marks import differing
+from fusetui.analysis.diff.model import Kind
+from fusetui.text.figures import microseconds
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.rows import Styled
 from fusetui.tui.drawing.said import Said

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.text.figures import duration, percent, plural
+from fusetui.text.figures import duration, percent, plural
 from fusetui.tui.drawing.flame_lines import FlamePicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text

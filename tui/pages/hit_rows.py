@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from fusetui.text.cutting import joined
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.units import Unit
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.cutting import joined
-from fusetui.trace.text.figures import count, duration, plural
-from fusetui.trace.text.units import Unit
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.found_lines import IN_ARGS

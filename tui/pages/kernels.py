@@ -7,10 +7,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.kernel_groups import Keys
-from fusetui.trace.text.figures import count, duration, percent
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import details, details_height

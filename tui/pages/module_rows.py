@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from fusetui.text.figures import count, duration, percent
+from fusetui.text.units import Unit, unit_of
 from fusetui.trace.program.origin import Nowhere
-from fusetui.trace.text.figures import count, duration, percent
-from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.text.figures import duration, plural
 from fusetui.trace.program.modules import ModuleTime
-from fusetui.trace.text.figures import duration, plural
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text

@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from msgspec.structs import replace
 
-from fusetui.trace.text.cutting import clip
+from fusetui.text.cutting import clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details, raw_lines
 from fusetui.tui.drawing.gap_lines import gap_lines

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusetui.trace.text.figures import count, plural
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.units import Unit, unit_of
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
+from fusetui.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -27,7 +27,7 @@ from fusetui.tui.state.screen import body, head_height
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.trace.ranks.records import JobAnswer, RankRow
+    from fusetui.analysis.ranks.records import JobAnswer, RankRow
 
 NAME = "ranks"
 COLUMNS = (
@@ -212,7 +212,7 @@ def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
 
 def _head(answer: JobAnswer) -> Make:
     def lines(width: int, height: int) -> list[Said]:
-        from fusetui.trace.ranks import telling  # rarely needed, with many modules
+        from fusetui.analysis.ranks import telling  # rarely needed, with many modules
 
         text = [*telling.headline(answer), telling.clocks_text(answer), *answer.verdict]
         return _wrapped(text, width, height)
@@ -222,7 +222,7 @@ def _head(answer: JobAnswer) -> Make:
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
     """Why others wait for it, else for whom it waits."""
-    from fusetui.trace.ranks import telling
+    from fusetui.analysis.ranks import telling
 
     late = (one.text for one in answer.stragglers if one.rank == row.rank)
     return [*late, *telling.wait_text(row), *chain(row.damage)]

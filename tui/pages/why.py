@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 from rich.style import Style
 
-from fusetui.trace.insights.markdown import why_markdown
-from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
-from fusetui.trace.insights.telling import (
+from fusetui.analysis.why.markdown import why_markdown
+from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
+from fusetui.analysis.why.telling import (
     REASON_ROWS,
     account_line,
     account_lines,
@@ -18,12 +18,12 @@ from fusetui.trace.insights.telling import (
     answer,
     ceiling_text,
 )
-from fusetui.trace.insights.words import SHORT
+from fusetui.analysis.why.words import SHORT
+from fusetui.text.cutting import clip
+from fusetui.text.figures import duration, percent
+from fusetui.text.printable import printable
+from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.ids import Id
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import duration, percent
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import flow

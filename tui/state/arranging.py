@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from fusetui.trace.questions.matching import WrongQuery
-from fusetui.trace.questions.query import Pattern, parse
-from fusetui.trace.text.figures import plural
-from fusetui.trace.text.printable import printable
+from fusetui.analysis.questions.matching import WrongQuery
+from fusetui.analysis.questions.query import Pattern, parse
+from fusetui.text.figures import plural
+from fusetui.text.printable import printable
 from fusetui.tui.layout.arrangement import Arrangement, matching
 from fusetui.tui.layout.lanes import ALL
 from fusetui.tui.layout.lanes import groups as groups_of

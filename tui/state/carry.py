@@ -12,10 +12,10 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.matching import WrongQuery
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.questions.matching import WrongQuery
-from fusetui.trace.questions.query import parse
-from fusetui.trace.questions.search import search, texts_of
 from fusetui.tui.layout.arrangement import Arrangement
 from fusetui.tui.layout.sides import Views
 from fusetui.tui.layout.view import Side, View, first_view

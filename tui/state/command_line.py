@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.printable import printable
-from fusetui.trace.text.times import parse_time
+from fusetui.text.cutting import clip
+from fusetui.text.printable import printable
+from fusetui.text.times import parse_time
 
 
 class Goto(msgspec.Struct, frozen=True):

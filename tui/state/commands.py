@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from fusetui.text.figures import tick
+from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.text.figures import tick
-from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import arranging, marks
 from fusetui.tui.state.action import action

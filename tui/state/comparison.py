@@ -9,10 +9,10 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.trace.diff.lines import PINNED, Line, by_effect, closing, regions
-from fusetui.trace.diff.model import Diff
+from fusetui.analysis.diff.lines import PINNED, Line, by_effect, closing, regions
+from fusetui.analysis.diff.model import Diff
+from fusetui.text.figures import microseconds
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.figures import microseconds
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select

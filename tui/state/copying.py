@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.figures import count, plural
-from fusetui.trace.text.printable import printable
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 

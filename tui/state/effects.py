@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from fusetui.trace.questions.query import Pattern
+from fusetui.analysis.questions.query import Pattern
 from fusetui.tui.layout.view import Side
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.insights.model import Gap
+from fusetui.analysis.why.model import Gap
+from fusetui.text.figures import count
 from fusetui.trace.model.ids import exact_id
-from fusetui.trace.text.figures import count
 from fusetui.tui.layout.insight import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fusetui.trace.text.urls import without_credentials
+from fusetui.text.urls import without_credentials
 
 JOB = "all ranks"
 TOGETHER = 2  # traces of one offer that are opened at once, side by side

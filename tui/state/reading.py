@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fusetui.analysis.diff.model import Diff
+from fusetui.text.printable import printable
 from fusetui.trace.cells.counters import Curve
-from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.insight import Insight

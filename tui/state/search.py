@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.chain import replayed
+from fusetui.analysis.questions.matching import WrongQuery
+from fusetui.analysis.questions.missing import why_nothing
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import search, texts_of
+from fusetui.text.figures import count
+from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
-from fusetui.trace.questions.chain import replayed
-from fusetui.trace.questions.matching import WrongQuery
-from fusetui.trace.questions.missing import why_nothing
-from fusetui.trace.questions.query import parse
-from fusetui.trace.questions.search import search, texts_of
-from fusetui.trace.text.figures import count
-from fusetui.trace.text.printable import printable
 from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action

@@ -10,8 +10,8 @@ from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.analysis.diff.model import Diff
 from fusetui.trace.cells.counters import Curve
-from fusetui.trace.diff.model import Diff
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.fitting import fitted
 from fusetui.tui.layout.insight import Insight

@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 
+from fusetui.analysis.questions.tally import Tallies, tallies
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.trace.questions.tally import Tallies, tallies
-from fusetui.trace.text.figures import plural
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.text.figures import plural
 
 
 def run(args: Namespace) -> int:

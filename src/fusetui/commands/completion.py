@@ -8,7 +8,7 @@ from typing import Any
 
 from fusetui.commands.errors import DONE
 from fusetui.parser import Parser, command_parsers
-from fusetui.render.output import emit
+from fusetui.report.output import emit
 
 FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH"})
 """The arguments that are files or folders, by what the help calls them."""

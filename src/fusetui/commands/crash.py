@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from fusetui import __version__
-from fusetui.trace.text.cutting import clip
-from fusetui.trace.text.printable import printable_lines
+from fusetui.text.cutting import clip
+from fusetui.text.printable import printable_lines
 
 LONGEST = 200  # characters of the error that the message repeats
 

@@ -9,10 +9,10 @@ from textwrap import wrap
 from typing import Any
 
 from fusetui.commands.errors import DONE, CommandError
-from fusetui.render.output import emit, emit_json, speaks_unicode, width
-from fusetui.trace.kernel_names import decode, short_name
-from fusetui.trace.kernel_names.annotate import UNDERLINE, annotate
-from fusetui.trace.text.printable import printable
+from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.kernel_names.annotate import UNDERLINE, annotate
+from fusetui.report.output import emit, emit_json, speaks_unicode, width
+from fusetui.text.printable import printable
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
 

@@ -7,16 +7,16 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Answer, Diff
+from fusetui.analysis.diff.text import to_markdown, to_text
+from fusetui.analysis.diff.windows import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, only_below, traces
-from fusetui.render.output import emit, emit_json, width
+from fusetui.report.output import emit, emit_json, width
 from fusetui.trace import Trace
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.diff.model import Answer, Diff
-from fusetui.trace.diff.text import to_markdown, to_text
-from fusetui.trace.diff.windows import NoStepsError
 
 Pair = tuple[str, str]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from fusetui.analysis.why.selection import accounted
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
-from fusetui.trace.insights.selection import accounted
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 MOST = 20
 
@@ -18,11 +18,11 @@ def run(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     found = found_in(loaded.trace, args, accounted)
     if args.json:
-        from fusetui.render.why_json import gaps_document
+        from fusetui.report.why_json import gaps_document
 
         emit_json_of(loaded.trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
     else:
-        from fusetui.render.gaps import gaps_text
+        from fusetui.report.gaps import gaps_text
 
         emit_of(loaded.trace, gaps_text(found, None if args.all else MOST, width()))
     return loaded.code

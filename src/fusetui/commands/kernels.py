@@ -6,16 +6,16 @@ from argparse import Namespace
 from textwrap import wrap
 
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:
+    from fusetui.analysis.questions.kernel_groups import kernel_groups
+    from fusetui.analysis.questions.missing import why_no_kernels
     from fusetui.commands.peaks import given_peaks, notices
-    from fusetui.render.groups import kernels_json, kernels_text
-    from fusetui.trace.questions.kernel_groups import kernel_groups
-    from fusetui.trace.questions.missing import why_no_kernels
-    from fusetui.trace.roofline.many import jobs, peaks_of_devices
+    from fusetui.gpu.roofline.many import jobs, peaks_of_devices
+    from fusetui.report.groups import kernels_json, kernels_text
 
     given = given_peaks(args.peak)
     loaded = load(args.trace, args.captured_by)

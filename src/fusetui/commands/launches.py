@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from fusetui.analysis.questions.launches import replays, thread_launches
+from fusetui.analysis.questions.queue import length_of, queues
 from fusetui.commands.loading import load
-from fusetui.render.launches import launches_json, launches_text
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
-from fusetui.trace.questions.launches import replays, thread_launches
-from fusetui.trace.questions.queue import length_of, queues
+from fusetui.report.launches import launches_json, launches_text
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:

@@ -8,14 +8,14 @@ import msgspec
 
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
-from fusetui.trace.text.printable import printable
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
+from fusetui.text.printable import printable
 
 
 def run(args: Namespace) -> int:
-    from fusetui.render.program import functions_text
-    from fusetui.trace.insights.causes import idle_causes
+    from fusetui.analysis.why.causes import idle_causes
+    from fusetui.report.program import functions_text
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 

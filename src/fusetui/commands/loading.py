@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.analysis.serving.graphs import wants_capture
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
-from fusetui.render.progress import Bar
+from fusetui.report.progress import Bar
+from fusetui.text.figures import several
+from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.found import secrets_of
-from fusetui.trace.serving.graphs import wants_capture
-from fusetui.trace.text.figures import several
-from fusetui.trace.text.printable import printable
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):
@@ -60,7 +60,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.trace.serving.opening import said, with_captures  # many modules
+    from fusetui.analysis.serving.opening import said, with_captures  # many modules
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):

@@ -7,12 +7,12 @@ from argparse import Namespace
 import msgspec
 
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:
-    from fusetui.render.program import modules_text
+    from fusetui.report.program import modules_text
     from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins

@@ -5,13 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:
-    from fusetui.render.groups import ops_json, ops_text
-    from fusetui.trace.questions.op_groups import op_groups
+    from fusetui.analysis.questions.op_groups import op_groups
+    from fusetui.report.groups import ops_json, ops_text
 
     loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)

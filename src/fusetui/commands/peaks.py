@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 
 from fusetui.commands.errors import CommandError
+from fusetui.gpu.roofline.many import Jobs, peaks_of_devices
+from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS
+from fusetui.text.figures import several
 from fusetui.trace import Trace
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.roofline.many import Jobs, peaks_of_devices
-from fusetui.trace.roofline.peaks import BANDWIDTH, KINDS
-from fusetui.trace.text.figures import several
 
 LEAST = 1e9
 """Per second. A smaller figure is taken for TFLOP/s or TB/s without the exponent, and rejected."""

@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from fusetui.analysis.ranks.model import NoSummary, RankSummary
+from fusetui.analysis.ranks.records import JobAnswer, LeftOut, RankRow
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.folders import ENDINGS
 from fusetui.commands.sources import of_one_job
-from fusetui.render.output import emit, emit_json, width
-from fusetui.render.progress import Bar
-from fusetui.trace.ranks.model import NoSummary, RankSummary
-from fusetui.trace.ranks.records import JobAnswer, LeftOut, RankRow
+from fusetui.report.output import emit, emit_json, width
+from fusetui.report.progress import Bar
+from fusetui.text.figures import plural
+from fusetui.text.urls import without_credentials
 from fusetui.trace.read.remote import is_remote, matching
-from fusetui.trace.text.figures import plural
-from fusetui.trace.text.urls import without_credentials
 
 Row = TypeVar("Row", RankRow, LeftOut)
 
@@ -29,7 +29,7 @@ def run(args: Namespace) -> int:
     if args.json and args.csv:
         raise CommandError("Use either --json or --csv, not both.")
     paths = files(args.paths)
-    from fusetui.trace.ranks.answer import explained
+    from fusetui.analysis.ranks.answer import explained
 
     answer = _told(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
@@ -37,11 +37,11 @@ def run(args: Namespace) -> int:
     if args.json:
         emit_json(answer)
     elif args.csv:
-        from fusetui.render.ranks import ranks_csv
+        from fusetui.report.ranks import ranks_csv
 
         emit(ranks_csv(answer))
     else:
-        from fusetui.render.ranks import ranks_text
+        from fusetui.report.ranks import ranks_text
 
         emit(ranks_text(answer, width(), args.top))
     damaged = sum(bool(row.damage) for row in answer.ranks)
@@ -93,7 +93,7 @@ def _behind(name: str) -> Iterator[str]:
 
 
 def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:
-    from fusetui.trace.ranks.executors import executor_at, summarize
+    from fusetui.analysis.ranks.executors import executor_at, summarize
 
     cached = not args.no_cache
     with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:

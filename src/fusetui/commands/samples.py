@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from fusetui.commands.errors import DONE
 from fusetui.commands.sources import LESSON, SAMPLE
-from fusetui.render.output import emit, emit_json, width
+from fusetui.report.output import emit, emit_json, width
 
 
 def run(args: Namespace) -> int:

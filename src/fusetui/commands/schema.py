@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from fusetui.commands.errors import DONE, CommandError
-from fusetui.render.output import emit
+from fusetui.report.output import emit
 
 
 def run(args: Namespace) -> int:

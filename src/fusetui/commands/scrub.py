@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import one_trace
-from fusetui.render.output import emit
-from fusetui.render.progress import Bar
+from fusetui.report.output import emit
+from fusetui.report.progress import Bar
+from fusetui.text.figures import plural
+from fusetui.text.printable import printable
 from fusetui.trace.scrub.file import Scrubbed, scrub_file
-from fusetui.trace.text.figures import plural
-from fusetui.trace.text.printable import printable
 
 KINDS = (
     ("variable", "environment variable"),

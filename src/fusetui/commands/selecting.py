@@ -6,11 +6,11 @@ import re
 from argparse import Namespace
 from collections.abc import Callable
 
+from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.selection import NotThere, Selection
 from fusetui.commands.errors import CommandError
+from fusetui.text.times import parse_time
 from fusetui.trace import Trace
-from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.selection import NotThere, Selection
-from fusetui.trace.text.times import parse_time
 
 NS = re.compile(r"[0-9]{1,18}")
 

@@ -6,16 +6,16 @@ from argparse import Namespace
 
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:
     """Raises CommandError if the configuration of the model cannot be used."""
+    from fusetui.analysis.serving.answer import serving
+    from fusetui.analysis.serving.config import NoConfig, read_config
     from fusetui.commands.peaks import given_peaks
-    from fusetui.render.serving import serving_json, serving_text
-    from fusetui.trace.serving.answer import serving
-    from fusetui.trace.serving.config import NoConfig, read_config
+    from fusetui.report.serving import serving_json, serving_text
 
     given = given_peaks(args.peak)
     try:

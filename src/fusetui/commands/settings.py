@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import msgspec
 
 from fusetui.commands.errors import CommandError
-from fusetui.trace.text.toml import WrongFile, table_in, text_of
+from fusetui.text.toml import WrongFile, table_in, text_of
 
 PLACE = "FUSETUI_CONFIG"
 """Names another file, or is `off`."""

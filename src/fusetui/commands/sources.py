@@ -45,7 +45,7 @@ def only_below(name: str) -> str:
     if not found:
         raise CommandError(f"{name} is a folder without traces (.json, .json.gz or .json.zst).")
     if len(found) > 1:
-        from fusetui.trace.text.figures import several  # only for the message
+        from fusetui.text.figures import several  # only for the message
 
         named = several(found, MOST_NAMED)
         raise CommandError(f"{name} holds {len(found)} folders with traces: name one ({named}).")

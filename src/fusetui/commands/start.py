@@ -32,7 +32,7 @@ def start(ascii_only: bool = False, mouse: bool | None = None, theme: str = "aut
     code."""
     offers = list(found_in(Path()))
     if not has_terminal():
-        from fusetui.render.output import emit
+        from fusetui.report.output import emit
 
         lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
         emit("\n".join([*lines, "", HINT]))
@@ -80,7 +80,7 @@ def _runs(folder: Path) -> Iterator[Offer]:
 
 
 def _trace(path: Path) -> Offer:
-    from fusetui.trace.text.figures import size
+    from fusetui.text.figures import size
     from fusetui.tui.state.offers import Offer
 
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")

@@ -6,13 +6,13 @@ from argparse import Namespace
 
 import numpy as np
 
+from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
-from fusetui.render.note import emit_json_of, emit_of
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of
+from fusetui.report.output import width
 from fusetui.trace import Trace, summary
-from fusetui.trace.questions.summary import Summary
-from fusetui.trace.questions.totals import kernel_totals, op_totals
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
 
@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
 
 def _summary_text(trace: Trace, figures: Summary) -> str:
     """The text; imports the decoders of kernel names, which --json does not need."""
-    from fusetui.render.summary import summary_text
+    from fusetui.report.summary import summary_text
 
     totals = kernel_totals(trace), op_totals(trace)
     return summary_text(figures, *totals, width(), _cut_off(trace, figures))
@@ -46,7 +46,7 @@ def _cut_off(trace: Trace, figures: Summary) -> bool:
     first = rows[np.unique(trace.track[rows], return_index=True)[1]]
     if not np.isin(after, first).any():
         return False
-    from fusetui.trace.insights.telling import cut_off
-    from fusetui.trace.insights.why import why
+    from fusetui.analysis.why.telling import cut_off
+    from fusetui.analysis.why.why import why
 
     return bool(cut_off(why(trace)))

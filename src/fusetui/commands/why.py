@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.why import why
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in
-from fusetui.render.note import emit_json_of, emit_of, note_lines
-from fusetui.render.output import width
+from fusetui.report.note import emit_json_of, emit_of, note_lines
+from fusetui.report.output import width
 from fusetui.trace import Trace
-from fusetui.trace.insights.model import Why
-from fusetui.trace.insights.why import why
 
 
 def run(args: Namespace) -> int:
@@ -30,32 +30,32 @@ def run(args: Namespace) -> int:
 
 def _show(trace: Trace, found: Why, args: Namespace) -> None:
     if args.json:
-        from fusetui.render.why_json import why_document
+        from fusetui.report.why_json import why_document
 
         emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
-        from fusetui.trace.insights.markdown import why_markdown
+        from fusetui.analysis.why.markdown import why_markdown
 
         emit_of(trace, why_markdown(found))
     else:
-        from fusetui.render.why import why_text
+        from fusetui.report.why import why_text
 
         emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:
-    from fusetui.trace.insights.versus import versus
+    from fusetui.analysis.why.versus import versus
 
     both = versus(*found)
     if args.json:
-        from fusetui.render.versus import versus_document
+        from fusetui.report.versus import versus_document
 
         emit_json_of(traces[0], versus_document(both, traces), traces[1])
     elif args.markdown:
-        from fusetui.trace.insights.versus_text import versus_markdown
+        from fusetui.analysis.why.versus_text import versus_markdown
 
         emit_of(traces[0], versus_markdown(both), traces[1])
     else:
-        from fusetui.render.versus import versus_text
+        from fusetui.report.versus import versus_text
 
         emit_of(traces[0], versus_text(both, width()), traces[1])

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
+from fusetui.analysis.why.why import why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
-from fusetui.trace.insights.why import why
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.events import Events
 from fusetui.trace.program.backward import backward_ops

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.trace.kernel_names import decode
-from fusetui.trace.kernel_names.kinds import kinds
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_names.kinds import kinds
 from fusetui.trace.model.collectives import is_between_devices, is_collective
 
 COLLECTIVES = [

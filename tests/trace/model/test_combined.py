@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.trace.serving.servers import call, cpu, opened
+from tests.analysis.serving.servers import call, cpu, opened
 
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.combined import Combined, own_events

@@ -9,15 +9,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.serving.captures import captures
+from fusetui.analysis.serving.graphs import wants_capture
+from fusetui.analysis.why.why import why
+from fusetui.gpu.roofline.describe import describe
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace, summary
-from fusetui.trace.diff.compare import diff
-from fusetui.trace.insights.why import why
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import origins
-from fusetui.trace.roofline.describe import describe
-from fusetui.trace.serving.captures import captures
-from fusetui.trace.serving.graphs import wants_capture
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.glyphs import UNICODE
 

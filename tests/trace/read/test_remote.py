@@ -19,10 +19,10 @@ from zipfile import ZipFile
 import pytest
 from tests.ports import free_port, wait_for_port
 
+from fusetui.analysis.ranks.executors import summarize
+from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead, NothingRead
-from fusetui.trace.ranks.executors import summarize
-from fusetui.trace.ranks.model import RankSummary
 from fusetui.trace.read import remote
 from fusetui.trace.read.remote import is_remote, matching, state_of_url
 

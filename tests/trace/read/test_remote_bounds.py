@@ -16,10 +16,10 @@ import pytest
 
 from fusetui.cli import run
 from fusetui.commands.errors import guarded
+from fusetui.text.urls import without_credentials
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read import remote
-from fusetui.trace.text.urls import without_credentials
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'fusetui[remote]'")
 pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.analysis.questions.totals import op_totals
 from fusetui.trace import NotATrace, Trace, open_trace, summary
 from fusetui.trace.layout.nesting import arrange
-from fusetui.trace.questions.totals import op_totals
 from fusetui.trace.read import mend
 
 Open = Callable[..., Trace]

@@ -9,9 +9,9 @@ from tests.hostile import WORST, obeyed
 from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
+from fusetui.analysis.why.telling import answer, brief_answer
+from fusetui.analysis.why.why import why
 from fusetui.trace import Trace
-from fusetui.trace.insights.telling import answer, brief_answer
-from fusetui.trace.insights.why import why
 from fusetui.tui import whole
 from fusetui.tui.drawing.answer_lines import widths_of
 from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList

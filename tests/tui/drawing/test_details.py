@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trace.serving.servers import Server, opened
+from tests.analysis.serving.servers import Server, opened
 from tests.tui.conftest import mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import explained
 from tests.tui.prepared import opened as app_opened
 
+from fusetui.analysis.questions.search import find
+from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.questions.search import find
-from fusetui.trace.serving.join import join
 from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.glyphs import UNICODE
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.analysis.why.gaps import IDLE
 from fusetui.trace import Trace
-from fusetui.trace.insights.gaps import IDLE
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.idle_line import idle_segments

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.tui.explainable import training
 
+from fusetui.analysis.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.tui.layout.call_tree import SORTS, CallTree, call_tree, callers_tree
 
 Path = tuple[str, ...]

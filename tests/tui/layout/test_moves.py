@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.questions.search import find
 from fusetui.tui.layout.fitting import fitted
 from fusetui.tui.layout.lanes import FOLDED
 from fusetui.tui.layout.moves import (

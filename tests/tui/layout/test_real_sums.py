@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from tests.places import TRACES
 
+from fusetui.analysis.questions.op_groups import op_groups
+from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
-from fusetui.trace.questions.op_groups import op_groups
-from fusetui.trace.questions.totals import kernel_totals
-from fusetui.trace.serving.opening import with_captures
 from fusetui.tui.layout.call_tree import call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.flame import Flame, flame_of_calls, flame_of_modules
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of

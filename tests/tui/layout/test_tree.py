@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.questions.search import find
 from fusetui.tui.layout.tree import node_of, op_tree, open_to, visible
 
 

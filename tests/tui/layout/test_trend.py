@@ -8,9 +8,9 @@ import numpy as np
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.prepared import after, do, opened
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps
-from fusetui.trace.questions.search import find
 from fusetui.tui import whole
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.trend import Trend, trend

@@ -9,9 +9,9 @@ from tests.tui.conftest import GELU, GEMM, mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.analysis.questions.kernel_groups import kernel_groups
+from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace
-from fusetui.trace.questions.kernel_groups import kernel_groups
-from fusetui.trace.roofline.many import jobs
 from fusetui.tui.layout.kernel_table import BYS, SORTS
 from fusetui.tui.pages.kernels import KernelsPage, shown_table
 from fusetui.tui.state.overlays import HitList, SliceDetails

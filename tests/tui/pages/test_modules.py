@@ -8,8 +8,8 @@ import pytest
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.text.figures import percent
 from fusetui.trace import Trace
-from fusetui.trace.text.figures import percent
 from fusetui.tui.layout.modules import SORTS, ModuleTree
 from fusetui.tui.pages.modules import NO_MODULES, ModulesPage
 from fusetui.tui.state.state import TIMELINE, Size, State

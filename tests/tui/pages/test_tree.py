@@ -13,8 +13,8 @@ from tests.tui.conftest import mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, opened
 
+from fusetui.text.figures import count, duration, percent
 from fusetui.trace import Trace
-from fusetui.trace.text.figures import count, duration, percent
 from fusetui.tui.layout.call_tree import MODES, call_tree
 from fusetui.tui.layout.figures import MEASURES, FigureTree
 from fusetui.tui.layout.sides import make_sides

@@ -11,8 +11,8 @@ from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.analysis.why.why import why
 from fusetui.trace import Trace
-from fusetui.trace.insights.why import why
 from fusetui.tui.pages.why import WhyPage, entries_of
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import TIMELINE, Size, State

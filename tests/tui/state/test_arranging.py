@@ -10,8 +10,8 @@ import pytest
 from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, drawn, opened
 
+from fusetui.analysis.questions.matching import matching
 from fusetui.trace import Trace
-from fusetui.trace.questions.matching import matching
 from fusetui.tui import searching, whole
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.tui.driving import opened, screen, selected, settled
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.questions.search import find
 from fusetui.tui.layout.moves import select, zoom_to
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.layout.view import Side, View

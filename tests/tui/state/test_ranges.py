@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tests.tui.driving import opened, screen, selected
 
+from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.questions.search import find
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import ruler
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines

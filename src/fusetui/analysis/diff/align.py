@@ -1,0 +1,215 @@
+"""Matches the work of A with that of B: pairs lanes, leaves out the blocks that only one side has,
+then aligns the rest by the best keys first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.blocks import Block, Lane, blocks
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.lcs import Pair, Stretch, exact, gaps, match
+
+Int64s = NDArray[np.int64]
+
+Places = Sequence[object]
+
+SPREAD = 0x1E3779B97F4A7C15
+"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
+
+NONE = 0
+"""The key of items that cannot be paired by this key."""
+
+SMALL = 10_000
+"""Gaps with fewer possible pairs than this are aligned without numpy."""
+
+COMPARED = 64
+"""Lanes of each side, the largest, whose work is compared to find partners."""
+
+
+class Lanes(msgspec.Struct, frozen=True, eq=False):
+    """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
+
+    Items are numbered as in Items. `a` and `b` are without those of `blocks`, which only one side
+    has; `places` are the pairs as places in `a` and `b`. A lane without a partner has nothing on
+    the other side.
+    """
+
+    a: Sequence[int]
+    b: Sequence[int]
+    places: list[Pair]
+    blocks: list[Block]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return [(self.a[i], self.b[j]) for i, j in self.places]
+
+    def gaps(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """The items between the pairs, also before the first and after the last."""
+        whole = (0, len(self.a), 0, len(self.b))
+        for first_a, last_a, first_b, last_b in gaps(self.places, whole):
+            yield self.a[first_a:last_a], self.b[first_b:last_b]
+
+
+def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> list[Lanes]:
+    """Every lane of both sides once, in the order of A's lanes.
+
+    `places`: per item where in the program it is. What is at the same place is aligned first, so
+    that no chance hit elsewhere tears a place apart.
+    """
+    at = _numbers(*places) if places else None
+    return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
+
+
+def _aligned(
+    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
+) -> Lanes:
+    """Repeated blocks that only one side has are left out first, so that no piece of one block is
+    paired with that of another."""
+    found = blocks(_sequence(a, of_a), _sequence(b, of_b))
+    kept = _without(of_a, found, 0), _without(of_b, found, 1)
+    return Lanes(*kept, _pairs(a, b, *kept, at), found)
+
+
+def _sequence(items: Items, lane: range) -> Lane:
+    return Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
+
+
+def _without(lane: range, found: list[Block], side: int) -> Sequence[int]:
+    gone = {item for block in found if block.side == side for item in block.items}
+    return [item for item in lane if item not in gone] if gone else lane
+
+
+def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
+    """Large numbers, the same for one place on both sides, far apart for two."""
+    known: dict[object, int] = {}
+    found = [
+        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64)
+        for side in (a, b)
+    ]
+    return found[0] * SPREAD, found[1] * SPREAD
+
+
+def _pairs(
+    a: Items, b: Items, of_a: Sequence[int], of_b: Sequence[int], at: tuple[Int64s, Int64s] | None
+) -> list[Pair]:
+    """The pairs, as places in both lanes, found by one key after another, each within the gaps that
+    the keys before it left: first within places, then anywhere.
+
+    The same kernel under the same op comes first if that covers most of what could be aligned by
+    op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
+    chance do not mislead.
+    """
+    stretch = (0, len(of_a), 0, len(of_b))
+    rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
+    named = [
+        (a.exact, b.exact),
+        (a.by_op, b.by_op),
+        (a.alone, b.alone),
+        (a.by_class, b.by_class),
+    ]
+    keys = [(x[rows_a], y[rows_b]) for x, y in named]
+    by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
+    if 2 * by_exact < by_op:
+        keys[:2] = keys[1::-1]
+    if at is not None:
+        at_a, at_b = at[0][rows_a], at[1][rows_b]
+        within = [(_within(x, at_a), _within(y, at_b)) for x, y in keys]
+        keys = [*within, *keys]
+    pairs: list[Pair] = []
+    for key_a, key_b in keys:
+        for gap in list(gaps(pairs, stretch)):
+            pairs += _match(key_a, key_b, gap)
+        pairs.sort()
+    return pairs
+
+
+def _within(key: Int64s, at: Int64s) -> Int64s:
+    """A key that differs from place to place."""
+    return np.where(key == NONE, NONE, key + at)
+
+
+def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
+    """The pairs in a gap; items without a key are skipped."""
+    first_a, last_a, first_b, last_b = gap
+    if first_a == last_a or first_b == last_b:
+        return []
+    if (last_a - first_a) * (last_b - first_b) <= SMALL:
+        return _match_small(key_a, key_b, gap)
+    keyed_a = np.flatnonzero(key_a[first_a:last_a] != NONE) + first_a
+    keyed_b = np.flatnonzero(key_b[first_b:last_b] != NONE) + first_b
+    found = match(key_a[keyed_a], key_b[keyed_b])
+    return [(int(keyed_a[i]), int(keyed_b[j])) for i, j in found]
+
+
+def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
+    """The same without numpy, whose calls would cost more than the work on a few items."""
+    first_a, last_a, first_b, last_b = gap
+    part_a, part_b = key_a[first_a:last_a].tolist(), key_b[first_b:last_b].tolist()
+    common = set(part_a).intersection(part_b) - {NONE}
+    if not common:
+        return []
+    keyed_a = [i for i, key in enumerate(part_a) if key in common]
+    keyed_b = [j for j, key in enumerate(part_b) if key in common]
+    found = exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b])
+    return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
+
+
+def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
+    """Pairs of lanes: those with the most work in common first, then the busiest with the
+    busiest."""
+    of_a, of_b = _lanes(a), _lanes(b)
+    if len(of_a) == len(of_b) == 1:
+        return [(of_a[0], of_b[0])]
+    largest_a, largest_b = _by_size(of_a), _by_size(of_b)
+    common = {
+        (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
+        + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
+        for i in largest_a[:COMPARED]
+        for j in largest_b[:COMPARED]
+    }
+    sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
+    ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
+    partner: dict[int, int] = {}
+    taken: set[int] = set()
+    for i, j in ranked:
+        if i not in partner and j not in taken:
+            partner[i] = j
+            taken.add(j)
+    left_b = [j for j in largest_b if j not in taken]
+    partner.update(zip((i for i in largest_a if i not in partner), left_b, strict=False))
+    taken.update(partner.values())
+    found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
+    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
+    return found + alone
+
+
+def _by_size(lanes: list[range]) -> list[int]:
+    """Their numbers, the largest first."""
+    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
+
+
+def _lanes(items: Items) -> list[range]:
+    """The range of items of each lane."""
+    cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
+    bounds = [0, *cuts, len(items)]
+    return [range(first, last) for first, last in pairwise(bounds)]
+
+
+def _in_common(a: Int64s, b: Int64s) -> int:
+    """The size of the intersection of two multisets."""
+    if len(a) * len(b) <= SMALL:
+        return (Counter(a.tolist()) & Counter(b.tolist())).total()
+    values_a, count_a = np.unique(a, return_counts=True)
+    values_b, count_b = np.unique(b, return_counts=True)
+    _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)
+    return int(np.minimum(count_a[at_a], count_b[at_b]).sum())
+
+
+def _slice(items: range) -> slice:
+    return slice(items.start, items.stop)

@@ -1,0 +1,132 @@
+"""Which repetitions of a block of work (layers, iterations) only one side has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.nearest import in_order
+from fusetui.analysis.diff.repeats import Repeat, repeat
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+KINDS = 8
+"""At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""
+
+CELLS = 1 << 24
+"""Of blocks whose comparison would take more than so many pieces, only some pieces are compared."""
+
+
+class Lane(msgspec.Struct, frozen=True, eq=False):
+    """The work of a lane: its keys and times (ns), and the number of the item of each."""
+
+    keys: Int64s
+    ns: Int64s
+    items: Rows
+
+    def without(self, places: Rows) -> Lane:
+        return Lane(*(np.delete(column, places) for column in (self.keys, self.ns, self.items)))
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block of work that occurs `a` times on one side and `b` times on the other; `items` are
+    what the side with more (0 for A, 1 for B) has more, in order."""
+
+    side: int
+    a: int
+    b: int
+    items: tuple[int, ...]
+
+
+def blocks(a: Lane, b: Lane) -> list[Block]:
+    """Blocks that repeat in a row and are not equally many on both sides."""
+    found: list[Block] = []
+    while len(found) < KINDS:
+        side, one = 0, repeat(a.keys, b.keys)
+        if one is None:
+            side, one = 1, repeat(b.keys, a.keys)
+        if one is None:
+            break
+        many, few = (b, a) if side else (a, b)
+        gone = _surplus(many, few, one)
+        times = (len(one.few), len(one.many)) if side else (len(one.many), len(one.few))
+        found.append(Block(side, *times, items=tuple(many.items[gone].tolist())))
+        a, b = (a, b.without(gone)) if side else (a.without(gone), b)
+    return found
+
+
+def _surplus(many: Lane, few: Lane, found: Repeat) -> Rows:
+    """The places of the blocks without a counterpart: in order, those whose times fit the least."""
+    chosen = in_order(_costs(many, few, found), found.more)
+    left = np.setdiff1d(np.arange(len(found.many)), chosen)
+    gone = [_slid(many, few, found, chosen, run) for run in runs(left)]
+    return np.unique(np.concatenate([np.arange(first, last) for first, last in gone]))
+
+
+def _costs(many: Lane, few: Lane, found: Repeat) -> Iterable[Int64s]:
+    """Per block of the few: how far the times of each block that may be its counterpart are from
+    its own (ns); a piece of other work costs the time of both."""
+    cells = len(found.few) * (found.more + 1) * found.size
+    within = np.arange(0, found.size, 1 + cells // CELLS)
+    keys_a, times_a = _windows(many, found.many, within)
+    keys_b, times_b = _windows(few, found.few, within)
+    for n in range(len(found.few)):
+        others = slice(n, n + found.more + 1)
+        same = keys_a[others] == keys_b[n]
+        apart = np.abs(times_a[others] - times_b[n])
+        yield np.where(same, apart, times_a[others] + times_b[n]).sum(axis=1)
+
+
+def _windows(of: Lane, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
+    """Keys and times of shape [blocks, pieces]; what lies beyond the end takes no time."""
+    places = starts[:, None] + within
+    inside = places < len(of.keys)
+    places = np.minimum(places, len(of.keys) - 1)
+    return np.where(inside, of.keys[places], 0), np.where(inside, of.ns[places], 0)
+
+
+def runs(numbers: Rows) -> list[tuple[int, int]]:
+    """The first and last of numbers that follow each other; there is at least one."""
+    cuts = np.flatnonzero(np.diff(numbers) > 1)
+    firsts = numbers[np.concatenate([[0], cuts + 1])].tolist()
+    lasts = numbers[np.concatenate([cuts, [len(numbers) - 1]])].tolist()
+    return list(zip(firsts, lasts, strict=True))
+
+
+def _slid(
+    many: Lane, few: Lane, found: Repeat, chosen: list[int], run: tuple[int, int]
+) -> tuple[int, int]:
+    """The stretch of blocks in a row that have no counterpart, moved by part of a block to where
+    the times of what is left fit best: a mark need not be where a block begins."""
+    first, last = run
+    if last + 1 == len(found.many):  # what follows the last block is other work: begin one before
+        first, last = first - 1, last - 1
+    begin, end = int(found.many[first]), int(found.many[last + 1])
+    place = int(found.few[chosen.index(last + 1) if last + 1 in chosen else -1])
+    backward, forward = (_gain(many, few, begin, end, place, found.size, way) for way in (-1, 1))
+    earliest = len(backward) - 1 - int(backward[::-1].argmin())  # of those that fit alike
+    shift = int(forward.argmin()) if forward.min() < backward.min() else -earliest
+    return begin + shift, end + shift
+
+
+def _gain(many: Lane, few: Lane, begin: int, end: int, place: int, size: int, way: int) -> Int64s:
+    """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative: better)."""
+    n = np.arange(size)
+    if way > 0:
+        leaves, enters, partner = begin + n, end + n, place + n
+    else:
+        leaves, enters, partner = end - 1 - n, begin - 1 - n, place - 1 - n
+    low = np.minimum(np.minimum(leaves, enters), partner)
+    inside = (low >= 0) & (np.maximum(leaves, enters) < len(many.keys)) & (partner < len(few.keys))
+    count = int(np.argmin(inside)) if not inside.all() else size
+    leaves, enters, partner = leaves[:count], enters[:count], partner[:count]
+    same = (many.keys[leaves] == many.keys[enters]) & (many.keys[leaves] == few.keys[partner])
+    count = int(np.argmin(same)) if not same.all() else count
+    own = few.ns[partner[:count]]
+    more = np.abs(many.ns[leaves[:count]] - own) - np.abs(many.ns[enters[:count]] - own)
+    found: Int64s = np.concatenate([[0], np.cumsum(more)])
+    return found

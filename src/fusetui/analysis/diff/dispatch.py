@@ -1,0 +1,256 @@
+"""What the CPU does around the work of a step: ops that compute nothing, guards, runtime calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row
+from fusetui.analysis.diff.names import dispatch_name
+from fusetui.analysis.diff.noise import beyond_noise
+from fusetui.analysis.diff.pieces import Work
+from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.usual import mean
+from fusetui.analysis.questions.computing import computing_ops, within
+from fusetui.analysis.questions.totals import self_ns
+from fusetui.text.figures import count
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import union_length
+from fusetui.trace.model.op_names import is_compiler
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+Label = Callable[[str], str]
+
+LAUNCHES = "launch calls"
+
+
+class Dispatch(msgspec.Struct, frozen=True, eq=False):
+    """One kind of slice in each of the steps used; arrays of shape [steps]."""
+
+    label: str
+    names: tuple[str, ...]
+    count: Int64s
+    ns: Int64s  # self time
+    usual: Rows  # the steps that its time is averaged over
+    rows: tuple[int, ...]  # in the representative step
+    every: Rows  # in all steps, and the step of each
+    step: Rows
+    adds_up: bool  # its time is not part of other dispatch or of work
+
+    @property
+    def per_step(self) -> int:
+        return int(median(self.count))
+
+    @property
+    def mean_ns(self) -> int:
+        return int(mean(self.ns[self.usual]))
+
+    @property
+    def median_ns(self) -> int:
+        return int(median(self.ns))
+
+
+def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list[Row]:
+    """What occurs more or less often in a step, the largest change first, then all else in one
+    row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
+    counts = not (a.work.gpu or b.work.gpu)
+    left_out = without if without is not None and not counts else (None, None)
+    of_a, of_b = _by_label(a, left_out[0]), _by_label(b, left_out[1])
+    changed, equal = [], []
+    for label in dict.fromkeys([*of_a, *of_b]):
+        one, other = of_a.get(label), of_b.get(label)
+        if (one.per_step if one else 0) == (other.per_step if other else 0):
+            equal.append((one, other))
+        else:
+            changed.append(_changed(label, one, other, counts))
+    changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
+    changed += [row for pair in equal for row in _once(a, b, *pair)]
+    return changed + (_rest(equal) if counts else [])
+
+
+def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+    """What occurs more or less often in one step only, and equally often in all others."""
+    steps = len(b.work.windows)
+    if steps < 3 or len(a.work.windows) != steps:
+        return []
+    nothing = np.zeros((2, steps), dtype=np.int64)
+    counts = [d.count if d else nothing[0] for d in (one, other)]
+    times = [d.ns if d else nothing[0] for d in (one, other)]
+    (odd,) = np.nonzero(counts[0] != counts[1])
+    if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
+        return []
+    step, label = int(odd[0]), next(d.label for d in (one, other) if d is not None)
+    before, after = (int(count[step]) for count in counts)
+    here = [tuple(d.every[d.step == step].tolist()) if d is not None else () for d in (one, other)]
+    return [
+        Row(
+            kind=Kind.REMOVED if after < before else Kind.ADDED,
+            op=CPU + label,
+            a=one.names if one and before else (),
+            b=other.names if other and after else (),
+            a_ns=int(times[0][step]),
+            b_ns=int(times[1][step]),
+            a_count=before,
+            b_count=after,
+            why=f"{ONLY} {b.work.windows.number_of(step)}",
+            a_rows=here[0],
+            b_rows=here[1],
+            counts=False,
+        )
+    ]
+
+
+def dispatched(items: Items) -> Int64s:
+    """Per step: the time of all dispatch that is part of the sum."""
+    found = np.zeros(len(items.work.windows), dtype=np.int64)
+    for dispatch in _by_label(items).values():
+        if dispatch.adds_up:
+            found += dispatch.ns
+    return found
+
+
+def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: bool) -> Row:
+    before, after = one.per_step if one else 0, other.per_step if other else 0
+    both = before and after
+    return Row(
+        kind=Kind.REMOVED if after < before else Kind.ADDED,
+        op=CPU + label,
+        a=one.names if one and before else (),
+        b=other.names if other and after else (),
+        a_ns=one.mean_ns if one else 0,
+        b_ns=other.mean_ns if other else 0,
+        a_count=before,
+        b_count=after,
+        why=f"{count(before)} -> {count(after)} a step" if both else "",
+        a_rows=one.rows if one and before else (),
+        b_rows=other.rows if other and after else (),
+        counts=counts and all(d.adds_up for d in (one, other) if d),
+        a_median_ns=one.median_ns if one else 0,
+        b_median_ns=other.median_ns if other else 0,
+    )
+
+
+def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
+    """What both sides do equally often, as one row, so that all of it is accounted for."""
+    of_a = [x for x, _ in equal if x and x.adds_up]
+    of_b = [y for _, y in equal if y and y.adds_up]
+    if not (of_a and of_b):
+        return []
+    before, after = np.sum([x.ns for x in of_a], axis=0), np.sum([y.ns for y in of_b], axis=0)
+    a_ns, b_ns = int(mean(before[of_a[0].usual])), int(mean(after[of_b[0].usual]))
+    far = bool(beyond_noise(before[:, None], after[:, None], 0)[0])
+    return [
+        Row(
+            kind=Kind.SAME if not far else Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
+            op=f"{CPU}other ops that compute nothing",
+            a=tuple(name for x in of_a for name in x.names),
+            b=tuple(name for y in of_b for name in y.names),
+            a_ns=a_ns,
+            b_ns=b_ns,
+            a_count=sum(x.per_step for x in of_a),
+            b_count=sum(y.per_step for y in of_b),
+            why="as many on both sides",
+            a_median_ns=int(median(before)),
+            b_median_ns=int(median(after)),
+        )
+    ]
+
+
+def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]:
+    work, trace = items.work, items.work.trace
+    found: dict[str, Dispatch] = {}
+    if not len(work.windows):
+        return found
+    for rows_, label_of, ns, adds_up in _populations(work):
+        window = work.windows.index_of(trace.start[rows_])
+        kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
+        rows_, window, ns = rows_[kept], window[kept], ns[kept]
+        if not len(rows_):
+            continue
+        labels = [label_of(name) for name in trace.names]
+        number = {label: n for n, label in enumerate(dict.fromkeys(labels))}
+        key = np.array([number[label] for label in labels])[trace.name[rows_]]
+        order = np.argsort(key, kind="stable")
+        present, first = np.unique(key[order], return_index=True)
+        spelled = list(number)
+        for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
+            label = spelled[value]
+            found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
+    return found
+
+
+def _dispatch(
+    items: Items, label: str, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool
+) -> Dispatch:
+    trace, steps = items.trace, len(items.work.windows)
+    sums = np.zeros((2, steps), dtype=np.int64)
+    np.add.at(sums[0], window, 1)
+    np.add.at(sums[1], window, ns)
+    names = tuple(trace.names[n] for n in np.unique(trace.name[rows_]).tolist())
+    here = tuple(rows_[window == items.window].tolist())
+    return Dispatch(label, names, sums[0], sums[1], items.usual, here, rows_, window, adds_up)
+
+
+def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
+    """Rows that are not work, how to label them, their self times, and whether these are part of
+    the sum."""
+    trace = work.trace
+    own = self_ns(trace)
+    ops = trace.rows_of(Role.OP)
+    ops = ops[~_does_work(work)[ops]]
+    yield ops, dispatch_name, own[ops], True
+    calls = trace.rows_of(Role.CALL)
+    launching = np.zeros(len(trace), dtype=np.bool_)
+    launching[trace.launch[trace.launch >= 0]] = True
+    yield calls[launching[calls]], _launches, own[calls[launching[calls]]], True
+    yield calls[~launching[calls]], _call_name, own[calls[~launching[calls]]], True
+    notes = trace.rows_of(Role.ANNOTATION)
+    named = np.array([is_compiler(name) for name in trace.names] or [False])
+    notes = notes[named[trace.name[notes]]]
+    yield notes, dispatch_name, _own_of_notes(trace, notes), False
+
+
+def _does_work(work: Work) -> NDArray[np.bool_]:
+    """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
+    part of an op that does."""
+    trace = work.trace
+    if not work.gpu:
+        rows_ = computing_ops(trace)
+        found = within(trace, rows_)
+    else:
+        rows_ = trace.op[trace.gpu_rows].astype(np.intp)
+        found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows_[rows_ >= 0]] = True
+    return found
+
+
+def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
+    """The time of annotations during which none of the ops inside them ran."""
+    threads = {(t.pid, t.tid): t for t in trace.tracks if t.layer is Layer.OPS and not t.subrow}
+    own = trace.dur[notes].copy()
+    for n, row in enumerate(notes.tolist()):
+        note = trace.track_of(row)
+        track = threads.get((note.pid, note.tid))
+        if track is not None:
+            begins, ends = int(trace.start[row]), int(trace.end[row])
+            first, last = np.searchsorted(trace.start[track.rows], [begins, ends])
+            inner = np.arange(first, last) + track.first_row
+            inner = inner[trace.end[inner] <= ends]
+            own[n] -= union_length(trace.start[inner], trace.end[inner])
+    return own
+
+
+def _launches(name: str) -> str:
+    return LAUNCHES
+
+
+def _call_name(name: str) -> str:
+    """`hipX` and `cudaX` are the same call from two vendors."""
+    return "cuda" + name.removeprefix("hip") if name.startswith("hip") else name

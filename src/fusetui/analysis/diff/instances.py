@@ -1,0 +1,198 @@
+"""Ops that ran on both sides: which of their repeated kernels correspond, and what else belongs to
+them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+
+from fusetui.analysis.diff.groups import Board
+from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.lcs import Pair, exact
+from fusetui.analysis.diff.names import adds_up_parts, work_class
+from fusetui.analysis.diff.nearest import closest, is_feasible
+from fusetui.trace.model.op_names import is_compiler
+
+_REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
+
+WHOLE_RUN = "a long run of one kernel, compared as a whole"
+
+MANY = 8
+"""An op that launches more than this (a graph, a foreach) is not treated as one piece of work."""
+
+
+def repeated(board: Board) -> None:
+    """Where one kernel repeats, pairs those repetitions whose times are the most alike."""
+    items = board.items
+    for first, last in _runs(board):
+        pairs = [pair for pair in board.pairs[first:last] if pair is not None]
+        key = int(items[0].exact[pairs[0][0]])
+        open_items: list[list[int]] = [[], []]
+        for gap in board.gaps[first : last + 1]:
+            for side in (0, 1):
+                same = [item for item in gap[side] if int(items[side].exact[item]) == key]
+                open_items[side] += same
+        for side in (0, 1):
+            if open_items[side] and not open_items[1 - side]:
+                _choose(board, side, first, last, pairs, open_items[side])
+
+
+def rest_of_ops(board: Board, side: int) -> None:
+    """Groups what is open of an op whose other kernels are paired, or that is the same op in a gap.
+
+    Open kernels on both sides become one group. Otherwise they join the pair of the op if that has
+    two different kernels (one became two) or if they add up its parts. Covers both directions at
+    once.
+    """
+    if side:
+        return
+    open_of = [_open_by_op(board, n) for n in (0, 1)]
+    if not any(open_of):
+        return
+    for number, a, b in _linked(board):
+        of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
+        if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
+            continue
+        name = board.items[0].trace.name_of(a)
+        if of_a and of_b:
+            board.claim_both(of_a, of_b, f"the rest of {name}")
+            continue
+        pair = board.pairs[number] if number is not None else None
+        if pair is not None and number is not None and _belong(board, pair, of_a, of_b):
+            board.pairs[number] = None
+            board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
+
+
+def with_reduction(board: Board, side: int) -> None:
+    """Where no op tells: the kernel that adds up the parts of a product or of attention, right
+    after it, joins the pair that the main kernel is in."""
+    items = board.items[side]
+    for number, pair in enumerate(board.pairs):
+        following = board.gaps[number + 1][side]
+        if pair is None or not following or following[0] != pair[side] + 1:
+            continue
+        main, after = items.names[pair[side]], items.names[following[0]]
+        if not items.op_word(following[0]) and _adds_up(main, after):
+            board.pairs[number] = None
+            of_a, of_b = [pair[0]], [pair[1]]
+            (of_b if side else of_a).append(following[0])
+            board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+
+
+def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
+    """Whether what one side has besides is part of the same work."""
+    left = [(board.items[n].names, pair[n], found) for n, found in enumerate((of_a, of_b))]
+    return _replaced(board, pair) or all(
+        _adds_up(names[main], names[item]) for names, main, found in left for item in found
+    )
+
+
+@cache
+def _adds_up(main: str, after: str) -> bool:
+    """The reduction of split-K after a product or a convolution, or one that calls itself so after
+    attention."""
+    kind = work_class("", main)
+    if kind in ("gemm", "conv"):
+        return adds_up_parts(after)
+    return kind == "attention" and _REDUCES.search(after) is not None
+
+
+def _runs(board: Board) -> Iterator[tuple[int, int]]:
+    """Ranges of pairs of one kernel under one op, with something open beside them."""
+    first = 0
+    keys = [
+        int(board.items[0].exact[p[0]]) if p is not None and _same(board, p) else None
+        for p in board.pairs
+    ]
+    for number in range(1, len(keys) + 1):
+        if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
+            beside = board.gaps[first : number + 1]
+            known = keys[first] is not None if keys else False
+            if known and any(a or b for a, b in beside):
+                yield first, number
+            first = number
+
+
+def _same(board: Board, pair: Pair) -> bool:
+    return bool(board.items[0].exact[pair[0]] == board.items[1].exact[pair[1]])
+
+
+def _choose(
+    board: Board, side: int, first: int, last: int, pairs: list[Pair], more: list[int]
+) -> None:
+    """Pairs the shorter side of a run with the longer one again, in order, by the closest times;
+    if that would take too long, the run is compared as a whole."""
+    few = [pair[1 - side] for pair in pairs]
+    many = sorted([pair[side] for pair in pairs] + more)
+    if not is_feasible(len(few), len(many)):
+        board.pairs[first:last] = [None] * (last - first)
+        board.claim_both(*((few, many) if side else (many, few)), WHOLE_RUN, together=True)
+        return
+    times = board.items[side].times, board.items[1 - side].times
+    chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
+    partners = [many[n] for n in chosen]
+    if partners == [pair[side] for pair in pairs]:
+        return
+    for number, one, other in zip(range(first, last), few, partners, strict=True):
+        board.pairs[number] = (other, one) if side == 0 else (one, other)
+    wanted = set(more)
+    for gap in board.gaps[first : last + 1]:
+        gap[side][:] = [item for item in gap[side] if item not in wanted]
+    for item in sorted(set(many) - set(partners)):
+        here = board.gaps[first + bisect_left(partners, item)][side]
+        here.append(item)
+        here.sort()
+
+
+def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
+    """Open items by the row of their innermost op; what torch.compile inserts counts as no op."""
+    items = board.items[side]
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for gap in board.gaps:
+        for item in gap[side]:
+            op = int(items.op[item])
+            if op >= 0 and items.work.gpu and not is_compiler(items.op_names[item]):
+                found[op].append(item)
+    return found
+
+
+def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
+    """The rows of ops that are one and the same: with a pair between them, or in order in a gap."""
+    a, b = board.items
+    for number, pair in enumerate(board.pairs):
+        if pair is not None and _known(a, pair[0]) and _one_op(board, pair):
+            yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
+    for gap in board.gaps:
+        if gap[0] and gap[1]:
+            ops_a, words_a = _ops(a, gap[0])
+            ops_b, words_b = _ops(b, gap[1])
+            for i, j in exact(words_a, words_b):
+                yield None, ops_a[i], ops_b[j]
+
+
+def _one_op(board: Board, pair: Pair) -> bool:
+    """Under one name, or under those that two vendors have for it (`cudnn_convolution`,
+    `miopen_convolution`)."""
+    a, b = board.items
+    if a.op_word(pair[0]) == b.op_word(pair[1]):
+        return True
+    kinds = work_class(a.op_names[pair[0]], ""), work_class(b.op_names[pair[1]], "")
+    return kinds[0] == kinds[1] != "" and _known(b, pair[1])
+
+
+def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
+    """The rows of the ops that items come from, each once, and the numbers of their names."""
+    rows = list(dict.fromkeys(int(items.op[item]) for item in members if _known(items, item)))
+    return rows, [items.word_of_op(row) for row in rows]
+
+
+def _known(items: Items, item: int) -> bool:
+    return items.op_word(item) > 0
+
+
+def _replaced(board: Board, pair: Pair) -> bool:
+    a, b = board.items
+    return int(a.exact[pair[0]]) & KERNEL_MASK != int(b.exact[pair[1]]) & KERNEL_MASK

@@ -1,0 +1,338 @@
+"""One representative step of each side, as numbers that can be compared between the two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.hidden import behind_compute
+from fusetui.analysis.diff.names import helps, identity, part, work_class
+from fusetui.analysis.diff.pieces import Work
+from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.usual import mean, usual_steps
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.op_names import is_compiler, stem
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Word = Callable[[str], str]
+
+CROWD = 8
+"""An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
+
+OP_SHIFT = 32
+KERNEL_MASK = (1 << OP_SHIFT) - 1
+"""The halves of an exact key: the op's number above, the kernel's below."""
+
+
+LANE_SHIFT = 56
+"""The lowest bit of the lane in keys that tell lanes apart; the op's number stays below it."""
+
+
+class Vocabulary:
+    """Numbers for words, the same for both sides; 0 is the empty word."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+
+    def number(self, word: str) -> int:
+        return self._numbers.setdefault(word, len(self._numbers))
+
+
+class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
+
+    Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
+    the same op, `by_op` for the same part of the same op, `alone` for the only kernel of the same
+    op, `by_class` for the same kind of work (0: the kind says too little). `samples` is
+    [steps alike, items].
+    """
+
+    work: Work
+    window: int  # the representative one
+    alike: Rows  # the steps that do the same work as that one
+    usual: Rows  # those of them that all figures are averaged over
+    plain: Rows  # those of them without anything that the others lack
+    row: Rows
+    op: Rows
+    lane: Rows
+    exact: Int64s
+    by_op: Int64s
+    alone: Int64s
+    by_class: Int64s
+    samples: Int64s
+    every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def trace(self) -> Trace:
+        return self.work.trace
+
+    @cached_property
+    def ns(self) -> Int64s:
+        """The time of each in a usual step: a mean, so that the parts of a step add up."""
+        if not len(self.usual):
+            return median(self.samples)
+        return mean(self.samples[np.isin(self.alike, self.usual)])
+
+    @cached_property
+    def median_ns(self) -> Int64s:
+        """Over all steps alike."""
+        return median(self.samples)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the kernel, or the op in its place; shape [items], like the lists below."""
+        return self._named(self.row)
+
+    @cached_property
+    def op_names(self) -> list[str]:
+        """Of the innermost op; "" when unknown."""
+        return self._named(self.op)
+
+    @cached_property
+    def computes(self) -> list[bool]:
+        """Neither a copy nor a set."""
+        found: list[bool] = np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()
+        return found
+
+    @cached_property
+    def words(self) -> list[int]:
+        """What a piece of work counts as: its op, else its kernel."""
+        op, kernel = self.exact >> OP_SHIFT, self.exact & KERNEL_MASK
+        found: list[int] = np.where(op > 0, op, -kernel).tolist()
+        return found
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """Of the innermost op's name."""
+        return [stem(name) for name in self.op_names]
+
+    @cached_property
+    def outer(self) -> list[int]:
+        """The row of the outermost op of the program around each item, -1 when unknown."""
+        rows: list[int] = outermost(self.trace, self.op).tolist()
+        return rows
+
+    @cached_property
+    def times(self) -> list[int]:
+        """`ns` as plain integers."""
+        found: list[int] = self.ns.tolist()
+        return found
+
+    @cached_property
+    def hidden(self) -> list[int]:
+        """For communication, copies and sets: how long kernels computed meanwhile, in a usual step;
+        0 for kernels that compute."""
+        work = self.work
+        if not work.gpu or not len(self.usual):
+            return [0] * len(self)
+        steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
+        found: list[int] = mean(behind_compute(self.trace, np.stack(steps))).tolist()
+        return found
+
+    @cached_property
+    def medians(self) -> list[int]:
+        found: list[int] = self.median_ns.tolist()
+        return found
+
+    @cached_property
+    def rows(self) -> list[int]:
+        found: list[int] = self.row.tolist()
+        return found
+
+    def keys_of(self, span: slice) -> Int64s:
+        """Per piece of a step: one number for the same kernel under the same op on the same
+        lane."""
+        lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
+        found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
+        return found
+
+    def row_in(self, item: int, step: int) -> int:
+        """The row of an item in another step of the same work."""
+        return int(self.work.row[self.work.of_window(step)][item])
+
+    def op_word(self, item: int) -> int:
+        """The number of its op; 0 when there is none."""
+        return int(self.exact[item]) >> OP_SHIFT
+
+    def word_of_op(self, op: int) -> int:
+        """The number of the op in this row of the trace, if an item comes from it."""
+        return self._words_of_ops.get(op, 0)
+
+    @cached_property
+    def _words_of_ops(self) -> dict[int, int]:
+        return dict(zip(self.op.tolist(), (self.exact >> OP_SHIFT).tolist(), strict=True))
+
+    def _named(self, rows: Rows) -> list[str]:
+        numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
+        texts = self.trace.names
+        return [texts[number] if number >= 0 else "" for number in numbers]
+
+
+def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
+    """The representative step: the median one of those with the most common sequence of work."""
+    kernel, op = _word_numbers(work, words)
+    exact = kernel + (op << OP_SHIFT)
+    alike = _alike(work, exact)
+    window = _representative(work, alike)
+    chosen = work.of_window(window)
+    samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
+    samples = samples.reshape(max(1, len(alike)), chosen.stop - chosen.start)
+    found = Items(
+        work=work,
+        window=window,
+        alike=np.array(alike, dtype=np.intp),
+        usual=np.array(alike, dtype=np.intp),
+        plain=np.array(alike, dtype=np.intp),
+        row=work.row[chosen],
+        op=work.op[chosen],
+        lane=work.lane[chosen],
+        exact=exact[chosen],
+        by_op=_by_op(work, chosen, kernel[chosen], op[chosen], words),
+        alone=_alone(work, chosen, op[chosen]),
+        by_class=_classes(work, chosen, words),
+        samples=samples,
+        every=exact,
+    )
+    return found, _notes(work, alike)
+
+
+def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
+    """Both sides with their usual steps chosen: with equally many steps, those that do the usual
+    work on both sides. Leaves out the steps in `without`, if others are left."""
+    of_a, of_b = a.work.windows.dur, b.work.windows.dur
+    common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else None
+    found = [side.alike if common is None or not len(common) else common for side in (a, b)]
+    plain = [np.setdiff1d(steps, without) for steps in found]
+    plain = [p if len(p) else side.alike for p, side in zip(plain, (a, b), strict=True)]
+    usual_a, usual_b = usual_steps(of_a, of_b, *plain)
+    return (
+        msgspec.structs.replace(a, usual=usual_a, plain=plain[0]),
+        msgspec.structs.replace(b, usual=usual_b, plain=plain[1]),
+    )
+
+
+def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
+    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper does not
+    count as an op."""
+    trace = work.trace
+    names = trace.name[work.row]
+    ops = np.where(work.op >= 0, trace.name[work.op], -1)
+    kernel = _table(trace, np.unique(names), words, identity)[names]
+    op = _table(trace, np.unique(ops[ops >= 0]), words, _op_word)[ops]
+    return kernel, np.where(ops >= 0, op, 0)
+
+
+def _op_word(name: str) -> str:
+    return "" if is_compiler(name) else identity(stem(name))
+
+
+def _table(trace: Trace, used: Rows, words: Vocabulary, word: Word) -> Int64s:
+    """Word numbers by name id, filled in for the ids used."""
+    table = np.zeros(len(trace.names) + 1, dtype=np.int64)
+    for number in used.tolist():
+        table[number] = words.number(word(trace.names[number]))
+    return table
+
+
+def _alike(work: Work, exact: Int64s) -> list[int]:
+    """The windows that hold the most common sequence of work; the first found, on a tie."""
+    spans = [work.of_window(w) for w in range(len(work.windows))]
+    texts = [exact[s].tobytes() + work.lane[s].tobytes() for s in spans]
+    if not texts:
+        return []
+    ((common, _),) = Counter(texts).most_common(1)
+    return [w for w, text in enumerate(texts) if text == common]
+
+
+def _representative(work: Work, alike: list[int]) -> int:
+    """The window of the median duration, the lower one of two."""
+    by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
+    return by_duration[(len(by_duration) - 1) // 2] if by_duration else 0
+
+
+def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
+    """The op, the part of its work, and the index among such parts under this op.
+
+    Without an op, or under one that launches very many kernels, the kernel itself.
+    """
+    rows, owners = work.row[chosen], work.op[chosen]
+    names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
+    role = _table(work.trace, np.unique(names), words, _part)[names] + (roles << 24)
+    group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
+    place = np.empty(len(rows), dtype=np.int64)
+    place[order] = np.arange(len(rows)) - first[group[order]]
+    crowd = np.bincount(group, minlength=len(first))[group] > CROWD
+    known = (op > 0) & ~crowd
+    kinds, kind = np.unique(np.stack([op, role, place]), axis=1, return_inverse=True)
+    numbers = [words.number(f"place {o} {r} {p}") for o, r, p in kinds.T.tolist()]
+    number = np.array(numbers, dtype=np.int64)[kind.reshape(-1)]
+    return np.where(known, number, -kernel - 1)
+
+
+def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
+    """The op, where it launches nothing else of this kind of event, and what it launches is no
+    helper of work that is not there; else 0."""
+    role = work.trace.role[work.row[chosen]].astype(np.int64)
+    group = np.unique(np.stack([work.op[chosen], role]), axis=1, return_inverse=True)[1].reshape(-1)
+    single = np.bincount(group, minlength=1)[group] == 1 if len(group) else np.zeros(0, np.bool_)
+    names = work.trace.name[work.row[chosen]]
+    single &= ~np.isin(names, [n for n in np.unique(names).tolist() if helps(work.trace.names[n])])
+    return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
+
+
+def _part(name: str) -> str:
+    return f"part {part(name)}"
+
+
+def outermost(trace: Trace, ops: Rows) -> Rows:
+    """The outermost op of the program around each of these rows, -1 for none."""
+    ours = np.array([not is_compiler(name) for name in trace.names] or [False])
+    found, row = np.full(len(ops), -1, dtype=np.intp), ops
+    while (row >= 0).any():
+        is_op = (row >= 0) & (trace.source_role[row] == Role.OP) & ours[trace.name[row]]
+        found = np.where(is_op, row, found)
+        row = np.where(row >= 0, trace.parent[row], -1)
+    return found
+
+
+def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
+    trace = work.trace
+    kernels = trace.name[work.row[chosen]]
+    ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
+    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP))
+    around = outermost(trace, work.op[chosen])
+    inside = np.where(around >= 0, trace.name[around], -1)
+    kinds, kind = np.unique(np.stack([ops, kernels, computes, inside]), axis=1, return_inverse=True)
+    found = [
+        words.number(_class(trace, op, kernel, outer) if plain else "")
+        for op, kernel, plain, outer in kinds.T.tolist()
+    ]
+    return np.array(found, dtype=np.int64)[kind.reshape(-1)]
+
+
+def _class(trace: Trace, op: int, kernel: int, outer: int) -> str:
+    """Products and softmax inside attention are a class of their own."""
+    found = work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
+    attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
+    return f"{found} of attention" if attention and found else found
+
+
+def _notes(work: Work, alike: list[int]) -> tuple[str, ...]:
+    if len(alike) == len(work.windows):
+        return ()
+    return (
+        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
+        f" {len(work.windows)} steps that are alike",
+    )

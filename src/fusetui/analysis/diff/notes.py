@@ -1,0 +1,210 @@
+"""What to know before reading a diff: what else differs, then how certain the result is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.model import Accounting, StepChange
+from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.analysis.questions.note import note_of
+from fusetui.text.figures import duration, percent, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
+
+LOOKED_AT = 6
+"""Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
+
+
+VARIES = 0.02
+"""An unexplained part gets a note when it is more than this share of a step."""
+
+
+def notes(
+    a: Items,
+    b: Items,
+    groups: Sequence[Group],
+    devices: str,
+    step: StepChange,
+    sums: Accounting,
+) -> list[str]:
+    """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
+    found = [_ranks(a.trace, b.trace)]
+    found += _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
+    found += [_incomplete(items) for items in (a, b)]
+    found += [_few_steps(a, b), _rest(step, sums)]
+    found += [_turns(step)] if step.turns else _drifts(a, b, step)
+    found += [_interrupted(a, step.interrupted_a), _interrupted(b, step.interrupted_b)]
+    for items in (a, b):
+        found += items.work.windows.notes
+    return [note for note in found if note]
+
+
+def _origins(a: Items, b: Items) -> list[str]:
+    """What a trace that is not a recording says about itself; once, when both say the same."""
+    of_a, of_b = note_of(a.trace), note_of(b.trace)
+    if of_a == of_b:
+        return [of_a]
+    return [f"{items.work.label}: {note}" for items, note in ((a, of_a), (b, of_b)) if note]
+
+
+def _outside(a: Items, b: Items, devices: str) -> list[str]:
+    """Differences of the machine and its software."""
+    return [
+        f"devices differ: {printable(devices)}" if devices else "",
+        _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
+        _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+    ]
+
+
+def _changed(what: str, before: str, after: str) -> str:
+    """Nothing when they agree, or when a side does not say."""
+    if not before or not after or before == after:
+        return ""
+    return f"{what}: {printable(before)} -> {printable(after)}"
+
+
+def _torch(trace: Trace) -> str:
+    for key in ("torch_version", "pytorch_version"):
+        if isinstance(trace.keys.get(key), str):
+            return str(trace.keys[key])
+    packages = _inner(trace.keys, "metadata", "system", "pip_packages")
+    named = (p for p in packages if isinstance(p, str)) if isinstance(packages, list) else ()
+    return next((p.removeprefix("torch==") for p in named if p.startswith("torch==")), "")
+
+
+def _inner(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _runtime(trace: Trace) -> str:
+    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a string."""
+    cuda, hip = (_number(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
+    if cuda:
+        return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    if hip:
+        return f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}"
+    return ""
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
+    """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
+    found: dict[str, str] = {}
+    for i, j in _heaviest(a, b, groups):
+        before, after = _input_of(a, i), _input_of(b, j)
+        for what, x, y in zip(("shapes", "dtypes"), before, after, strict=True):
+            found.setdefault(what, _changed(f"{what} differ in {a.op_names[i]}", x, y))
+            found = {key: text for key, text in found.items() if text}
+    return list(found.values())
+
+
+def _heaviest(a: Items, b: Items, groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
+    """Pairs under one op, those that take the most time."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    of_a, of_b = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable").tolist()
+    return islice((pairs[n] for n in order if _one_op(a, b, *pairs[n])), LOOKED_AT)
+
+
+def _one_op(a: Items, b: Items, i: int, j: int) -> bool:
+    return bool(a.op_names[i]) and a.stems[i] == b.stems[j]
+
+
+def _input_of(items: Items, item: int) -> tuple[str, str]:
+    """Shapes and dtypes of the first two inputs that are tensors; "" when not recorded."""
+    args = items.trace.args_of(int(items.op[item]))
+    dims = args.get("Input Dims", args.get("Input dims"))
+    types = args.get("Input type")
+    if not isinstance(dims, list):
+        return "", ""
+    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape][:2]
+    shapes = " x ".join(str(dims[n]) for n in tensors)
+    if not isinstance(types, list) or len(types) != len(dims):
+        return shapes, ""
+    return shapes, " x ".join(str(types[n]).removeprefix("c10::").lower() for n in tensors)
+
+
+def _incomplete(items: Items) -> str:
+    missing = items.trace.report.missing
+    return f"{items.work.label}: {missing}" if missing else ""
+
+
+def _few_steps(a: Items, b: Items) -> str:
+    of_a, of_b = len(a.work.windows), len(b.work.windows)
+    if min(of_a, of_b) >= FEW_STEPS:
+        return ""
+    return (
+        f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
+        f" profile at least {FEW_STEPS}"
+    )
+
+
+def _drifts(a: Items, b: Items, step: StepChange) -> list[str]:
+    """A run that becomes slower or faster shows how much another run may differ."""
+    drifts = (a, step.drift_a), (b, step.drift_b)
+    return [
+        f"{items.work.label} became {_became(drift)} from its first step to its last: the interval"
+        " is widened by as much"
+        for items, drift in drifts
+        if drift
+    ]
+
+
+def _became(drift: float) -> str:
+    return f"{percent(abs(drift), 1, fine=True)} {'slower' if drift > 0 else 'faster'}"
+
+
+def _turns(step: StepChange) -> str:
+    """What happened to both alike."""
+    drifts = [drift for drift in (step.drift_a, step.drift_b) if drift]
+    both = f"; both became {_became(max(drifts, key=abs))} meanwhile" if len(drifts) == 2 else ""
+    return f"the steps took turns, so each is compared with the one next to it{both}"
+
+
+def _interrupted(items: Items, share: float) -> str:
+    """Something else had the core."""
+    if share <= VARIES:
+        return ""
+    return (
+        f"{items.work.label}: something interrupted its steps for {percent(share, 1)} of the time,"
+        " which the interval leaves out"
+    )
+
+
+def _ranks(a: Trace, b: Trace) -> str:
+    """Two ranks of one job wait for each other."""
+    of_a, of_b = (_inner(t.keys, "distributedInfo") for t in (a, b))
+    if not (isinstance(of_a, dict) and isinstance(of_b, dict)):
+        return ""
+    ranks = of_a.get("rank"), of_b.get("rank")
+    size = of_a.get("world_size")
+    if ranks[0] == ranks[1] or None in ranks or size != of_b.get("world_size") or not size:
+        return ""
+    return (
+        f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"
+        " job: the time of a collective includes waiting for the other ranks, and fusetui ranks"
+        " tells who waits for whom"
+    )
+
+
+def _rest(step: StepChange, sums: Accounting) -> str:
+    """Says why a part of the sum is not explained, when it is large."""
+    share = abs(sums.not_explained_ns)
+    if share <= VARIES * max(step.a_ns or 0, step.b_ns or 0):
+        return ""
+    return (
+        f"{duration(share)} not explained: the steps vary so much that those with the usual work"
+        " do not take the median time"
+    )

@@ -1,0 +1,235 @@
+"""What only some steps do: work that the others lack, and kernels that took long only once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.model import ONLY, Kind, Row
+from fusetui.analysis.diff.odd_piece import Piece
+from fusetui.analysis.diff.odd_rows import piece_rows
+from fusetui.analysis.diff.odd_steps import odd_steps, rows_of
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
+from fusetui.analysis.questions.busy import any_busy_ns
+from fusetui.text.figures import change
+
+Int64s = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+SHARP = 4
+"""A step is odd when it is this many times as far from the others as they are from each other."""
+
+COMMON = 99
+"""And SHARP times as far as this percentile of the differences of all kernels in the other
+steps."""
+
+LEAST = 3
+"""What is usual shows from so many steps on; in all but one of them both sides do the same work."""
+
+IDLE, IDLE_BESIDE = 0.01, 0.03
+"""Idle time is told when it changed by this share of a step; the latter in a step that does other
+work too, whose launches take some: in a step of 0.5 ms, a copy costs 2 %."""
+
+MOST, TOGETHER = 0.75, 4
+"""Both sides vary alike where the differences of so many kernels, step by step, vary by so much
+less than their times."""
+
+SHOWN = 5
+"""At most this many such kernels are reported."""
+
+Key = tuple[int, bool, int]  # the step, whether it is missing, the number of the op and the kernel
+
+
+class Once(msgspec.Struct, frozen=True):
+    """What took a different time in one step than in all others used.
+
+    `paired`: in the other steps the two sides vary alike, as two copies of one recording do, so
+    this step is not a usual one.
+    """
+
+    step: int
+    row: Row
+    paired: bool
+
+
+def rows(a: Items, b: Items) -> list[Row]:
+    """Rows that are not part of a usual step, each naming its step.
+
+    What is odd on both sides alike (in the same step, if they have equally many) is no change.
+    """
+    same_steps = len(a.work.windows) == len(b.work.windows)
+    found = [_by_key(odd, same_steps) for odd in (_odd(a, b), _odd(b, a))]
+    changed: list[Row] = []
+    for side, (mine, other) in enumerate((found, found[::-1])):
+        left = [p for key, members in mine.items() for p in members[len(other.get(key, ())) :]]
+        changed += piece_rows((a, b)[side], left, "AB"[side])
+    return changed
+
+
+def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
+    """Kernels and idle time that changed in one step only, if both sides have equally many steps
+    and vary alike, as two copies of one recording do: the n-th steps of two runs have nothing in
+    common but chance."""
+    if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
+        return []
+    return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
+
+
+def _odd(items: Items, twin: Items) -> Iterator[Piece]:
+    """What differs in each step with unusual work. Missing work is assumed to take as long as in
+    the same step of the other side, or else as in the usual steps."""
+    work = items.work
+    for odd in odd_steps(items, twin):
+        span = work.of_window(odd.number)
+        words, rows, ns = items.every[span], work.row[span], work.ns[span]
+        lacking, more = odd.unmoved(items.exact, words, ns)
+        for item in lacking:
+            ns_, word = odd.usual[item], int(items.exact[item])
+            yield Piece(odd.number, True, items.rows[item], ns_, word, odd.gap_of(item))
+        for place in more:
+            ns_, word = int(ns[place]), int(words[place])
+            yield Piece(odd.number, False, int(rows[place]), ns_, word, odd.gap_before(place))
+
+
+def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
+    pieces: defaultdict[Key, list[Piece]] = defaultdict(list)
+    for piece in found:
+        pieces[piece.step if same_steps else -1, piece.missing, piece.word].append(piece)
+    return pieces
+
+
+def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
+    """Kernels that took more or less time in one step of one side than in all others."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    if not pairs or _few(a, b):
+        return []
+    one, other = np.array(pairs, dtype=np.intp).T
+    rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
+    lacking = (rows_a < 0) | (rows_b < 0)
+    before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
+    after = np.where(lacking, b.median_ns[other], b.trace.dur[rows_b])
+    apart, step, paired = _outliers(before, after, lacking)
+    floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
+    tick = max(resolution(a.samples), resolution(b.samples))
+    away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
+    least = max(tick, SHARP * int(np.percentile(away, COMMON)))
+    far = np.flatnonzero(apart > np.maximum(floor, least))
+    far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
+    found = []
+    for n in far.tolist():
+        number = int(step[n])
+        row = _slow(a, b, pairs[n], number, int(rows_a[number, n]), int(rows_b[number, n]))
+        found.append(Once(number, row, bool(paired[n])))
+    return found
+
+
+def _vary_alike(a: Items, b: Items, groups: Sequence[Group]) -> bool:
+    """In the steps that do the usual work on both sides."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    before, after = (
+        side.samples[np.isin(side.alike, np.intersect1d(a.alike, b.alike))][:, of]
+        for side, of in ((a, one), (b, other))
+    )
+    if not before.size:
+        return False
+    apart, times = (
+        np.quantile(np.ptp(of, axis=0), MOST, method="lower") for of in (after - before, before)
+    )
+    return bool(TOGETHER * apart <= times)
+
+
+def _few(a: Items, b: Items) -> bool:
+    return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
+
+
+def _outliers(
+    before: Int64s, after: Int64s, unknown: Flags | None = None
+) -> tuple[Int64s, NDArray[np.intp], Flags]:
+    """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
+    they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
+    side. Also that step, and whether the two sides vary alike in the other steps. No step stands
+    out by a sample that is `unknown`, which is the usual time instead."""
+    differences = after - before
+    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    away = away if unknown is None else np.where(unknown, 0, away)
+    step = away.argmax(axis=0)
+    ordered = np.sort(away, axis=0)
+    others = np.arange(len(away))[:, None] != step
+    varies = [
+        np.ptp(np.where(others, side, np.median(side, axis=0)), axis=0) for side in (before, after)
+    ]
+    followed = 100 * ordered[-2] <= np.maximum(*varies)  # one side varies with the other
+    sharp = ordered[-1] > SHARP * ordered[-2]
+    sharp &= followed | (ordered[-1] > np.maximum(*varies))
+    return np.where(sharp, ordered[-1], 0), step, followed
+
+
+def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_row: int) -> Row:
+    i, j = pair
+    number = b.work.windows.number_of(step)
+    a_ns, b_ns = int(a.trace.dur[a_row]), int(b.trace.dur[b_row])
+    return Row(
+        kind=Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
+        op=a.op_names[i],
+        a=(a.names[i],),
+        b=(b.names[j],),
+        a_ns=a_ns,
+        b_ns=b_ns,
+        a_count=1,
+        b_count=1,
+        why=f"{ONLY} {number}: {change(a_ns, b_ns)} time",
+        a_rows=(a_row,),
+        b_rows=(b_row,),
+        counts=False,
+        a_median_ns=a.medians[i],
+        b_median_ns=b.medians[j],
+    )
+
+
+def _idle_once(a: Items, b: Items) -> list[Once]:
+    """Idle time that only one step has, of those that do the usual work on one side at least. Work
+    that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
+    usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
+    steps = np.flatnonzero(usual[0] | usual[1])
+    if _few(a, b):
+        return []
+    before, after = _idle(a)[steps], _idle(b)[steps]
+    less = _work_in(a, b)[steps]
+    gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
+    filled = np.clip(after - before, -more, gone)
+    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
+    number = int(steps[place[0]])
+    share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
+    least = int(share * np.median(a.work.windows.dur))
+    a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
+    if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
+        return []
+    why = f"{ONLY} {b.work.windows.number_of(number)}"
+    kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
+    row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
+    return [Once(number, row, bool(paired[0]))]
+
+
+def _work_in(a: Items, b: Items) -> Int64s:
+    """How much more time A spends in each step on each kind of work; shape [steps, kinds]."""
+    kinds = np.unique(np.concatenate([a.every, b.every]))
+    found = np.zeros((2, len(a.work.windows), len(kinds)), dtype=np.int64)
+    for side, items in zip(found, (a, b), strict=True):
+        np.add.at(side, (items.work.window, np.searchsorted(kinds, items.every)), items.work.ns)
+    apart: Int64s = found[0] - found[1]
+    return apart
+
+
+def _idle(items: Items) -> Int64s:
+    work = items.work
+    rows = work.trace.gpu_rows if work.gpu else work.row
+    windows = work.windows
+    found: Int64s = windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)
+    return found

@@ -1,0 +1,130 @@
+"""The work of a trace: GPU events by step, or CPU ops by step in traces without a GPU."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.windows import Windows, windows, without_odd
+from fusetui.analysis.questions.computing import computing_ops
+from fusetui.text.figures import count, plural
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+class Work(msgspec.Struct, frozen=True, eq=False):
+    """Every piece of work in the windows used, sorted by (window, lane, start).
+
+    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces without a GPU.
+    """
+
+    trace: Trace
+    label: str
+    gpu: bool
+    windows: Windows
+    row: Rows
+    window: Rows
+    lane: Rows
+    op: Rows  # the row of the innermost CPU op, -1 for none
+    ns: Int64s  # its duration
+
+    def only(self, windows: list[int]) -> Work:
+        """The work of some of its windows."""
+        if len(windows) == len(self.windows):
+            return self
+        renumbered = np.full(len(self.windows), -1, dtype=np.intp)
+        renumbered[windows] = np.arange(len(windows))
+        window = renumbered[self.window]
+        kept = window >= 0
+        used = self.windows.only(
+            np.array(windows, dtype=np.intp),
+            f"{self.label}: {plural(len(self.windows) - len(windows), 'step')} left out, as on the"
+            " other side",
+        )
+        return Work(
+            self.trace,
+            self.label,
+            self.gpu,
+            used,
+            self.row[kept],
+            window[kept],
+            self.lane[kept],
+            self.op[kept],
+            self.ns[kept],
+        )
+
+    def of_window(self, number: int) -> slice:
+        first, last = np.searchsorted(self.window, [number, number + 1])
+        return slice(int(first), int(last))
+
+
+def in_common(a: Work, b: Work) -> tuple[Work, Work]:
+    """Of two traces with equally many steps: the steps that both use. A step left out on one side
+    has nothing to be compared with."""
+    if a.windows.all_found != b.windows.all_found or not (len(a.windows) and len(b.windows)):
+        return a, b
+    common = set(a.windows.all_places) & set(b.windows.all_places)
+    if not common:
+        return a, b
+    found = [w.only([n for n, p in enumerate(w.windows.all_places) if p in common]) for w in (a, b)]
+    return found[0], found[1]
+
+
+def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
+    gpu = len(trace.gpu_rows) > 0
+    found = windows(trace, label, step_by)
+    rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
+    inside = found.index_of(times)
+    if found.whole:
+        inside = np.zeros(len(rows), dtype=np.intp)
+    if gpu and not found.whole:
+        note = _left_out(trace, inside, found.of_gpu)
+        found = found.only(np.arange(len(found)), f"{label}: {note}" if note else "")
+    items = np.bincount(inside[inside >= 0], minlength=len(found))
+    used = without_odd(found, items, label)
+    kept = np.searchsorted(found.start, used.start)
+    renumbered = np.full(len(found) + 1, -1, dtype=np.intp)
+    renumbered[kept] = np.arange(len(used))
+    window = renumbered[inside]
+    rows, window = rows[window >= 0], window[window >= 0]
+    lane = _lanes(trace)[trace.track[rows]]
+    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
+    rows = rows[order]
+    op = trace.op[rows].astype(np.intp) if gpu else rows
+    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
+
+
+def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
+    """GPU rows and the time that places each in a window: that of its launch call, or its own."""
+    rows = trace.gpu_rows
+    if found.whole or found.of_gpu:
+        return rows, trace.start[rows]
+    rows = rows[trace.launch[rows] >= 0]
+    return rows, trace.start[trace.launch[rows]]
+
+
+def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
+    rows = computing_ops(trace)
+    return rows, trace.start[rows]
+
+
+def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
+    """How many GPU events belong to no step, and why: they ran outside all passes, or nothing tells
+    when they were launched."""
+    if of_gpu:
+        left, why = int((inside < 0).sum()), "lie outside the passes of the model"
+    else:
+        left = int((trace.launch[trace.gpu_rows] < 0).sum())
+        why = "belong to no step, because their launch was not recorded"
+    return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
+
+
+def _lanes(trace: Trace) -> Rows:
+    """The number of the thread or stream of each track; sub-rows share that of their lane."""
+    numbers: dict[tuple[object, object], int] = {}
+    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
+    return np.array(found or [0], dtype=np.intp)

@@ -1,0 +1,216 @@
+"""Groups what no rule pairs, by the sort of work in one part of the program."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.names import decoded
+from fusetui.analysis.diff.nearest import closest, is_feasible
+from fusetui.analysis.diff.sorts import OTHER, sorts
+from fusetui.analysis.diff.where import phases, places
+from fusetui.trace.model.op_names import is_compiler
+
+Key = tuple[str, ...]
+
+MAIN = ("GEMM", "convolution", "attention", "communication")
+"""Work that a compiler leaves as it is, kernel by kernel."""
+
+MOVES = ("copy", "fill")
+"""Kernels that stand for nothing else: a copy more is a copy more."""
+
+LIKE = 0.9
+"""There is nearly as much on both sides where the one with less has this share of the other."""
+
+FACTOR, MOST = 2.0, 0.8
+"""Pairs in order are believed when the times of so many are as far apart as those of all, but for
+this factor."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+class Program:
+    """Per item of a side: its sort of work, its phase, and the module or annotation around it."""
+
+    def __init__(self, items: Items) -> None:
+        self.items = items
+        self.sorts = sorts(items)
+        self.phases = phases(items)
+        self.places = places(items)
+
+    @cached_property
+    def at(self) -> list[tuple[str, str]]:
+        """Per item its phase and its place, whose numbers are starred: indices of modules shift."""
+        return [
+            (phase, _NUMBER.sub("*", place))
+            for phase, place in zip(self.phases, self.places, strict=True)
+        ]
+
+    def compiled(self, item: int) -> bool:
+        """Whether a region that torch.compile made launched it."""
+        op = self.items.op_names[item]
+        return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
+
+    @cached_property
+    def _inside(self) -> list[bool]:
+        """Per item: is its op, or any op around it, one that torch.compile puts around regions."""
+        trace, row = self.items.trace, self.items.op
+        wrapper = np.array([is_compiler(name) for name in trace.names] or [False])
+        found = np.zeros(len(row), dtype=np.bool_)
+        while (row >= 0).any():
+            found |= (row >= 0) & wrapper[trace.name[row]]
+            row = np.where(row >= 0, trace.parent[row], -1)
+        inside: list[bool] = found.tolist()
+        return inside
+
+    def known(self, item: int) -> bool:
+        """Whether it comes from an op of the program, not from a compiled region or a graph."""
+        return self.items.op_word(item) > 0
+
+
+def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
+    """Joins open work of one sort on both sides, in the same place, then in the same phase, then
+    anywhere, where a side does not say which ops its kernels come from.
+
+    Main work comes first, then the same kernels; the rest is joined as a whole, except copies and
+    fills. Those, and ops that both sides know, were added or removed if they have no partner.
+    """
+    found = list(groups)
+    for level in (_place, _phase, _anywhere):
+        found = _joined(a, b, found, level)
+    return found
+
+
+Level = Callable[[Program, int], Key]
+Sides = tuple[list[int], list[int]]
+
+
+def _place(program: Program, item: int) -> Key:
+    return program.phases[item], program.places[item]
+
+
+def _phase(program: Program, item: int) -> Key:
+    return (program.phases[item],)
+
+
+def _anywhere(program: Program, item: int) -> Key:
+    return ()
+
+
+def _joined(a: Program, b: Program, groups: list[Group], level: Level) -> list[Group]:
+    joined = []
+    taken: tuple[set[int], set[int]] = (set(), set())
+    for key, sides in _open(a, b, groups, level).items():
+        of_a, of_b = sides
+        if of_a and of_b and not (all(map(a.known, of_a)) and all(map(b.known, of_b))):
+            where = next((word for word in key[-2::-1] if word), "")
+            found = _of_one_sort(a, b, sides, key[-1], f"left in {where}" if where else "left")
+            joined += found
+            for group in found:
+                taken[0].update(group.a)
+                taken[1].update(group.b)
+    return [g for g in groups if not _is_taken(g, taken)] + joined
+
+
+def _open(a: Program, b: Program, groups: Sequence[Group], level: Level) -> dict[Key, Sides]:
+    """What has no partner, by the part of the program and the sort of work, in order."""
+    found: defaultdict[Key, Sides] = defaultdict(lambda: ([], []))
+    for group in groups:
+        if not (group.a and group.b):
+            side, program = (0, a) if group.a else (1, b)
+            item = (group.a or group.b)[0]
+            if program.sorts[item] != OTHER:
+                found[*level(program, item), program.sorts[item]][side].append(item)
+    for sides in found.values():
+        for items in sides:
+            items.sort()
+    return found
+
+
+def _of_one_sort(a: Program, b: Program, sides: Sides, sort: str, left: str) -> list[Group]:
+    """Main work in order, the same kernels as one group each, then all that is left as a whole."""
+    found: list[Group] = []
+    if sort in MAIN:
+        found = _in_order(a, b, sides, f"in order among the {sort} {left}")
+        sides = _without(sides, found)
+        for layout, both in _by_layout(a, b, sides).items():
+            pairs = _in_order(a, b, both, f"in order among the {sort} {layout} {left}")
+            as_many = _as_one(both, f"as many {sort} {layout} {left}") if _alike(both) else []
+            found += pairs or as_many
+        sides = _without(sides, found)
+    same = _same_kernels(a, b, sides, f"all of this kernel {left}")
+    rest = [] if sort in MOVES else _as_one(_without(sides, same), f"all {sort} {left}")
+    return [*found, *same, *rest]
+
+
+def _as_one(sides: Sides, why: str) -> list[Group]:
+    of_a, of_b = sides
+    return [Group(tuple(of_a), tuple(of_b), why, together=True)] if of_a and of_b else []
+
+
+def _same_kernels(a: Program, b: Program, sides: Sides, why: str) -> list[Group]:
+    kernels: defaultdict[int, Sides] = defaultdict(lambda: ([], []))
+    for side, program in enumerate((a, b)):
+        for item in sides[side]:
+            kernels[int(program.items.exact[item]) & KERNEL_MASK][side].append(item)
+    return [
+        Group(tuple(of_a), tuple(of_b), why, together=len(of_a) + len(of_b) > 2)
+        for of_a, of_b in kernels.values()
+        if of_a and of_b
+    ]
+
+
+def _by_layout(a: Program, b: Program, sides: Sides) -> dict[str, Sides]:
+    """Products whose names tell the layout of their operands."""
+    found: defaultdict[str, Sides] = defaultdict(lambda: ([], []))
+    for side, program in enumerate((a, b)):
+        for item in sides[side]:
+            known = decoded(program.items.names[item])
+            if known is not None and known.layout:
+                found[known.layout][side].append(item)
+    return found
+
+
+def _alike(sides: Sides) -> bool:
+    few, many = sorted(map(len, sides))
+    return 0 < few >= LIKE * many
+
+
+def _in_order(a: Program, b: Program, sides: Sides, why: str) -> list[Group]:
+    """Pairs in order, where there is nearly as much on both sides and the times of most pairs
+    differ by the same factor, as those of two different orders would not."""
+    few, many = sorted(map(len, sides))
+    if not _alike(sides) or not is_feasible(few, many):
+        return []
+    times_a, times_b = (
+        np.array([max(1, program.items.times[n]) for n in items], dtype=np.float64)
+        for program, items in zip((a, b), sides, strict=True)
+    )
+    scaled = times_a * (np.median(times_b) / np.median(times_a))
+    as_a, as_b = scaled.astype(np.int64).tolist(), times_b.astype(np.int64).tolist()
+    places_a = closest(as_b, as_a) if len(as_a) > len(as_b) else list(range(few))
+    places_b = closest(as_a, as_b) if len(as_b) > len(as_a) else list(range(few))
+    apart = np.abs(np.log(scaled[places_a] / times_b[places_b]))
+    if np.mean(apart <= math.log(FACTOR)) < MOST:
+        return []
+    pairs = zip(places_a, places_b, strict=True)
+    return [Group((sides[0][i],), (sides[1][j],), why) for i, j in pairs]
+
+
+def _without(sides: Sides, found: Sequence[Group]) -> Sides:
+    of_a = {item for group in found for item in group.a}
+    of_b = {item for group in found for item in group.b}
+    return [i for i in sides[0] if i not in of_a], [j for j in sides[1] if j not in of_b]
+
+
+def _is_taken(group: Group, taken: tuple[set[int], set[int]]) -> bool:
+    if group.a and group.b:
+        return False
+    return group.a[0] in taken[0] if group.a else group.b[0] in taken[1]

@@ -1,0 +1,261 @@
+"""Finds groups beyond equal names: by epilogues, by counts, by the op around, by position."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from statistics import median
+from typing import Final
+
+from fusetui.analysis.diff.align import Lanes
+from fusetui.analysis.diff.fusion import by_name
+from fusetui.analysis.diff.groups import Board, Group
+from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.model import ELSEWHERE
+from fusetui.analysis.diff.names import decoded, part, work_class
+from fusetui.analysis.diff.nearest import is_like
+from fusetui.analysis.diff.ops import numel
+from fusetui.trace.model.op_names import stem
+
+Rule = Callable[[Board, int], None]
+
+SURE = 3
+"""From this many pieces of one op against one, no shapes are required."""
+
+LIKE = 0.75
+"""One piece does the work of several when its tensor has this share of all their elements."""
+
+CROWDED = 4
+"""Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
+
+FEW = 16
+"""Position alone does not match one kernel with more open pieces than this."""
+
+
+def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:
+    """Every item of two lanes in exactly one group."""
+    board = Board(a, b, lanes)
+    repeated(board)
+    for rule in RULES:
+        rule(board, 0)
+        rule(board, 1)
+    return board.finish()
+
+
+def by_epilogue(board: Board, side: int) -> None:
+    """A GEMM whose epilogue names the op that followed it on the other side."""
+    for number, pair in enumerate(board.pairs):
+        following = board.gaps[number + 1][side]
+        if pair is None or not following:
+            continue
+        mine, other = board.items[side], board.items[1 - side]
+        extra = _epilogue(other.names[pair[1 - side]]) - _epilogue(mine.names[pair[side]])
+        found = stem(mine.op_names[following[0]])
+        if found and found in extra and board.is_compute(side, following[0]):
+            board.pairs[number] = None
+            many = (pair[side], following.pop(0))
+            board.add(side, many, pair[1 - side], f"the GEMM's epilogue names {found}")
+
+
+def by_count(board: Board, side: int) -> None:
+    """One op many times on this side, once on the other, between pieces that are as many on both.
+
+    Accepted if the one tensor is as large as the many together or, where shapes were not recorded,
+    from three pieces on if it takes longer than each; and only where there is little other work.
+    """
+    words = board.items[0].words, board.items[1].words
+    counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
+    for first, last in _regions(board, words, counts):
+        _by_count(board, side, words, first, last)
+
+
+def by_outer_op(board: Board, side: int) -> None:
+    """Open pieces of both sides under the same op of the program, one against one or several."""
+    for number, gap in enumerate(board.gaps):
+        if not (gap[0] and gap[1]):
+            continue
+        mine, others = (_by_outer(board, n, gap[n]) for n in (side, 1 - side))
+        for key, many in mine.items():
+            ones = others.get(key, [])
+            why = f"both under {key[0]}"
+            if len(ones) == 1:
+                board.claim(side, many, ones[0], number, why)
+            elif ones and not side and max(len(ones), len(many)) <= MANY:
+                _claim_all(board, many, ones, why)
+
+
+def by_position(board: Board, side: int) -> None:
+    """One kernel in the place of open pieces, unless their ops are known and differ."""
+    for number, gap in enumerate(board.gaps):
+        many = [item for item in gap[side] if board.is_compute(side, item)]
+        ones = [one for one in gap[1 - side] if board.is_compute(1 - side, one)]
+        if len(ones) == 1 and 0 < len(many) <= FEW and _may_be(board, side, many, ones[0]):
+            board.claim(side, many, ones[0], number, "by position only: between the same neighbors")
+
+
+RULES: Final[Sequence[Rule]] = (
+    by_epilogue,
+    by_name,
+    by_count,
+    rest_of_ops,
+    with_reduction,
+    by_outer_op,
+    by_position,
+)
+
+
+def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
+    """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
+    about as long, allowing for how much faster one side is at other such kernels."""
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for group_ in groups:
+        if not group_.a:
+            places[int(b.exact[group_.b[0]])].append(group_.b[0])
+    factor = _factor(a, b, groups) if places else 1.0
+    found: dict[int, int] = {}
+    for group_ in groups:
+        waiting = places.get(int(a.exact[group_.a[0]])) if group_.a and not group_.b else None
+        if waiting:
+            time = a.times[group_.a[0]] * factor
+            nearest = min(waiting, key=lambda item: abs(b.times[item] - time))
+            if is_like(b.times[nearest], time):
+                found[group_.a[0]] = nearest
+                waiting.remove(nearest)
+    gone = set(found.values())
+    kept = [g for g in groups if not _is_moved(g, found, gone)]
+    return kept + [Group((i,), (j,), ELSEWHERE) for i, j in found.items()]
+
+
+def _factor(a: Items, b: Items, groups: list[Group]) -> float:
+    """The median of B / A over the pairs of one kernel; 1 where there is none."""
+    ratios = [
+        b.times[g.b[0]] / a.times[g.a[0]]
+        for g in groups
+        if len(g.a) == len(g.b) == 1 and a.exact[g.a[0]] == b.exact[g.b[0]] and a.times[g.a[0]]
+    ]
+    return median(ratios) if ratios else 1.0
+
+
+def _is_moved(group_: Group, found: dict[int, int], gone: set[int]) -> bool:
+    if group_.a:
+        return not group_.b and group_.a[0] in found
+    return group_.b[0] in gone
+
+
+@cache
+def _epilogue(kernel: str) -> frozenset[str]:
+    known = decoded(kernel)
+    return frozenset((known.epilogue or "").lower().split("_") if known is not None else ())
+
+
+def _regions(
+    board: Board, words: tuple[list[int], list[int]], counts: Sequence[Counter[int]]
+) -> Iterator[tuple[int, int]]:
+    """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
+    first = 0
+    for number, pair in enumerate(board.pairs):
+        if pair is not None:
+            a, b = words[0][pair[0]], words[1][pair[1]]
+            if counts[0][a] == counts[1][a] and counts[0][b] == counts[1][b]:
+                yield first, number + 1
+                first = number + 1
+    yield first, len(board.gaps)
+
+
+def _by_count(
+    board: Board, side: int, words: tuple[list[int], list[int]], first: int, last: int
+) -> None:
+    """Of the gaps [first, last) and the pairs between them."""
+    if not any(gap[side] for gap in board.gaps[first:last]):
+        return
+    inner = [n for n in range(first, last - 1) if board.pairs[n] is not None]
+    sets: list[defaultdict[int, list[int]]] = [defaultdict(list), defaultdict(list)]
+    for number in (side, 1 - side):
+        paired = [pair[number] for n in inner if (pair := board.pairs[n]) is not None]
+        for item in [*paired, *(i for gap in board.gaps[first:last] for i in gap[number])]:
+            sets[number][words[number][item]].append(item)
+    all_of_them = sum(map(len, sets[side].values()))
+    for word, many in sets[side].items():
+        ones = sets[1 - side].get(word, [])
+        much = CROWDED * len(many) >= all_of_them
+        if len(ones) == 1 and len(many) > 1 and much and _adds_up(board, side, many, ones[0]):
+            _take(board, side, sorted(many), ones[0], (first, last))
+
+
+def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
+    """Whether the one is more than any of the many: else it may be one of them, and the others are
+    gone."""
+    mine, other = board.items[side], board.items[1 - side]
+    whole = numel(other, one)
+    parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]
+    if whole is None or len(parts) < min(FEW, len(many)):
+        time, longest = other.times[one], max(mine.times[item] for item in many)
+        return len(many) >= SURE and time > longest and not is_like(time, longest)
+    total = sum(parts) * len(many) // len(parts)
+    return whole > max(parts) and whole >= LIKE * total
+
+
+def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]) -> None:
+    """Frees the pairs of these items and groups them; a partner of another op becomes open."""
+    wanted = {(side, item) for item in many} | {(1 - side, one)}
+    for number in range(gaps[0], gaps[1] - 1):
+        pair = board.pairs[number]
+        if pair is not None and not wanted.isdisjoint({(0, pair[0]), (1, pair[1])}):
+            board.pairs[number] = None
+            for n in (0, 1):
+                if (n, pair[n]) not in wanted:
+                    board.gaps[number][n].append(pair[n])
+    for number in range(*gaps):
+        for n in (0, 1):
+            open_items = board.gaps[number][n]
+            open_items[:] = [item for item in open_items if (n, item) not in wanted]
+    op = board.items[side].op_names[many[0]] or "the same kernel"
+    board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
+
+
+def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None:
+    """One to one where both sides have equally many of each part, else all of them together."""
+    parts = [[part(board.items[n].names[i]) for i in found] for n, found in enumerate((of_a, of_b))]
+    if parts[0] == parts[1]:
+        for one, other in zip(of_a, of_b, strict=True):
+            board.claim_both([one], [other], why)
+    else:
+        board.claim_both(of_a, of_b, why)
+
+
+def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:
+    """Open compute items by (name of the outermost op, its index among ops of that name)."""
+    items = board.items[side]
+    by_row: defaultdict[int, list[int]] = defaultdict(list)
+    for item in open_items:
+        if board.is_compute(side, item):
+            by_row[items.outer[item]].append(item)
+    by_row.pop(-1, None)
+    seen: Counter[str] = Counter()
+    found: dict[tuple[str, int], list[int]] = {}
+    for row, members in by_row.items():
+        name = items.trace.name_of(row)
+        found[name, seen[name]] = members
+        seen[name] += 1
+    return found
+
+
+def _may_be(board: Board, side: int, many: list[int], one: int) -> bool:
+    """Whether nothing contradicts a match.
+
+    Several match one only if their ops are known and that of the one is not, as for a kernel
+    launched by the user's own code. One matches one if an op is unknown or both are of the same
+    kind.
+    """
+    mine, other = board.items[side], board.items[1 - side]
+    op = other.op_names[one]
+    ops = {mine.op_names[item] for item in many}
+    kinds = {work_class(mine.op_names[item], mine.names[item]) for item in many}
+    kind = work_class(op, other.names[one])
+    if len(many) > 1:
+        return not op and "" not in ops
+    if kind or kinds != {""}:
+        return kinds == {kind}
+    return not op or ops == {""} or {stem(name) for name in ops} == {stem(op)}

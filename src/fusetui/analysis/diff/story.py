@@ -1,0 +1,221 @@
+"""The summary of a diff: its largest terms in a sentence, its sums by sort of work and by place."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
+from fusetui.analysis.diff.names import decoded
+from fusetui.analysis.diff.waiting import changes
+from fusetui.text.figures import duration, plural, signed_duration
+from fusetui.text.printable import printable
+
+TERMS = 5
+"""How many terms the sentence names."""
+
+WORTH = 0.02
+"""A term after the first is named when it is this share of the change, or of the step."""
+
+HIDDEN = 0.1
+"""What takes less is told apart from what takes longer when it is this share of it, or the other
+way round."""
+
+MOSTLY = 0.6
+"""One op that makes up this share of a term is named with it."""
+
+_TIMES = re.compile(r" x\d+\Z")
+_NUMBER = re.compile(r"\d+")
+_PLURAL = {
+    "GEMM": "GEMMs",
+    "copy": "copies",
+    "fill": "fills",
+    "convolution": "convolutions",
+    "norm": "norms",
+    "reduction": "reductions",
+    "pointwise": "pointwise kernels",
+    "other": "other kernels",
+    "embedding": "embeddings",
+}
+CPU_WORK = "dispatch on the CPU"
+
+
+def by_work(diff: Diff) -> tuple[Subtotal, ...]:
+    """Rows of the sum by their sort of work, the largest change first."""
+    return _parts(diff, lambda row: (_work(row), ""))
+
+
+def by_place(diff: Diff) -> tuple[Subtotal, ...]:
+    """By phase and module or annotation, whose numbers are starred."""
+    return _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
+
+
+def story(diff: Diff) -> str:
+    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; each term with
+    its sign, the largest first."""
+    change, step = diff.accounting.step_ns, max(diff.step.a_ns or 0, diff.step.b_ns or 0)
+    if diff.step.a_ns is None or diff.step.b_ns is None:
+        return ""
+    least = max(WORTH * abs(change), WORTH * WORTH * step)
+    terms = sorted(_terms(diff), key=lambda term: -abs(term[0]))
+    named = [term for n, term in enumerate(terms[:TERMS]) if abs(term[0]) > least or not n]
+    rest = change - sum(ns for ns, _ in named)
+    said = [f"{signed_duration(ns)} {printable(what)}" for ns, what in named if ns]
+    if abs(rest) > least and said:
+        said.append(f"{signed_duration(rest)} all else")
+    more = "more" if change > 0 else "less"
+    time = f"{duration(abs(change))} {more}" if change else "the same time"
+    head = f"a step takes {time}"
+    told = f"{head}: {', '.join(said)}" if said else head
+    return f"{told}; {_moved(diff)}" if _moved(diff) else told
+
+
+def _moved(diff: Diff) -> str:
+    """`24 kernels moved (mostly aten::cat)`."""
+    ops = Counter(_label(row) for row in diff.rows if row.kind is Kind.MOVED)
+    if not ops:
+        return ""
+    ((op, times),) = ops.most_common(1)
+    mostly = "mostly " if len(ops) > 1 else ""
+    named = op and times >= MOSTLY * ops.total()
+    moved = f"{plural(ops.total(), 'kernel')} moved"
+    return f"{moved} ({mostly}{printable(op)})" if named else moved
+
+
+def _terms(diff: Diff) -> list[tuple[int, str]]:
+    """Changes in ns, and what they are."""
+    groups: defaultdict[tuple[str, str, bool], list[Row]] = defaultdict(list)
+    for row in diff.rows:
+        if row.counts:
+            groups[_work(row), row.phase, "b" in row.compiled].append(row)
+    found = [
+        (_change(part), _term(*key, part))
+        for key, rows in groups.items()
+        for part in _by_direction(key[0], rows)
+    ]
+    sums = diff.accounting
+    overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
+    found += _idle_terms(diff)
+    found += [
+        (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
+        (sums.odd_ns, "by steps with other work"),
+        (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
+    ]
+    return found
+
+
+def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """The rows of ops that take longer and those of ops that take less, where both are much, and
+    can be told apart: their sum would hide them."""
+    by_op: defaultdict[object, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_op[_label(row) or (row.a[:1], row.b[:1])].append(row)
+    sides: list[Sequence[Row]] = [
+        [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
+        for less in (False, True)
+    ]
+    few, many = sorted(abs(_change(side)) for side in sides)
+    if few <= HIDDEN * many:
+        return [rows]
+    more, less = (_detail(work, side) for side in sides)
+    return sides if more and less and more != less else [rows]
+
+
+def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
+    """By what the GPU waited for, where both sides have one."""
+    a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
+    if not a.gpu:
+        return [(ns, "outside all ops")]
+    found = [(ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()]
+    return found if b.gpu else [(ns, "idle time of the GPU")]
+
+
+def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
+    """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
+    if work == REPEATED:
+        return ", ".join(row.op for row in rows)
+    where = (
+        f" in the compiled {phase or 'regions'}" if compiled else f" in {phase}" if phase else ""
+    )
+    detail = _detail(work, rows)
+    return f"{_PLURAL.get(work, work)}{where}{f' ({detail})' if detail else ''}"
+
+
+def _detail(work: str, rows: Sequence[Row]) -> str:
+    """What to say about the row, or the op, that makes up most of a term."""
+    if all(row.kind is Kind.SAME for row in rows):
+        return "may be noise"
+    whole = _change(rows)
+    largest = max(rows, key=lambda row: abs(row.change_ns))
+    if largest.kind in (Kind.FUSED, Kind.SPLIT) and _change([largest]) / (whole or 1) >= MOSTLY:
+        kernels = "one kernel" if largest.b_count == 1 else f"{largest.b_count} kernels"
+        return f"{largest.op} in {kernels}" if largest.op else ""
+    if work == "GEMM":
+        said = _math(largest)
+        if said:
+            return said
+    by_op: Counter[str] = Counter()
+    for row in rows:
+        by_op[_label(row)] += _change([row])
+    op, ns = max(by_op.items(), key=lambda found: abs(found[1]))
+    return f"mostly {op}" if op and ns * whole > 0 and abs(ns) >= MOSTLY * abs(whole) else ""
+
+
+def _label(row: Row) -> str:
+    """The collective, else the op; a row of many ops has none."""
+    known = decoded((row.b or row.a or ("",))[0])
+    if known is not None and known.collective:
+        return known.collective
+    if row.together or (known is not None and known.short.startswith("memcpy")):
+        names = Counter(row.b if row.change_ns > 0 or not row.a else row.a)
+        known = decoded(names.most_common(1)[0][0])
+        return known.short if known is not None else ""
+    return _TIMES.sub("", row.op.removeprefix(CPU).partition(" + ")[0])
+
+
+def _math(row: Row) -> str:
+    """`without TF32`, or other types, where the kernel names of both sides tell."""
+    if not (row.a and row.b):
+        return ""
+    one, other = (decoded(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
+    if one is None or other is None or one.name == other.name:
+        return ""
+    tf32 = [_is_tf32(known.short) for known in (one, other)]
+    if tf32[0] != tf32[1]:
+        return "without TF32" if tf32[0] else "in TF32"
+    types = [known.dtype_a or known.dtype for known in (one, other)]
+    return f"{types[0]} -> {types[1]}" if all(types) and types[0] != types[1] else ""
+
+
+def _is_tf32(short: str) -> bool:
+    return "tf32" in short
+
+
+def _work(row: Row) -> str:
+    return CPU_WORK if row.on_cpu else row.work or "other"
+
+
+def _change(rows: Iterable[Row]) -> int:
+    """How much longer they make the step: communication hidden behind compute does not."""
+    return sum(row.change_ns - row.hidden_change_ns for row in rows)
+
+
+def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
+    groups: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in diff.rows:
+        if row.counts:
+            groups[key(row)].append(row)
+    found = [
+        Subtotal(
+            name,
+            phase,
+            sum(row.a_ns for row in rows),
+            sum(row.b_ns for row in rows),
+            sum(row.a_count for row in rows),
+            sum(row.b_count for row in rows),
+            "".join(side for side in "ab" if any(side in row.compiled for row in rows)),
+        )
+        for (name, phase), rows in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))

@@ -1,0 +1,180 @@
+"""The stretches of time of a trace that are compared: its steps, or all of it as one step."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.serving.passes import interval_of, passes
+from fusetui.analysis.serving.steps import server_steps
+from fusetui.text.figures import plural
+from fusetui.trace.layout.step_spans import MOST, recurring_annotations, step_spans
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
+from fusetui.trace.model.columns import Trace
+
+COLD = 1.5
+"""A first step longer than this times the median of the others is a warm-up."""
+
+
+class Windows(msgspec.Struct, frozen=True, eq=False):
+    """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    whole: bool = False  # the trace has no steps: one window holds all of its work
+    of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
+    notes: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
+    places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
+    found: int = 0  # how many these are; 0 where all are used
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def dur(self) -> NDArray[np.int64]:
+        return self.end - self.start
+
+    def only(self, keep: NDArray[np.integer], note: str) -> Windows:
+        """Those kept, and why the others were not."""
+        numbers = tuple(self.number_of(n) for n in range(len(self)))
+        left = np.arange(len(self))[keep].tolist()
+        return Windows(
+            self.start[keep],
+            self.end[keep],
+            self.whole,
+            self.of_gpu,
+            (*self.notes, note) if note else self.notes,
+            tuple(numbers[n] for n in left),
+            tuple(self.all_places[n] for n in left),
+            self.all_found,
+        )
+
+    @property
+    def all_places(self) -> tuple[int, ...]:
+        return self.places if self.found else tuple(range(len(self)))
+
+    @property
+    def all_found(self) -> int:
+        return self.found or len(self)
+
+    def number_of(self, index: int) -> int:
+        return self.numbers[index] if self.numbers else index
+
+    def index_of(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The window that each time lies in, -1 for none."""
+        if not len(self):
+            return np.full(len(times), -1, dtype=np.intp)
+        found = np.searchsorted(self.start, times, side="right") - 1
+        return np.where((found >= 0) & (times < self.end[found]), found, -1)
+
+
+class NoStepsError(ValueError):
+    """No annotation of a trace matches what was asked for."""
+
+
+def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+    """ProfilerSteps, else the passes of a server, else an annotation that repeats around most of
+    the work, else everything.
+
+    `step_by`: the annotations that match it instead (see `step_spans`); NoStepsError if none does.
+    """
+    if step_by is not None:
+        return _matching(trace, label, step_by)
+    profiled = steps(trace)
+    if profiled:
+        start = np.array([step.start_ns for step in profiled], dtype=np.int64)
+        end = start + np.array([step.dur_ns for step in profiled], dtype=np.int64)
+        return Windows(start, end, numbers=_numbers([step.name for step in profiled]))
+    served = _served(trace, label)
+    if served is not None:
+        return served
+    repeated = recurring_annotations(trace)
+    if len(repeated):
+        name = trace.name_of(int(repeated[0]))
+        note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
+        return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
+    return _whole(trace, label)
+
+
+def _matching(trace: Trace, label: str, step_by: str) -> Windows:
+    found = step_spans(trace, step_by)
+    if not len(found):
+        raise NoStepsError(f"{label} has no annotation like {step_by}.")
+    return Windows(found.start, found.end, numbers=_numbers(list(found.names)))
+
+
+def _served(trace: Trace, label: str) -> Windows | None:
+    """From the first kernel of each pass of the model to that of the next, so that a step is what a
+    token costs; the last pass, whose next is not there, only if it is the only one. None unless
+    they hold most of the GPU's time."""
+    if not len(server_steps(trace)):
+        return None
+    ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
+    begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
+    end = np.array([one.end_ns for one in ran], dtype=np.int64)
+    if not len(ran) or (begin[1:] < end[:-1]).any():
+        return None
+    start, until = (begin, end) if len(ran) == 1 else (begin[:-1], begin[1:])
+    what = "the pass of the model" if len(ran) == 1 else "each pass of the model, up to the next,"
+    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    found = Windows(start, until, of_gpu=True, notes=(note,))
+    rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
+    inside = found.index_of(trace.start[rows]) >= 0
+    most = MOST * trace.dur[trace.gpu_rows].sum()
+    return found if trace.dur[rows[inside]].sum() >= most else None
+
+
+def _numbers(names: list[str]) -> tuple[int, ...]:
+    """The N of each ProfilerStep#N; none when one has no number."""
+    found = [name.removeprefix(STEP_PREFIX) for name in names]
+    plain = all(text.isascii() and text.isdigit() and len(text) < 10 for text in found)
+    return tuple(map(int, found)) if plain else ()
+
+
+def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows:
+    """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
+
+    Cut off: less than half as many items as the median step. Cold: the first of at least three
+    steps, when it took more than 1.5 times the median of the others.
+    """
+    full = np.flatnonzero(2 * items >= np.median(items)) if len(items) else np.arange(0)
+    if 0 < len(full) < len(found):
+        cut = plural(len(found) - len(full), "step")
+        found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
+    cold = 0
+    while len(found) - cold >= 3 and found.dur[cold] > COLD * _usual(found, cold):
+        cold += 1
+    if not cold:
+        return found
+    why = f"first step left out as cold, {_longer(int(found.dur[0]), _usual(found, 0))}"
+    if cold > 1:
+        why = f"first {cold} steps left out as cold, each much longer than most of those after it"
+    return found.only(np.arange(cold, len(found)), f"{label}: {why}")
+
+
+def _usual(found: Windows, first: int) -> float:
+    return float(np.median(found.dur[first + 1 :]))
+
+
+def _longer(first: int, usual: float) -> str:
+    if not usual:
+        return "since the others take no time at the median"
+    return f"{first / usual:.1f} times as long as the median of the others"
+
+
+def _whole(trace: Trace, label: str) -> Windows:
+    """From the first to the last op, runtime call or GPU event."""
+    rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
+    if not len(rows):
+        nothing = np.zeros(0, dtype=np.int64)
+        note = f"{label}: holds neither GPU events nor CPU ops"
+        return Windows(nothing, nothing, whole=True, notes=(note,))
+    note = (
+        f"{label}: no steps found; the whole trace is taken as one step (--step-by PATTERN takes "
+        "annotations as steps)"
+    )
+    start, end = trace.start[rows].min(), trace.end[rows].max()
+    return Windows(np.array([start]), np.array([max(end, start + 1)]), whole=True, notes=(note,))

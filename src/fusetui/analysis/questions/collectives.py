@@ -1,0 +1,277 @@
+"""The collectives of one rank: what ran, in which group, how large, when it was issued.
+
+Newer versions of torch record the args of a collective on its kernel; those of 2023 and before
+record them on the annotation or the op around the launch, or not at all. On the CPU (gloo) a
+collective is an annotation that lasts until its work is done.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.collective_kinds import (
+    collective_name,
+    element_size,
+    is_batch,
+)
+from fusetui.analysis.questions.process_groups import (
+    UNKNOWN_GROUP,
+    Group,
+    group_of,
+    groups_of_file,
+    world_size,
+)
+from fusetui.gpu.kernel_names import decode
+from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+COMMS = "record_param_comms"
+ANNOTATION = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
+ON_CPU = re.compile(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
+ARGS = (
+    *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
+    *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
+    *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
+)
+MOST_RANKS = 1 << 24  # in any job
+OUTPUT = frozenset({"all_gather", "gather"})
+"""Collectives whose size, as nccl-tests counts it, is that of the output."""
+
+FROM_ANNOTATIONS = "names of collectives, from the annotations around their launches"
+FROM_NAMES = "names of collectives, from the names of their kernels"
+ONE_GROUP = "that all collectives are of one process group of all ranks"
+SIZES = "sizes of collectives, from the shapes of the inputs"
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is known of one collective."""
+
+    name: str
+    group: Group
+    dtype: str = ""
+    bytes: int = -1
+    sequence: int = -1
+    peer: int = -1
+    inferred: tuple[str, ...] = ()
+
+
+class Found(msgspec.Struct, frozen=True, eq=False):
+    """Collectives in the order in which they were issued; arrays of shape [n]."""
+
+    told: tuple[Told, ...]
+    rows: Rows  # the kernel or the annotation
+    issued: Int64s  # ns of the file
+    host: Rows  # the launch, or the op that issued it; -1 if it is not known
+
+
+def collectives_of(trace: Trace) -> Found:
+    """All collectives, on the GPU and on the CPU."""
+    parts = (collectives_on_gpu(trace), collectives_on_cpu(trace))
+    rows, issued, host = (
+        np.concatenate([getattr(part, field) for part in parts])
+        for field in ("rows", "issued", "host")
+    )
+    told = [one for part in parts for one in part.told]
+    order = np.lexsort((trace.start[rows], issued))
+    return Found(tuple(told[n] for n in order), rows[order], issued[order], host[order])
+
+
+def collectives_on_gpu(trace: Trace) -> Found:
+    """The kernels that communicate, in the order of the trace."""
+    gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
+    rows = gpu[trace.role[gpu] == Role.KERNEL]
+    launch = trace.launch[rows].astype(np.intp)
+    issued = np.where(launch >= 0, trace.start[launch], trace.start[rows])
+    thread = np.where(launch >= 0, trace.thread_of_track[trace.track[launch]], -1)
+    every = _named(trace, Role.OP, re.compile(COMMS + r"\Z"))
+    comms = _around(trace, every, thread, issued)
+    marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
+    args = _args(trace, (rows, comms, marks), "transfers")
+    known: dict[tuple[int, ...], Told] = {}
+    told = []
+    for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):
+        marked = int(trace.name[mark]) if mark >= 0 else -1
+        key = (int(trace.name[row]), marked, *map(id, own))
+        if key not in known:
+            known[key] = _told(trace, row, mark, own)
+        told.append(known[key])
+    batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
+    for place, one in zip(batched, _of_batches(trace, every, thread, issued, batched), strict=True):
+        told[place] = one or told[place]
+    return Found(tuple(told), rows, issued, launch)
+
+
+def _of_batches(
+    trace: Trace, comms: Rows, thread: NDArray[Any], issued: Int64s, batched: Rows
+) -> Iterator[Told | None]:
+    """What the sends and receives of a batch say, which were recorded on its thread before its
+    launch and after the launch before; None unless all of them are with one rank."""
+    if not len(batched):
+        return
+    threads = trace.thread_of_track[trace.track[comms]]
+    (args,) = _args(trace, (comms,))
+    for place in batched.tolist():
+        same = issued[(thread == thread[place]) & (issued < issued[place])]
+        since = int(same.max()) if len(same) else trace.begin_ns
+        own = (threads == thread[place]) & (trace.start[comms] < issued[place])
+        own &= trace.start[comms] >= since
+        told = [
+            _recorded(trace, args[n]) for n in np.flatnonzero(own) if args[n].get("Collective name")
+        ]
+        sends = [one for one in told if one.name in ("send", "recv")]
+        alike = len({(one.peer, one.group) for one in sends}) == 1
+        yield replace(sends[0], name="send_recv", sequence=-1) if alike else None
+
+
+def collectives_on_cpu(trace: Trace) -> Found:
+    """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
+    rows = _named(trace, Role.ANNOTATION, ON_CPU)
+    (args,) = _args(trace, (rows,))
+    told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
+    host = _issuing_ops(trace, rows, [one.name for one in told])
+    issued = np.where(host >= 0, trace.start[host], trace.start[rows])
+    return Found(tuple(told), rows, issued, host)
+
+
+def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
+    """The n-th `c10d::` op of a name issued its n-th annotation, if there are equally many."""
+    ops = _named(trace, Role.OP, re.compile(r"c10d::\w{1,64}\Z"))
+    kinds = np.array([collective_name(trace.name_of(int(row))) for row in ops] or [""])[: len(ops)]
+    of_row = np.array([*names, ""])[:-1]
+    host = np.full(len(rows), -1, dtype=np.intp)
+    for name in set(names):
+        here, there = np.flatnonzero(of_row == name), ops[kinds == name]
+        if len(here) == len(there):
+            host[here[np.argsort(trace.start[rows[here]], kind="stable")]] = there
+    return host
+
+
+def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
+    """Slices of a role whose whole name matches, by start."""
+    fits = np.array([pattern.match(name) is not None for name in trace.names] or [False])
+    rows = trace.rows_of(role)
+    rows = rows[fits[trace.name[rows]]]
+    found: Rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    return found
+
+
+def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
+    """The last started of `rows` on each thread that contains each time, -1 for none."""
+    found = np.full(len(times), -1, dtype=np.intp)
+    threads = trace.thread_of_track[trace.track[rows]]
+    for one in np.unique(thread[thread >= 0]).tolist():
+        own, here = rows[threads == one], np.flatnonzero(thread == one)
+        if len(own):
+            at = np.searchsorted(trace.start[own], times[here], side="right") - 1
+            inside = (at >= 0) & (times[here] < trace.end[own[at]])
+            found[here[inside]] = own[at[inside]]
+    return found
+
+
+def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list[dict[str, Any]]]:
+    """The args of the rows of each array, the same {} for -1 or none; one pass over the file."""
+    rows = np.concatenate(several)
+    known = np.flatnonzero(rows >= 0)
+    read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
+    number = np.full(len(rows), -1, dtype=np.int32)
+    number[known] = read.number
+    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    ends = np.cumsum([len(some) for some in several])[:-1]
+    return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
+
+
+def _values(texts: Sequence[bytes]) -> dict[str, Any]:
+    return {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
+
+
+def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> Told:
+    """From the args of the kernel, of record_param_comms and of the annotation, in this order."""
+    on_kernel, on_op, on_mark = args
+    first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
+    if first is not None:
+        return _recorded(trace, first)
+    group = _only_group(trace)
+    inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
+    kernel = decode(trace.name_of(row)) if row >= 0 else None
+    if mark >= 0 and not (kernel and kernel.collective and is_batch(trace.name_of(mark))):
+        name = trace.name_of(mark)
+        inferred += [FROM_ANNOTATIONS] if row >= 0 else []
+    else:
+        name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
+        inferred.append(FROM_NAMES)
+    name = collective_name(name)
+    dtype, moved = _of_inputs(on_mark)
+    inferred += [SIZES] if moved >= 0 else []
+    if name in OUTPUT and moved >= 0:
+        moved = _number(moved * group.size) if group.size else -1
+    return Told(name, group, dtype, moved, inferred=tuple(inferred))
+
+
+def _only_group(trace: Trace) -> Group:
+    """The only group of several ranks that the file lists; without any, one of all ranks."""
+    listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
+    if len(listed) > 1:
+        return UNKNOWN_GROUP
+    return listed[0] if listed else Group("", (), world_size(trace.keys))
+
+
+def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
+    name = collective_name(str(args["Collective name"]))
+    named, described, ranks = (
+        args.get(f"Process Group {word}") for word in ("Name", "Description", "Ranks")
+    )
+    group = group_of(named, described, ranks, args.get("Group size"))
+    if not group.ranks:
+        group = groups_of_file(trace.keys).get(group.name, group)
+    dtype = args.get("dtype")
+    return Told(
+        name=name,
+        group=group,
+        dtype=dtype if isinstance(dtype, str) else "",
+        bytes=_moved(name, args, dtype),
+        sequence=_number(args.get("Seq")),
+        peer=_rank(args.get("Dst Rank" if name == "send" else "Src Rank")),
+    )
+
+
+def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
+    """The size that nccl-tests calls S: the input, but for a gather the output; -1 if unknown."""
+    elements = _number(args.get("Out msg nelems" if name in OUTPUT else "In msg nelems"))
+    size = element_size(dtype) if isinstance(dtype, str) else 0
+    return _number(elements * size) if elements >= 0 and size else -1
+
+
+def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
+    """The type and the bytes of the inputs of an annotation; -1 if they are not known."""
+    dims, types = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(dims, list) or not isinstance(types, list) or len(dims) != len(types):
+        return "", -1
+    total, dtype = -1, ""
+    for shape, kind in zip(dims, types, strict=True):
+        size = element_size(kind) if isinstance(kind, str) else 0
+        if size and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
+            total = max(total, 0) + size * math.prod(shape)
+            dtype = dtype or kind
+    return dtype, _number(total)
+
+
+def _number(value: object, most: int = 1 << 62) -> int:
+    """A number that a column can hold, else -1."""
+    return value if type(value) is int and 0 <= value < most else -1
+
+
+def _rank(value: object) -> int:
+    return _number(value, MOST_RANKS)

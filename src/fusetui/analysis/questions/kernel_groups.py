@@ -1,0 +1,170 @@
+"""Kernels grouped by name, op, shape and so on, with the work that they needed.
+
+A grouping is an entry of GROUPINGS: its name, and a function that takes the trace and the jobs of
+its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.inputs import input_keys
+from fusetui.analysis.questions.spread import Spread, grouped, spreads
+from fusetui.analysis.questions.work import GroupWork, work_of_groups
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.many import Jobs, distinct_rows
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.program.origin import Origins, module_of, origins
+from fusetui.trace.program.regions import label_of
+
+Rows = NDArray[np.intp]
+Fields = dict[str, Any]
+
+
+class Keys(msgspec.Struct, frozen=True, eq=False):
+    """`number[n]` is the group of kernel n; `fields` maps a number to what identifies the group."""
+
+    number: NDArray[np.integer]
+    fields: Callable[[int], Fields]
+
+
+class KernelGroup(msgspec.Struct, frozen=True, eq=False):
+    """Kernels with something in common; `fields` identify the group, as in `kernels --json`."""
+
+    fields: Fields
+    spread: Spread
+    effective_ns: int  # see effective.py; less than the total if kernels of a stream overlap
+    work: GroupWork
+    rows: Rows  # of the trace, in time order
+
+
+def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
+    """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
+
+    `known` are the jobs of all kernels.
+    """
+    rows = known.rows
+    if not len(rows):
+        return ()
+    keys = GROUPINGS[by](trace, known)
+    dur = trace.dur[rows]
+    groups = grouped(keys.number, trace.start[rows])
+    each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
+    summed = zip(
+        spreads(keys.number, dur),
+        groups.sums(each).tolist(),
+        work_of_groups(trace, known, each, groups),
+        strict=True,
+    )
+    found = [
+        KernelGroup(
+            fields=keys.fields(int(groups.keys[n])),
+            spread=spread,
+            effective_ns=own_ns,
+            work=work,
+            rows=rows[groups.places(n)],
+        )
+        for n, (spread, own_ns, work) in enumerate(summed)
+    ]
+    return tuple(found if by == "step" else sorted(found, key=_largest_first))
+
+
+def _largest_first(group: KernelGroup) -> tuple[int, str]:
+    return -group.spread.total_ns, str(list(group.fields.values()))
+
+
+def _by_name(trace: Trace, known: Jobs) -> Keys:
+    return Keys(trace.name[known.rows], lambda number: {"name": trace.names[number]})
+
+
+def _by_op(trace: Trace, known: Jobs) -> Keys:
+    """By the innermost op around the launch."""
+    op = trace.op[known.rows]
+    number = np.where(op >= 0, trace.name[op], -1)
+    return Keys(number, lambda n: {"op": trace.names[n] if n >= 0 else None})
+
+
+def _by_shape(trace: Trace, known: Jobs) -> Keys:
+    """By name, and by the op with the shapes and types of its inputs."""
+    given = input_keys(known.inputs)
+    op = _by_op(trace, known).number
+    columns = (trace.name[known.rows], op, given.number)
+    first, number = distinct_rows(columns)
+
+    def fields(group: int) -> Fields:
+        name, op, shapes = (int(column[first[group]]) for column in columns)
+        return {
+            "name": trace.names[name],
+            "op": trace.names[op] if op >= 0 else None,
+            **given.fields(shapes),
+        }
+
+    return Keys(number, fields)
+
+
+def _by_module(trace: Trace, known: Jobs) -> Keys:
+    return module_keys(trace, known.rows, origins(trace))
+
+
+def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
+    """By the kind of module, or the annotation, that the work of some kernels belongs to."""
+    rows = module_of(found, kernels)
+    labels: dict[str | None, int] = {}
+    of_name = np.full(len(trace.names), -1, dtype=np.int64)
+    for name in np.unique(trace.name[rows[rows >= 0]]).tolist():
+        of_name[name] = labels.setdefault(label_of(trace.names[name]), len(labels))
+    names = [*labels, None]
+    number = np.where(rows >= 0, of_name[trace.name[rows]], len(labels))
+    return Keys(number, lambda n: {"module": names[n]})
+
+
+def _by_family(trace: Trace, known: Jobs) -> Keys:
+    """By the naming scheme (`decode`), which usually means the library."""
+    families: dict[str | None, int] = {}
+    of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
+    for name in np.unique(trace.name[known.rows]).tolist():
+        decoded = decode(trace.names[name])
+        family = decoded.family if decoded else None
+        of_name[name] = families.setdefault(family, len(families))
+    names = list(families)
+    return Keys(of_name[trace.name[known.rows]], lambda n: {"family": names[n]})
+
+
+def _by_stream(trace: Trace, known: Jobs) -> Keys:
+    """By stream; its sub-rows are combined."""
+    streams: dict[tuple[Id, Id], int] = {}
+    of_track = [streams.setdefault((t.pid, t.tid), len(streams)) for t in trace.tracks]
+    names = list(streams)
+    number = np.array([*of_track, -1], dtype=np.int64)[trace.track[known.rows]]
+    return Keys(
+        number, lambda n: {"device": exact_id(names[n][0]), "stream": exact_id(names[n][1])}
+    )
+
+
+def _by_step(trace: Trace, known: Jobs) -> Keys:
+    """By the step that launched the kernel; None if no step did."""
+    found = steps(trace)
+    of_row = np.full(len(trace), len(found), dtype=np.int64)
+    for number, step in enumerate(found):
+        of_row[step.gpu_rows] = number
+    names = [*(step.name for step in found), None]
+    return Keys(of_row[known.rows], lambda n: {"step": names[n]})
+
+
+GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
+    "name": _by_name,
+    "op": _by_op,
+    "shape": _by_shape,
+    "module": _by_module,
+    "family": _by_family,
+    "stream": _by_stream,
+    "step": _by_step,
+}

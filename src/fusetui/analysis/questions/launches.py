@@ -1,0 +1,172 @@
+"""What launching cost the CPU, and what each replay of a CUDA graph did.
+
+A launch call is a runtime or driver call that launched a GPU event of the trace, or whose name says
+that it launches one. If such calls are nested (a driver call in a runtime call), the outer one
+counts, with the events of all.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.computing import within
+from fusetui.analysis.questions.spread import Groups, grouped, percentile
+from fusetui.trace.model.categories import CPU_LAYERS, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import union_length
+
+Rows = NDArray[np.intp]
+Int64s = NDArray[np.int64]
+
+LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
+GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
+LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """Launch calls of one name on one thread, or of all names."""
+
+    name: str | None  # None: all calls of the thread
+    count: int
+    total_ns: int
+    mean_ns: int  # rounded down
+    p99_ns: int  # percentiles as in `spread.Spread`
+    max_ns: int
+    events: int  # GPU events that they launched
+
+
+class ThreadLaunches(msgspec.Struct, frozen=True):
+    """The launch calls of one CPU thread; `names` has the largest total first."""
+
+    process: Id
+    thread: Id
+    span_ns: int  # the thread's time: first start to last end recorded on it
+    all: Calls
+    names: tuple[Calls, ...]
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """One launch of a graph on one device; times in ns, `start_ns` as in the file."""
+
+    row: int  # row of the launch call
+    call_ns: int
+    device: Id
+    events: int
+    kernels: int
+    start_ns: int  # of its first event
+    span_ns: int  # first start to last end of its events
+    busy_ns: int  # the length of their union
+
+
+def is_replay(name: str) -> bool:
+    """Whether a call of this name launches a graph."""
+    return GRAPH.search(name, 0, LONGEST_NAME) is not None
+
+
+def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
+    """The launch calls of every thread that has any, the largest total first."""
+    rows, events = launch_calls(trace)
+    thread = trace.thread_of_track[trace.track[rows]]
+    spans = _spans(trace)
+    by_thread = grouped(thread, trace.dur[rows])
+    every = _calls(trace, rows, events, by_thread, named=False)
+    found = []
+    for number, calls in enumerate(every):
+        places = by_thread.places(number)
+        own, own_events = rows[places], events[places]
+        by_name = grouped(trace.name[own], trace.dur[own])
+        names = _calls(trace, own, own_events, by_name, named=True)
+        track = trace.track_of(int(own[0]))
+        found.append(
+            ThreadLaunches(
+                process=track.pid,
+                thread=track.tid,
+                span_ns=spans[int(by_thread.keys[number])],
+                all=calls,
+                names=tuple(sorted(names, key=lambda c: (-c.total_ns, c.name or ""))),
+            )
+        )
+    return tuple(sorted(found, key=lambda t: -t.all.total_ns))
+
+
+def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
+    """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
+    launch = trace.launch[trace.gpu_rows]
+    events = np.bincount(launch[launch >= 0], minlength=len(trace))
+    named = _named(trace, LAUNCHES)[trace.name] & (trace.role == Role.CALL)
+    rows = np.flatnonzero((events > 0) | named)
+    outer = rows[~within(trace, rows)[rows]]
+    before = np.concatenate(([0], np.cumsum(events)))
+    return outer, before[trace.end_row[outer]] - before[outer]
+
+
+def replays(trace: Trace) -> tuple[Replay, ...]:
+    """Every graph launch with recorded events, for each device, in the order of the calls."""
+    rows = trace.gpu_rows
+    launch = trace.launch[rows]
+    by_graph = (launch >= 0) & _named(trace, GRAPH)[trace.name[launch]]
+    rows, launch = rows[by_graph], launch[by_graph]
+    device = trace.process_of_track[trace.track[rows]]
+    key = launch.astype(np.int64) * (len(trace.tracks) + 1) + device
+    groups = grouped(key, trace.start[rows])
+    found = [_replay(trace, rows[groups.places(number)]) for number in range(len(groups))]
+    return tuple(sorted(found, key=lambda replay: int(trace.start[replay.row])))
+
+
+def _replay(trace: Trace, rows: Rows) -> Replay:
+    """The replay with these events, sorted by start."""
+    call = int(trace.launch[rows[0]])
+    start, end = trace.start[rows], trace.end[rows]
+    return Replay(
+        row=call,
+        call_ns=int(trace.dur[call]),
+        device=trace.track_of(int(rows[0])).pid,
+        events=len(rows),
+        kernels=int((trace.role[rows] == Role.KERNEL).sum()),
+        start_ns=int(start[0]),
+        span_ns=int(end.max() - start[0]),
+        busy_ns=union_length(start, end),
+    )
+
+
+def _calls(trace: Trace, rows: Rows, events: Int64s, groups: Groups, named: bool) -> list[Calls]:
+    """The figures of each group of calls, which are sorted by duration within it."""
+    if not len(groups):
+        return []
+    dur = trace.dur[rows]
+    count, total = np.diff(groups.begins), groups.sums(dur)
+    first = groups.begins[:-1]
+    columns = (
+        count,
+        total,
+        total // count,
+        percentile(dur[groups.order], first, count, 99),
+        percentile(dur[groups.order], first, count, 100),
+        groups.sums(events),
+    )
+    names = [trace.names[key] if named else None for key in groups.keys.tolist()]
+    figures = zip(*(column.tolist() for column in columns), strict=True)
+    return [Calls(name, *row) for name, row in zip(names, figures, strict=True)]
+
+
+def _spans(trace: Trace) -> dict[int, int]:
+    """First start to last end of all that was recorded on each thread, by `thread_of_track`."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if track.layer in CPU_LAYERS and len(track):
+            begin, end = int(trace.start[track.first_row]), int(trace.end[track.rows].max())
+            first[number] = min(first.get(number, begin), begin)
+            last[number] = max(last.get(number, end), end)
+    return {number: last[number] - first[number] for number in first}
+
+
+def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    """For each name, whether the pattern occurs in it."""
+    found = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
+    return np.array(found or [False])

@@ -1,0 +1,98 @@
+"""The most memory that torch used of each GPU: what it had handed out, and what it held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.counters import DEVICES, TOTALS, finite
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Events
+from fusetui.trace.model.ids import LARGEST
+from fusetui.trace.read.totals import PLACE, Rows, totals_in
+
+KEPT_AS = "memory"
+GPUS = [kind for kind, name in DEVICES.items() if name == "GPU"]
+DEVICE, ALLOCATED, RESERVED = 1, 2, 3  # columns of Rows
+
+
+class MemoryPeak(msgspec.Struct, frozen=True):
+    """The largest totals of one GPU, in bytes; they need not be of the same moment."""
+
+    device: int
+    allocated: int
+    reserved: int
+
+
+class MemoryPeaks(msgspec.Struct, frozen=True):
+    """Of every GPU that the file has both totals of."""
+
+    peaks: tuple[MemoryPeak, ...]
+    is_recorded: bool  # any memory event: of 2021 they have no totals, and some are of the CPU
+
+
+class StretchPeaks(NamedTuple):
+    """Of one stretch: the device, and its largest totals (bytes), of each GPU that has any; nan for
+    one that is not recorded."""
+
+    most: tuple[tuple[int, float, float], ...] = ()
+    is_recorded: bool = False
+
+
+def memory_peaks(trace: Trace) -> MemoryPeaks:
+    """Reads the memory events of the file, but only once if the trace is in the cache."""
+    found = trace.elements.recall(KEPT_AS, MemoryPeaks)
+    if found is None:
+        events = trace.elements
+        found = peaks_of(peaks_in(events, number) for number in range(len(events.stretches)))
+        events.keep(KEPT_AS, found)
+    return found
+
+
+def peaks_in(events: Events, number: int) -> StretchPeaks:
+    """Reads one stretch."""
+    if not events.stretches[number].samples:
+        return StretchPeaks()
+    totals = totals_in(events.text, events.stretches[number])
+    totals = _one_by_one(events, number) if totals is None else totals
+    gpus = totals[np.isin(totals[:, 0], GPUS) & (totals[:, DEVICE] >= 0)]
+    gpus[:, ALLOCATED:][gpus[:, ALLOCATED:] > LARGEST] = np.nan  # 9 PB: no number of bytes
+    most = tuple(
+        (int(device), *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist())
+        for device in np.unique(gpus[:, DEVICE])
+    )
+    return StretchPeaks(most, bool(len(totals)))
+
+
+def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
+    """From the parts of all stretches."""
+    most: dict[int, tuple[float, float]] = {}
+    is_recorded = False
+    for part in parts:
+        is_recorded |= part.is_recorded
+        for device, *totals in part.most:
+            allocated, reserved = np.fmax(most.get(device, (np.nan, np.nan)), totals).tolist()
+            most[device] = allocated, reserved
+    known = {device: totals for device, totals in most.items() if not np.isnan(totals).any()}
+    peaks = (MemoryPeak(device, *(max(int(n), 0) for n in known[device])) for device in known)
+    return MemoryPeaks(tuple(peaks), is_recorded)
+
+
+def _one_by_one(events: Events, number: int) -> Rows:
+    """What `totals_in` gives, of a stretch that it cannot read."""
+    every = [sample.args for sample, _ in events.samples(number) if sample.is_memory]
+    rows = [
+        [
+            *(_integer(args.get(name)) for name in PLACE),
+            *(finite(args.get(name)) for name in TOTALS),
+        ]
+        for args in every
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(PLACE) + len(TOTALS))
+
+
+def _integer(value: object) -> int | None:
+    return value if type(value) is int else None

@@ -1,0 +1,84 @@
+"""CPU ops grouped by name, or by name with the shapes and types of their inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.inputs import input_keys
+from fusetui.analysis.questions.spread import Spread, grouped, spreads
+from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_ns
+from fusetui.gpu.roofline.many import distinct_rows, inputs_of_ops
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Rows = NDArray[np.intp]
+
+GROUPINGS = ("name", "shape")
+TIMES = ("total_ns", "mean_ns", "min_ns", "p10_ns", "median_ns", "p90_ns", "max_ns")
+
+
+class OpGroup(msgspec.Struct, frozen=True):
+    """CPU ops of one group. An op inside another one of its group adds only to the spread, its
+    count, and self.
+
+    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`; and
+    `captured` for the ops of a capture, whose count is that of the capture.
+    """
+
+    fields: dict[str, Any]
+    spread: Spread  # of each call
+    total_ns: int
+    self_ns: int
+    gpu_ns: int  # of the GPU events launched under it
+    kernels: int
+
+
+def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
+    """All CPU ops grouped by one of GROUPINGS, the largest total first; then those that were
+    captured and launched replayed kernels."""
+    recorded = _groups(trace, by, trace.rows_of(Role.OP))
+    taken = np.flatnonzero((trace.role == Role.CAPTURED) & (trace.source_role == Role.OP))
+    captured = [_as_captured(group) for group in _groups(trace, by, taken) if group.gpu_ns]
+    recorded.sort(key=lambda op: (-op.total_ns, str(list(op.fields.values()))))
+    captured.sort(key=lambda op: (-op.gpu_ns, str(list(op.fields.values()))))
+    return (*recorded, *captured)
+
+
+def _as_captured(group: OpGroup) -> OpGroup:
+    """Ops of a capture: their times are not of this trace, but those of their kernels are."""
+    spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
+    fields = {**group.fields, "captured": True}
+    return replace(group, fields=fields, spread=spread, total_ns=0, self_ns=0)
+
+
+def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
+    if not len(rows):
+        return []
+    name = trace.name[rows]
+    if by == "shape":
+        given = input_keys(inputs_of_ops(trace, rows))
+        first, number = distinct_rows((name, given.number))
+    else:
+        first, number = distinct_rows((name,))
+    groups = grouped(number, trace.start[rows])
+    outer = ~inside_same_name(trace, rows)
+    gpu_ns, kernels = gpu_under(trace)
+    columns = zip(
+        spreads(number, trace.dur[rows]),
+        groups.sums(np.where(outer, trace.dur[rows], 0)).tolist(),
+        groups.sums(self_ns(trace)[rows]).tolist(),
+        groups.sums(np.where(outer, gpu_ns[rows], 0)).tolist(),
+        groups.sums(np.where(outer, kernels[rows], 0)).tolist(),
+        strict=True,
+    )
+    found = []
+    for place, (spread, *sums) in zip(first.tolist(), columns, strict=True):
+        shapes = given.fields(int(given.number[place])) if by == "shape" else {}
+        fields = {"name": trace.name_of(int(rows[place])), **shapes}
+        found.append(OpGroup(fields, spread, *sums))
+    return found

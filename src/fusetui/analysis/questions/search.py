@@ -1,0 +1,276 @@
+"""Finds slices: by a part of their name, or by a query (query.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.matching import matching
+from fusetui.analysis.questions.occurring import SHAPE, occur
+from fusetui.analysis.questions.query import (
+    OF_ARGS,
+    OF_NAMES,
+    Bound,
+    Pattern,
+    Query,
+    Term,
+    Word,
+)
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.arguments import arguments
+from fusetui.trace.model.categories import GPU_LAYERS, Role
+from fusetui.trace.model.columns import Trace
+
+Rows = NDArray[np.intp]
+Found = tuple[Rows, float]
+"""Rows in time order, and the share of those that may be hits that was looked at."""
+Flags = NDArray[np.bool_]
+
+ARGS = (
+    *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "Module Hierarchy"),
+    *("Collective name", "Process Group Name", "Process Group Description", "dtype", "Group size"),
+    *("In msg nelems", "Out msg nelems", "kernel_backend", "kernel_file", "kernel_kwargs"),
+    *("grid", "block", "registers per thread", "shared memory", "bytes", "kernel"),
+)
+"""The args that `args:` looks into."""
+
+ROLES = {
+    "kernel": (Role.KERNEL,),
+    "memcpy": (Role.MEMCPY,),
+    "memset": (Role.MEMSET,),
+    "op": (Role.OP,),
+    "call": (Role.CALL,),
+    "python": (Role.PYTHON,),
+    "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
+    "sync": (Role.SYNC,),
+}
+"""Of each kind."""
+
+
+class Texts(msgspec.Struct, frozen=True, eq=False):
+    """What each name says, by field; lists of the length of `trace.names`."""
+
+    as_written: dict[str, list[str]]
+    folded: dict[str, list[str]]  # in lower case
+
+
+def find(trace: Trace, text: str) -> Rows:
+    """Rows whose name contains `text`, in time order; case matters only if `text` has capitals.
+
+    `text` is plain text, not a pattern: a name or a search may contain any character.
+    """
+    if not text:
+        return np.empty(0, dtype=np.intp)
+    fold = text == text.lower()
+    matches = [text in (name.lower() if fold else name) for name in trace.names]
+    return _in_order(
+        trace, np.flatnonzero(np.array(matches or [False])[trace.name[: trace.recorded()]])
+    )
+
+
+def texts_of(trace: Trace) -> Texts:
+    """Made once per trace: every kernel name is decoded."""
+    gpu = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    gpu[trace.name[trace.gpu_rows]] = True
+    decoded = [decode(n) if is_gpu else None for n, is_gpu in zip(trace.names, gpu, strict=False)]
+    written = {"name": list(trace.names)}
+    for field, text in FROM_NAME.items():
+        written[field] = [text(found) if found else "" for found in decoded]
+    written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
+    folded = {field: [text.lower() for text in texts] for field, texts in written.items()}
+    return Texts(written, folded)
+
+
+def search(trace: Trace, texts: Texts, query: Query) -> Rows:
+    """The rows for which all terms hold but those about args, in time order.
+
+    Raises WrongQuery when a pattern takes too long.
+    """
+    return _search(trace, texts, query.terms)
+
+
+def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
+    if not terms:
+        return np.empty(0, dtype=np.intp)
+    names = np.ones(len(trace.names) + 1, dtype=np.bool_)
+    for term in terms:
+        if isinstance(term, Pattern):
+            names[:-1] &= matching(term.text, trace.names) ^ term.excluded
+        elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
+            names[:-1] &= _names_with(texts, term) ^ term.excluded
+    rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
+    for term in terms:
+        if isinstance(term, Bound):
+            rows = rows[_beyond(trace, rows, term) ^ term.excluded]
+        elif isinstance(term, Word) and term.field in OF_ROW:
+            rows = rows[OF_ROW[term.field](trace, rows, term.text) ^ term.excluded]
+    return _in_order(trace, rows)
+
+
+def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:
+    """Rows that are not `named`: of which names do not say all words of the query, but args do, as
+    by_args finds them. Python frames are left out: they have no args of interest.
+
+    Raises WrongQuery when a pattern takes too long.
+    """
+    others = [term for term in query.terms if term not in query.words]
+    rows = _search(trace, texts, others) if others else np.arange(trace.recorded())
+    is_named = np.zeros(len(trace), dtype=np.bool_)
+    is_named[named] = True
+    rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
+    said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in query.words]
+
+    def hold(given: Sequence[Flags]) -> Flags:
+        either = (names | args for names, args in zip(said, given, strict=True))
+        held: Flags = np.logical_and.reduce([*either])
+        return held
+
+    yield from _as_read(trace, rows, ARGS, query.words, hold)
+
+
+def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[Found]:
+    """Those of the rows for which the terms about args hold too, as the file is read."""
+    terms = [term for term in query.terms if isinstance(term, Word) and term.field in OF_ARGS]
+    names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
+
+    def hold(given: Sequence[Flags]) -> Flags:
+        each = (args ^ term.excluded for term, args in zip(terms, given, strict=True))
+        held: Flags = np.logical_and.reduce([*each])
+        return held
+
+    yield from _as_read(trace, rows, names, terms, hold)
+
+
+def _as_read(
+    trace: Trace,
+    rows: Rows,
+    names: tuple[str, ...],
+    terms: Sequence[Word],
+    hold: Callable[[Sequence[Flags]], Flags],
+) -> Iterator[Found]:
+    """All rows that are found so far, in their order, and the share that was looked at. One stretch
+    of the file after the other is read; `hold` says which rows are hits where it is known of each
+    term for which rows it holds, by their own args or those of their op."""
+    if not len(rows):
+        yield rows, 1.0
+        return
+    firsts = np.cumsum([0, *(stretch.events for stretch in trace.elements.stretches)])
+    events = [trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)], trace.order[rows]]
+    places = [np.searchsorted(firsts, orders, side="right") for orders in events]
+    last = np.maximum(*places)
+    flags = [np.zeros(len(rows), dtype=np.bool_) for _ in terms]
+    numbers = np.unique(np.concatenate(places)).tolist()
+    for done, number in enumerate(numbers, 1):
+        if occur(trace, number - 1, terms):
+            here = [np.flatnonzero(place == number) for place in places]
+            orders = [one[which] for one, which in zip(events, here, strict=True)]
+            each, where = np.unique(np.concatenate(orders), return_inverse=True)
+            args = arguments(trace.elements, each, names)
+            for term, flag in zip(terms, flags, strict=True):
+                holds = np.array([_holds(term, texts) for texts in args.distinct] + [False])
+                of_each = holds[args.number][where]
+                flag[here[0]] |= of_each[: len(here[0])]
+                flag[here[1]] |= of_each[len(here[0]) :]
+        yield rows[(last <= number) & hold(flags)], done / len(numbers)
+
+
+def _holds(term: Word, texts: tuple[bytes, ...]) -> bool:
+    if term.field == "shape" or (not term.field and SHAPE.fullmatch(term.text)):
+        wanted = term.text.lower().replace("x", ",").replace(" ", "")
+        dims = texts[0].decode("utf-8", "replace").replace(" ", "")
+        if any(f"{before}{wanted}{after}" in dims for before in "[," for after in "],"):
+            return True
+        if term.field:
+            return False
+    text = b"\n".join(texts).decode("utf-8", "replace")
+    text = text.lower() if term.folds else text
+    return term.text in text or term.text in text.replace(" ", "")
+
+
+def _in_order(trace: Trace, rows: Rows) -> Rows:
+    return rows[np.argsort(trace.start[rows], kind="stable")]
+
+
+def _names_with(texts: Texts, term: Word) -> Flags:
+    given = (texts.folded if term.folds else texts.as_written)[term.field]
+    return np.array([term.text in text for text in given], dtype=np.bool_)
+
+
+def _beyond(trace: Trace, rows: Rows, term: Bound) -> Flags:
+    times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
+    flags: Flags = times > term.ns if term.above else times < term.ns
+    return flags
+
+
+def _on_op(trace: Trace, rows: Rows, text: str) -> Flags:
+    fold = text == text.lower()
+    names = [text in (name.lower() if fold else name) for name in trace.names]
+    op = trace.op[rows]
+    flags: Flags = (op >= 0) & np.array([*names, False])[np.where(op >= 0, trace.name[op], -1)]
+    return flags
+
+
+def _on_stream(trace: Trace, rows: Rows, text: str) -> Flags:
+    wanted = [t.layer in GPU_LAYERS and str(t.tid) == text for t in trace.tracks]
+    return np.array([*wanted, False])[trace.track[rows]]
+
+
+def _on_thread(trace: Trace, rows: Rows, text: str) -> Flags:
+    wanted = [text in (str(track.tid), track.label) for track in trace.tracks]
+    named = [text.lower() in track.label.lower() for track in trace.tracks]
+    return np.array([*(wanted if any(wanted) else named), False])[trace.track[rows]]
+
+
+def _of_kind(trace: Trace, rows: Rows, text: str) -> Flags:
+    flags: Flags = np.isin(trace.role[rows], ROLES[text.lower()])
+    return flags
+
+
+def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
+    """Those that start in the step, and the GPU events that it launched."""
+    found = steps(trace)
+    number = number_of(text)
+    if not 1 <= number <= len(found):
+        return np.zeros(len(rows), dtype=np.bool_)
+    step, start = found[number - 1], trace.start[rows]
+    inside = (start >= step.start_ns) & (start < step.start_ns + step.dur_ns)
+    gpu = np.isin(rows, trace.gpu_rows)
+    flags: Flags = np.where(gpu, np.isin(rows, step.gpu_rows), inside)
+    return flags
+
+
+def number_of(text: str) -> int:
+    """The number of a step; 0 for none."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {
+    "op": _on_op,
+    "stream": _on_stream,
+    "thread": _on_thread,
+    "kind": _of_kind,
+    "step": _in_step,
+}
+
+
+def _tile(found: KernelName) -> str:
+    sizes = (found.tile_m, found.tile_n, found.tile_k)
+    return "x".join(str(size) for size in sizes if size is not None)
+
+
+def _types(found: KernelName) -> str:
+    given = (found.dtype, found.dtype_a, found.dtype_b, found.dtype_acc, found.dtype_out)
+    return " ".join(dict.fromkeys(filter(None, given)))
+
+
+FROM_NAME: dict[str, Callable[[KernelName], str]] = {
+    "family": lambda found: " ".join(filter(None, (found.op, found.family, found.collective))),
+    "dtype": _types,
+    "tile": _tile,
+    "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
+    "short": lambda found: found.short,
+}

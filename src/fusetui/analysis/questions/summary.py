@@ -1,0 +1,142 @@
+"""Key figures of a whole trace: counts, times of the GPU, tracks, steps."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.report import Skipped
+
+
+class TrackFigures(msgspec.Struct, frozen=True):
+    """One track. `subrow` counts the tracks before it that show the same thread or stream."""
+
+    kind: str
+    label: str
+    pid: Id
+    tid: Id
+    subrow: int
+    slices: int
+    busy_ns: int
+
+
+class StepFigures(msgspec.Struct, frozen=True):
+    """One step; its start is in ns after the base of the trace."""
+
+    name: str
+    start_ns: int
+    dur_ns: int
+    kernels: int
+    gpu_busy_ns: int
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What `summary` shows, with the fields in the order of `summary --json`.
+
+    Starts are in ns after `base_ns`, the time in the file of its first slice. That is a string,
+    because times since 1970 exceed what a double represents exactly.
+    """
+
+    file: str
+    bytes: int
+    complete: bool
+    events: int
+    events_skipped: int
+    skipped: tuple[Skipped, ...]
+    slices: int
+    slices_unfinished: int
+    ends_unmatched: int
+    counters: int
+    instants: int
+    kernels: int
+    gpu_events: int
+    gpu_events_linked: int
+    gpu_events_with_op: int
+    negative_launch_delays: int
+    negative_durations: int
+    base_ns: str
+    span_ns: int
+    gpu_span_ns: int
+    gpu_busy_ns: int
+    gpu_idle_ns: int
+    gpu_sum_ns: int
+    gpu_compute_ns: int
+    gpu_comm_ns: int
+    gpu_copy_ns: int
+    devices: list[str]
+    tracks: list[TrackFigures]
+    steps: list[StepFigures]
+
+
+def summary(trace: Trace) -> Summary:
+    """The figures of a trace; one pass over its columns."""
+    gpu = trace.gpu_rows
+    times = gpu_times(trace)
+    report = trace.report
+    return Summary(
+        file=report.file,
+        bytes=report.bytes,
+        complete=report.complete,
+        events=report.events,
+        events_skipped=report.unreadable,
+        skipped=report.skipped,
+        slices=trace.recorded(),
+        slices_unfinished=report.unfinished,
+        ends_unmatched=report.unmatched_ends,
+        counters=report.phases["C"],
+        instants=report.phases["i"] + report.phases["I"],
+        kernels=int((trace.role == Role.KERNEL).sum()),
+        gpu_events=len(gpu),
+        gpu_events_linked=int((trace.launch[gpu] >= 0).sum()),
+        gpu_events_with_op=int((trace.op[gpu] >= 0).sum()),
+        negative_launch_delays=report.negative_delays,
+        negative_durations=report.negative_durations,
+        base_ns=str(trace.begin_ns),
+        span_ns=trace.end_ns - trace.begin_ns,
+        gpu_span_ns=times.span_ns,
+        gpu_busy_ns=times.busy_ns,
+        gpu_idle_ns=times.idle_ns,
+        gpu_sum_ns=times.sum_ns,
+        gpu_compute_ns=times.compute_ns,
+        gpu_comm_ns=times.comm_ns,
+        gpu_copy_ns=times.copy_ns,
+        devices=device_names(trace),
+        tracks=_tracks(trace),
+        steps=[_step(trace, step) for step in steps(trace)],
+    )
+
+
+def _tracks(trace: Trace) -> list[TrackFigures]:
+    """Slices inside other slices of their track do not add to its busy time."""
+    outer = np.flatnonzero(trace.parent < 0)
+    busy = np.zeros(len(trace.tracks), dtype=np.int64)
+    np.add.at(busy, trace.track[outer], trace.dur[outer])
+    return [
+        TrackFigures(
+            kind=str(track.layer),
+            label=track.label,
+            pid=exact_id(track.pid),
+            tid=exact_id(track.tid),
+            subrow=track.subrow,
+            slices=len(track),
+            busy_ns=busy_ns,
+        )
+        for track, busy_ns in zip(trace.tracks, busy.tolist(), strict=True)
+        if track.layer is not Layer.CAPTURED
+    ]
+
+
+def _step(trace: Trace, step: Step) -> StepFigures:
+    return StepFigures(
+        name=step.name,
+        start_ns=step.start_ns - trace.begin_ns,
+        dur_ns=step.dur_ns,
+        kernels=int((trace.role[step.gpu_rows] == Role.KERNEL).sum()),
+        gpu_busy_ns=work_busy_ns(trace, step.gpu_rows),
+    )

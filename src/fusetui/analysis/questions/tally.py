@@ -1,0 +1,75 @@
+"""The number of kernels of each kind in a step; without a GPU, of CPU ops that compute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.computing import computing_ops
+from fusetui.gpu.kernel_names.kinds import kinds_of
+from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Rows = NDArray[np.intp]
+
+
+class Tallies(msgspec.Struct, frozen=True):
+    """How often each kind occurs: per step, or once for a trace without steps."""
+
+    steps: tuple[str, ...]
+    on_gpu: bool  # otherwise CPU ops are counted
+    tallies: tuple[Counter[str], ...]
+
+    def found(self, kind: str) -> tuple[int, ...]:
+        """The count of a kind in each step."""
+        return tuple(tally[kind] for tally in self.tallies)
+
+    def per_step(self, kind: str) -> float:
+        """The mean over the steps, rounded to two digits; an integer if all are equal."""
+        found = self.found(kind)
+        total, steps = sum(found), max(len(found), 1)
+        return total // steps if total % steps == 0 else round(total / steps, 2)
+
+    def first(self, count: int) -> Tallies:
+        """Only the first `count` steps."""
+        return Tallies(self.steps[:count], self.on_gpu, self.tallies[:count])
+
+
+def tallies(trace: Trace) -> Tallies:
+    """Counts every step of a trace.
+
+    Kernels, memcpys and memsets belong to the step that launched them, CPU ops (those of
+    `computing_ops`) to the one in which they start.
+    """
+    found = steps(trace)
+    on_gpu = len(trace.gpu_rows) > 0
+    if on_gpu:
+        groups = [step.gpu_rows for step in found] or [trace.gpu_rows]
+    else:
+        groups = _by_step(trace, computing_ops(trace), found)
+    counted = tuple(_tally(trace, rows) for rows in groups)
+    return Tallies(tuple(step.name for step in found), on_gpu, counted)
+
+
+def _by_step(trace: Trace, rows: Rows, found: Sequence[Step]) -> list[Rows]:
+    """The rows that start in each step."""
+    if not found:
+        return [rows]
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    edges = [np.searchsorted(trace.start[rows], (s.start_ns, s.start_ns + s.dur_ns)) for s in found]
+    return [rows[first:last] for first, last in edges]
+
+
+def _tally(trace: Trace, rows: Rows) -> Counter[str]:
+    names = np.stack([trace.name[rows], trace.role[rows]])
+    kinds, counts = np.unique(names, axis=1, return_counts=True)
+    tally: Counter[str] = Counter()
+    for name, role, count in zip(*kinds.tolist(), counts.tolist(), strict=True):
+        for kind in kinds_of(Role(role), trace.names[name]):
+            tally[kind] += count
+    return tally

@@ -1,0 +1,285 @@
+"""Which rank a wait goes back to: the one that is late by its own work.
+
+The rank that starts a collective last may itself have waited for another one, in another group.
+So two chains are followed back from that collective: that of the last rank, and that of a rank
+which was there in time, the median of the others. Each goes from a start to the collective before
+on the same rank, and from there to the rank that started that one last. Where a stretch of its own
+took a rank of the first chain longer than its counterpart of the second, the difference is its
+own; a transfer that took longer is nobody's. The chains end where they meet, where something was
+not recorded, or where the late one is late no longer. Differences of opposite sign cancel per
+rank; what remains divides the wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.ranks.clocks import Clocks
+from fusetui.analysis.ranks.matching import Matched
+from fusetui.analysis.ranks.waits import Waits
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
+MOST_BACK = 4096  # collectives that a chain is followed back through
+EARLY = 2
+"""A rank is charged at most so many times its lateness after the median of the others: what is
+beyond that is another rank's being early."""
+NOISE = 0.1  # of the largest part of a lateness: smaller parts are no reason
+TRANSFER, UNTOLD, OUTSIDE, BUBBLE = range(4)
+"""What no rank is charged with: a longer transfer; one of several ranks that clocks do not tell
+apart, or chains that cannot be compared; a rank that is not given; a wait in a pipeline."""
+NOBODY = 4
+
+
+class Charges(msgspec.Struct, frozen=True, eq=False):
+    """Waits of ranks, each with the rank that it goes back to; arrays of shape [charges]."""
+
+    row: Rows  # of Matched: the rank that waits, and where
+    owner: Rows  # index of the rank that is charged
+    ns: Floats
+    own: Rows  # rows before which a rank was late by its own work
+    own_ns: Int64s  # by so much, beside a rank that was in time
+    lost: Floats  # [NOBODY]: ns of waits that no rank is charged with
+
+
+class _Pairs(msgspec.Struct, frozen=True, eq=False):
+    """Where two chains are: rows of the late one and of the one in time; arrays of shape [n]."""
+
+    wait: Rows  # the collective that is waited in
+    late: Rows
+    other: Rows
+    weight: Floats  # how much of the lateness here is carried on to that collective
+
+    def some(self, which: NDArray[np.bool_]) -> _Pairs:
+        return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
+
+
+class _Shares:
+    """Amounts that explain a lateness, by the collective waited in and who is charged."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._found: list[tuple[Rows, Rows, Floats]] = []
+
+    def add(self, wait: Rows, owner: Rows, ns: Floats) -> None:
+        self._found.append((wait, owner, ns))
+
+    def shares(self) -> tuple[Rows, Rows, Floats]:
+        """Collective, owner and share, in the order of collectives; shares of one add up to 1."""
+        wait, owner, ns = (np.concatenate(column) for column in zip(*self._found, strict=True))
+        key = wait * (self._ranks + NOBODY) + owner
+        distinct, which = np.unique(key, return_inverse=True)
+        net = np.bincount(which, weights=ns, minlength=len(distinct))
+        wait, owner = np.divmod(distinct, self._ranks + NOBODY)
+        largest = np.zeros(int(wait.max(initial=-1)) + 1)
+        np.maximum.at(largest, wait, net)
+        kept = net > NOISE * largest[wait]
+        wait, owner, net = wait[kept], owner[kept], net[kept]
+        total = np.bincount(wait, weights=net, minlength=len(largest))
+        return wait, owner, net / total[wait]
+
+
+def charges_of(
+    matched: Matched, waits: Waits, clocks: Clocks, stage_of: Sequence[int | None] | None
+) -> Charges:
+    """Charges every wait that clocks tell to the ranks that it goes back to. `stage_of` [ranks]: in
+    a pipeline, what different stages do is not comparable."""
+    ranks = len(matched.ranks)
+    none = np.empty(0, dtype=np.intp)
+    asked = np.flatnonzero(~matched.point_to_point) if not clocks.refused else none
+    late = waits.latest[asked]
+    lateness = (waits.start[late] - waits.start[waits.usual[asked]]).astype(np.float64)
+    asked, late, lateness = asked[lateness > 0], late[lateness > 0], lateness[lateness > 0]
+    if not len(asked):
+        return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
+    limit = np.zeros(len(matched))
+    limit[asked] = lateness
+    pairs = _Pairs(asked, late, waits.usual[asked], np.ones(len(asked)))
+    chains = _Chains(matched, waits, clocks, limit, _unlike(matched, stage_of))
+    chains.follow(pairs)
+    wait, owner, share = chains.parts.shares()
+    last = matched.rank[waits.latest[matched.of_row]]
+    amount: Floats = np.minimum(waits.alone, EARLY * limit[matched.of_row])
+    unsure = waits.wait <= clocks.resolution_of(matched.rank, last)
+    amount[unsure | matched.point_to_point[matched.of_row]] = 0
+    rows = np.flatnonzero(amount > 0)
+    first, until = (np.searchsorted(wait, matched.of_row[rows], side) for side in ("left", "right"))
+    counts = until - first
+    row = np.repeat(rows, counts)
+    at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(row))
+    ns: Floats = np.asarray(amount[row] * share[at], dtype=np.float64)
+    whom = np.maximum(owner[at] - ranks, -1) + 1
+    lost = np.asarray(np.bincount(whom, weights=ns, minlength=NOBODY + 1)[1:], dtype=np.float64)
+    kept = (owner[at] < ranks) & (owner[at] != matched.rank[row])
+    return Charges(row[kept], owner[at][kept], ns[kept], *chains.own(), lost)
+
+
+def _unlike(matched: Matched, stage_of: Sequence[int | None] | None) -> Rows:
+    """A number per rank; only ranks of the same one do the same work."""
+    if stage_of is None:
+        return np.zeros(len(matched.ranks), dtype=np.intp)
+    alone = range(-1, -1 - len(stage_of), -1)
+    found = [n if stage is None else stage for stage, n in zip(stage_of, alone, strict=True)]
+    return np.array(found, dtype=np.intp)
+
+
+class _Chains:
+    """Follows the two chains of every collective at once."""
+
+    def __init__(
+        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage: Rows
+    ) -> None:
+        self.parts = _Shares(len(matched.ranks))
+        self._matched, self._waits, self._lateness, self._stage = matched, waits, lateness, stage
+        self._kind, self._before = _kinds(matched), _before(matched, waits)
+        self._loose = _loose(matched, waits, clocks, self._before)
+        self._told = waits.last >= 0
+        self._own = np.zeros(len(matched.rank))
+
+    def own(self) -> tuple[Rows, Int64s]:
+        """Rows before which ranks were late by their own work, and by how much."""
+        rows = np.flatnonzero((self._own > 0) & self._told[self._matched.of_row])
+        return rows, np.rint(self._own[rows]).astype(np.int64)
+
+    def follow(self, pairs: _Pairs) -> None:
+        for _ in range(MOST_BACK):
+            pairs = self._back(pairs)
+            if not len(pairs.wait):
+                return
+        self._nobody(pairs, UNTOLD, self._gap(pairs))
+
+    def _back(self, pairs: _Pairs) -> _Pairs:
+        """What is explained here, and where the rest of it goes on."""
+        gap, rank = self._gap(pairs), self._matched.rank
+        over = gap <= LATE_NO_LONGER * self._lateness[pairs.wait]
+        unlike = ~over & (self._stage[rank[pairs.late]] != self._stage[rank[pairs.other]])
+        self._nobody(pairs.some(over), TRANSFER, gap[over])
+        self._nobody(pairs.some(unlike), BUBBLE, gap[unlike])
+        pairs, gap = pairs.some(~over & ~unlike), gap[~over & ~unlike]
+        pairs, gap = self._after_loose(pairs, gap)
+        late, other = self._before[pairs.late], self._before[pairs.other]
+        begins = (late < 0) | (other < 0)
+        self._charge(pairs.some(begins), gap[begins])
+        pairs, gap, late, other = pairs.some(~begins), gap[~begins], late[~begins], other[~begins]
+        one, two = self._matched.of_row[late], self._matched.of_row[other]
+        left = (self._waits.end[late] - self._waits.end[other]).astype(np.float64)
+        covered = self._matched.covered[other] - self._matched.covered[late]
+        carried = np.where(one == two, np.clip(covered, 0, gap), 0.0)
+        self._charge(pairs, gap - left - carried)
+        before = _Pairs(pairs.wait, late, other, pairs.weight)
+        through = self._through(before.some(one == two), carried[one == two])
+        self._nobody(pairs.some(one == two), TRANSFER, left[one == two])
+        apart = one != two
+        return _joined(
+            through, self._across(before.some(apart), one[apart], two[apart], left[apart])
+        )
+
+    def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
+        """Where a rank comes from a collective that is not matched, what it did since then alone
+        is its own; how long it waited there, and for whom, is not known."""
+        since = np.maximum(self._loose[pairs.late], self._loose[pairs.other])
+        found = since > 0
+        some = pairs.some(found)
+        start = self._waits.start
+        late, other = (
+            np.where(self._loose[rows] > 0, start[rows] - self._loose[rows], 0)
+            for rows in (some.late, some.other)
+        )
+        both = (self._loose[some.late] > 0) & (self._loose[some.other] > 0)
+        own = np.where(both, late - other, 0).astype(np.float64)
+        self._charge(some, own)
+        self._nobody(some, OUTSIDE, gap[found] - own)
+        return pairs.some(~found), gap[~found]
+
+    def _through(self, pairs: _Pairs, carried: Floats) -> _Pairs:
+        """A collective in which both met, but that did not stop the one in time, which computed
+        meanwhile: so much of the lateness was there before it."""
+        was = self._gap(pairs)
+        goes_on = (carried > 0) & (was > 0)
+        self._nobody(pairs.some(~goes_on), TRANSFER, carried[~goes_on])
+        share = np.minimum(carried[goes_on] / was[goes_on], 1)
+        rest = pairs.some(goes_on)
+        return msgspec.structs.replace(rest, weight=rest.weight * share)
+
+    def _across(self, pairs: _Pairs, one: Rows, two: Rows, left: Floats) -> _Pairs:
+        """To the ranks that these two collectives waited for."""
+        waits, sends = self._waits, self._matched.point_to_point
+        bubble = sends[one] | sends[two]
+        strange = (self._kind[one] != self._kind[two]) & ~bubble
+        strange |= (waits.start[waits.latest[one]] > waits.end[pairs.late]) & ~bubble
+        self._nobody(pairs.some(bubble), BUBBLE, left[bubble])
+        self._nobody(pairs.some(strange), UNTOLD, left[strange])
+        goes_on = ~bubble & ~strange
+        missing = ~self._matched.whole[one[goes_on]]
+        weight = pairs.weight[goes_on]
+        late, other = waits.latest[one[goes_on]], waits.latest[two[goes_on]]
+        found = _Pairs(pairs.wait[goes_on], late, other, weight)
+        moved = left[goes_on] - self._gap(found)
+        self._nobody(found.some(missing), OUTSIDE, moved[missing])
+        self._nobody(found.some(~missing), TRANSFER, moved[~missing])
+        return found
+
+    def _gap(self, pairs: _Pairs) -> Floats:
+        start = self._waits.start
+        return (start[pairs.late] - start[pairs.other]).astype(np.float64)
+
+    def _charge(self, pairs: _Pairs, ns: Floats) -> None:
+        """To the late rank, or to nobody where clocks do not tell that it was last."""
+        ranks, rank = len(self._matched.ranks), self._matched.rank[pairs.late]
+        told = self._told[self._matched.of_row[pairs.late]]
+        self.parts.add(pairs.wait, np.where(told, rank, ranks + UNTOLD), ns * pairs.weight)
+        np.maximum.at(self._own, pairs.late, ns)
+
+    def _nobody(self, pairs: _Pairs, why: int, ns: Floats) -> None:
+        owner = np.full(len(pairs.wait), len(self._matched.ranks) + why)
+        self.parts.add(pairs.wait, owner, ns * pairs.weight)
+
+
+def _joined(one: _Pairs, other: _Pairs) -> _Pairs:
+    return _Pairs(*(np.concatenate((getattr(one, name), getattr(other, name))) for name in PAIR))
+
+
+PAIR = ("wait", "late", "other", "weight")
+
+
+def _kinds(matched: Matched) -> Rows:
+    """A number per collective, equal for those of one name, size and number of ranks."""
+    numbers: dict[tuple[str, int, int], int] = {}
+    keys = zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True)
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
+
+
+def _before(matched: Matched, waits: Waits) -> Rows:
+    """For each row, the one on the same rank that ended last before its start; -1 for none."""
+    begin = int(waits.start.min())
+    found = _latest(matched.rank, waits.end - begin, matched.rank, waits.start - begin)
+    return found
+
+
+def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int64s:
+    """For each row, when a collective that is not matched ended on its rank, if that is after the
+    end of the row before; else 0."""
+    none = np.zeros(len(matched.rank), dtype=np.int64)
+    if not len(matched.loose_rank):
+        return none
+    end = clocks.common(matched.loose_rank, matched.loose_end)
+    begin = min(int(waits.start.min()), int(end.min()))
+    found = _latest(matched.loose_rank, end - begin, matched.rank, waits.start - begin)
+    since = np.where(before >= 0, waits.end[before], begin)
+    return np.where((found >= 0) & (end[found] > since), end[found], none)
+
+
+def _latest(own: Rows, ends: Int64s, rank: Rows, starts: Int64s) -> Rows:
+    """For each start the last of the ends on the same rank that is not after it; -1 for none."""
+    span = int(max(ends.max(), starts.max())) + 1
+    order = np.argsort(own * span + ends, kind="stable")
+    at = np.searchsorted((own * span + ends)[order], rank * span + starts, "right") - 1
+    found = order[np.maximum(at, 0)]
+    return np.where((at >= 0) & (own[found] == rank), found, -1)

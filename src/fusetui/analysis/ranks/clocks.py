@@ -1,0 +1,194 @@
+"""How far the clocks of the hosts are apart, and how far that is known.
+
+Ranks of one host share its clock. A synchronous collective cannot end on any rank before it has
+started on all: with t the time of a host's clock and o its offset, end_i - o_i >= start_j - o_j
+for all i and j. Every collective bounds the offsets so, from both sides. Within these bounds the
+ends decide, which are nearly the same moment everywhere: see `ends`. Where there are too few of
+them, the offset is the middle of what the bounds leave, and half the width its uncertainty.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.ranks.ends import Ends, ends_of
+from fusetui.analysis.ranks.hosts import SLACK_NS, Hosts, hosts_of
+from fusetui.analysis.ranks.matching import Matched
+
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+UNBOUNDED = np.inf
+ROUNDS = 16  # how many groups a bound may pass through
+QUARTERS = 4  # a drift is measured between the first and the last quarter of the collectives
+FEWEST = 4  # collectives at either end, for a drift
+CONVERTED_NS = 2_000.0
+"""On one host, times of GPUs are converted to its clock about this exactly: the ends of one
+collective lie as close together on eight V100. Less is assumed where they lie closer still."""
+REFERENCE, BOUNDS, ENDS = "reference", "bounds", "ends"
+
+
+class Clocks(msgspec.Struct, frozen=True, eq=False):
+    """Arrays of shape [ranks], in ns. A time of rank i on the common clock is
+    t - used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
+
+    reference: int  # index of the rank
+    hosts: Hosts
+    by: tuple[str, ...]  # of each host: what its offset is from; "" for nothing
+    used: Floats
+    half: Floats  # the uncertainty; inf if nothing bounds the offset
+    drift: Floats  # ns per second, 0 where none was found
+    at_ns: int
+    resolution: float  # ns: on one host, earlier and later are not told apart below this
+    refused: str  # why times of ranks cannot be compared at all; "" if they can
+    contradicted: tuple[str, ...]  # hosts whose ends lie outside their bounds
+
+    @property
+    def shared(self) -> str:
+        """Why all clocks are one; "" if they are not."""
+        return self.hosts.why if len(self.hosts.names) == 1 else ""
+
+    def common(self, rank: Rows, times: Int64s) -> Int64s:
+        """Times of ranks (indices), as int64 ns of the common clock."""
+        drifted = self.drift[rank] * ((times - self.at_ns) / 1e9)
+        found: Int64s = times - np.rint(self.used[rank] + drifted).astype(np.int64)
+        return found
+
+    def resolution_of(self, one: Rows, other: Rows) -> Floats:
+        """What the order of two moments on two ranks may be wrong by."""
+        host = self.hosts.of_rank
+        apart = np.where(one == other, 0.0, self.half[one] + self.half[other])
+        found: Floats = np.where(
+            (host[one] == host[other]) & (one != other), self.resolution, apart
+        )
+        return found
+
+
+def clocks_of(matched: Matched) -> Clocks:
+    """The clocks of the given ranks, from their synchronous collectives alone."""
+    rows = np.flatnonzero(np.repeat(matched.synchronous, matched.counts))
+    hosts = hosts_of(matched, rows)
+    reference = _reference(matched, rows)
+    zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
+    ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero)
+    drift = ends.drift
+    if not ends.known.all():
+        drift = np.where(ends.known, drift, _drift(matched, rows, hosts, zero))
+    low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
+    offset, half, by, outside = _decided(ends, low, high, zero)
+    refused = hosts.contradiction
+    if not refused and not (low <= high + 2 * SLACK_NS).all():
+        refused = (
+            "no offsets of clocks explain all collectives, so some of them are matched wrongly"
+        )
+    return Clocks(
+        reference=reference,
+        hosts=hosts,
+        by=by,
+        used=np.nan_to_num(offset)[hosts.of_rank],
+        half=half[hosts.of_rank],
+        drift=drift[hosts.of_rank],
+        at_ns=ends.at_ns,
+        resolution=max(min(_spread_of_ends(matched, hosts.of_rank), CONVERTED_NS), hosts.apart_ns),
+        refused=refused,
+        contradicted=tuple(hosts.names[n] for n in np.flatnonzero(outside).tolist()),
+    )
+
+
+def _decided(
+    ends: Ends, low: Floats, high: Floats, zero: int
+) -> tuple[Floats, Floats, tuple[str, ...], NDArray[np.bool_]]:
+    """The offset of each host, its uncertainty and where both are from; and where the ends
+    contradict the bounds, which then decide alone."""
+    bounded = np.isfinite(low) & np.isfinite(high)
+    offset = np.full(len(low), np.nan)
+    offset[bounded] = (low[bounded] + high[bounded]) / 2
+    half = np.full(len(low), UNBOUNDED)
+    half[bounded] = np.abs(high[bounded] - low[bounded]) / 2
+    with np.errstate(invalid="ignore"):
+        inside = (ends.offset >= low - ends.half) & (ends.offset <= high + ends.half)
+    outside = ends.known & ~inside
+    precise = ends.known & inside & (ends.half < half)
+    offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
+    half[precise] = ends.half[precise]
+    if len(low):
+        offset[zero] = half[zero] = 0.0
+    by = np.where(precise, ENDS, np.where(bounded, BOUNDS, "")).tolist()
+    if by:
+        by[zero] = REFERENCE
+    return offset, half, tuple(by), outside
+
+
+def _reference(matched: Matched, rows: Rows) -> int:
+    """The rank that took part in the most synchronous collectives, the first of them."""
+    counts = np.bincount(matched.rank[rows], minlength=max(len(matched.ranks), 1))
+    return int(np.argmax(counts))
+
+
+def _interval(
+    matched: Matched, rows: Rows, hosts: Hosts, zero: int, drift: Floats, at_ns: int
+) -> tuple[Floats, Floats]:
+    """The lowest and the highest offset of each host that all these rows leave."""
+    low = np.full(len(hosts.names), -UNBOUNDED)
+    high = np.full(len(hosts.names), UNBOUNDED)
+    if not len(low):
+        return low, high
+    low[zero] = high[zero] = 0.0
+    if not len(rows) or len(low) == 1:
+        return low, high
+    host = hosts.of_rank[matched.rank[rows]]
+    # Differences of times are small, times are not: floats hold only the former exactly.
+    begin = int(matched.start[rows].min())
+    slope = drift[host] / 1e9
+    start = (matched.start[rows] - begin) - slope * (matched.start[rows] - at_ns)
+    end = (matched.end[rows] - begin) - slope * (matched.end[rows] - at_ns)
+    first = np.flatnonzero(np.diff(matched.of_row[rows], prepend=-1))
+    counts = np.diff(np.append(first, len(rows)))
+    for _ in range(ROUNDS):
+        before = low.copy(), high.copy()
+        latest = np.repeat(np.minimum.reduceat(high[host] - start, first), counts)
+        np.minimum.at(high, host, end + latest)
+        soonest = np.repeat(np.maximum.reduceat(low[host] - end, first), counts)
+        np.maximum.at(low, host, start + soonest)
+        low[zero] = high[zero] = 0.0
+        settled = np.array_equal(before[0], low) and np.array_equal(before[1], high)
+        if settled or (low > high).any():  # what contradicts itself only grows worse
+            break
+    return low, high
+
+
+def _drift(matched: Matched, rows: Rows, hosts: Hosts, zero: int) -> Floats:
+    """The drift of each clock (ns per second) where it exceeds what both ends leave open."""
+    none = np.zeros(len(hosts.names))
+    which = matched.of_row[rows]
+    distinct = np.unique(which)
+    few = len(distinct) // QUARTERS
+    if few < FEWEST:
+        return none
+    early, late = rows[which <= distinct[few - 1]], rows[which >= distinct[-few]]
+    bounds = [_interval(matched, some, hosts, zero, none, 0) for some in (early, late)]
+    middles = [(low + high) / 2 for low, high in bounds]
+    halves = [np.abs(high - low) / 2 for low, high in bounds]
+    at = [int(np.mean(matched.start[some] - matched.start[rows[0]])) for some in (early, late)]
+    with np.errstate(invalid="ignore"):
+        moved = middles[1] - middles[0]
+        found = np.abs(moved) > halves[0] + halves[1]
+    seconds = max((at[1] - at[0]) / 1e9, 1e-9)
+    drift: Floats = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
+    return drift
+
+
+def _spread_of_ends(matched: Matched, host: Rows) -> float:
+    """How far the ends of one collective are apart on the ranks of one host, the median."""
+    key = matched.of_row * max(len(host), 1) + host[matched.rank]
+    order = np.lexsort((matched.end, key))
+    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    last = np.append(first[1:], len(order)) - 1
+    several = last > first
+    if not several.any():
+        return 0.0
+    end = matched.end[order]
+    return float(np.median((end[last] - end[first])[several]))

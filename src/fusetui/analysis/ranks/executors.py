@@ -1,0 +1,209 @@
+"""Summaries of many ranks at once: processes of this machine, or any executor.
+
+A task is a pure function of a path, so it can run anywhere, and again when the process that ran it
+died.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
+from fusetui.analysis.ranks.summary import known_summary, summary_of
+from fusetui.trace.cache import tidy
+from fusetui.trace.model.callbacks import Progress, silent
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.read.memory import memory_left
+from fusetui.trace.read.remote import is_remote
+from fusetui.trace.read.source import PACKED
+
+FEWEST = 4  # files that are worth starting processes for
+SMALL = 8 << 20  # bytes of documents in all; less is read at once
+PER_BYTE = 3  # bytes of memory per byte of a document, with its columns
+REMOTE = 1 << 30  # bytes that a remote document is assumed to have
+SHARE = 0.7  # of the memory that is left
+TRIES = 3  # of a rank whose process died
+PATIENCE_S = 10.0  # for a scheduler to answer
+DASK = "dask://"
+
+Found = RankSummary | NoSummary
+
+
+def summarize(
+    paths: Sequence[str],
+    executor: Executor | None = None,
+    *,
+    cached: bool = True,
+    progress: Progress = silent,
+) -> tuple[Found, ...]:
+    """The summary of each path or URL, in their order; NoSummary with a reason for those that could
+    not be read.
+
+    Without an executor, processes of this machine are used, no more than its cores and its memory
+    allow. With one, its processes must see the same paths and have the same version of fusetui.
+    Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
+    `progress` is called with the number of finished ranks and of all.
+    """
+    if executor is not None:
+        found = _through(executor, paths, cached, progress)
+    else:
+        found = _here(paths, cached, progress)
+    if cached:
+        tidy()
+    return found
+
+
+@contextmanager
+def executor_at(where: str) -> Iterator[Executor]:
+    """The executor of a running scheduler: `dask://HOST:PORT`. Raises CannotRead."""
+    if not where.startswith(DASK) or ":" not in where.removeprefix(DASK):
+        raise CannotRead(f"{where} is no place to run: use dask://HOST:PORT.")
+    try:
+        from distributed import Client
+    except ImportError:
+        raise CannotRead(f"{where} needs distributed: pip install 'fusetui[dask]'.") from None
+    address = where.removeprefix(DASK)
+    try:
+        client = Client(f"tcp://{address}", timeout=PATIENCE_S, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise CannotRead(f"{where} does not answer: {str(error) or 'timeout'}.") from None
+    with client:
+        yield client.get_executor(retries=TRIES)
+
+
+def task(path: str, cached: bool) -> bytes | NoSummary:
+    """What runs elsewhere: the summary as bytes, which any version of pickle carries."""
+    try:
+        found = summary_of(path, cached)
+    except MemoryError:
+        return NoSummary(path, f"{path} needs more memory than there is.")
+    except Exception as error:  # a fault of ours must not end the whole job
+        return NoSummary(path, f"{path} could not be summarized: {type(error).__name__}: {error}.")
+    return encoded(found) if isinstance(found, RankSummary) else found
+
+
+def processes_for(paths: Sequence[str]) -> int:
+    """How many ranks are read at once: as many as there are cores, if they fit into memory."""
+    need = max((PER_BYTE * _likely_size(path) for path in paths), default=0)
+    fit = int(memory_left() * SHARE) // max(need, 1)
+    return max(1, min(_cores(), fit, len(paths)))
+
+
+def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Found, ...]:
+    known: dict[str, Found] = {}
+    if cached:  # what lies in the cache needs no process
+        known = dict(_known(paths))
+        progress(len(known), len(paths))
+    rest = [path for path in paths if path not in known]
+    processes = processes_for(rest)
+    if processes == 1 or len(rest) < FEWEST or sum(map(_likely_size, rest)) < SMALL:
+        for path in rest:
+            known[path] = _unpacked(path, task(path, cached))
+            progress(len(known), len(paths))
+    else:
+        _in_processes(rest, processes, cached, known, lambda done: progress(done, len(paths)))
+    return tuple(known[path] for path in paths)
+
+
+def _known(paths: Iterable[str]) -> Iterator[tuple[str, Found]]:
+    for path in paths:
+        found = known_summary(path)
+        if found is not None:
+            yield path, found
+
+
+def _in_processes(
+    paths: Sequence[str],
+    processes: int,
+    cached: bool,
+    known: dict[str, Found],
+    told: Callable[[int], None],
+) -> None:
+    """Fills `known`. A process that dies (no memory, most likely) ends its pool; what it had not
+    done is tried again, alone the last time, so that one rank cannot take others with it."""
+    left = list(paths)
+    for attempt in range(TRIES):
+        last = attempt == TRIES - 1
+        for some in [[path] for path in left] if last else [left]:
+            with _pool(1 if last else processes) as pool:
+                futures = {pool.submit(task, path, cached): path for path in some}
+                for future in as_completed(futures):
+                    path = futures[future]
+                    try:
+                        known[path] = _unpacked(path, future.result())
+                    except BrokenProcessPool:
+                        continue
+                    told(len(known))
+        left = [path for path in left if path not in known]
+        if not left:
+            return
+    for path in left:
+        known[path] = NoSummary(path, f"The process that read {path} died: too little memory?")
+
+
+def _through(
+    executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
+) -> tuple[Found, ...]:
+    futures: list[Future[bytes | NoSummary]] = [
+        executor.submit(task, _anywhere(path), cached) for path in paths
+    ]
+    found: list[Found] = []
+    for done, (path, future) in enumerate(zip(paths, futures, strict=True), 1):
+        try:
+            found.append(_unpacked(path, future.result()))
+        except Exception as error:  # whatever an executor raises when its worker is gone
+            text = " ".join(str(error).split())[:200] or type(error).__name__
+            found.append(NoSummary(path, f"{path} could not be read: {text}."))
+        progress(done, len(paths))
+    return tuple(found)
+
+
+def _anywhere(path: str) -> str:
+    """Other processes may have another working directory."""
+    return path if is_remote(path) else os.path.abspath(path)
+
+
+def _unpacked(path: str, result: bytes | NoSummary) -> Found:
+    """The result, about the path as it was given."""
+    return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Started anew, not forked: the app has threads, and macOS does not survive a fork."""
+    anew = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, anew, initializer=_left_alone)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _left_alone() -> None:
+    """Ctrl+C is for the process that waits for this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _likely_size(path: str) -> int:
+    """Bytes of the document, roughly."""
+    if is_remote(path):
+        return REMOTE
+    try:
+        stored = os.stat(path).st_size
+    except OSError:
+        return 0
+    return stored * (PACKED if path.endswith((".gz", ".zst", ".zip")) else 1)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

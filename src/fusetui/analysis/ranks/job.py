@@ -1,0 +1,103 @@
+"""Which of the files are ranks of one job, and why the others are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from fusetui.analysis.ranks.model import NoSummary, RankSummary
+from fusetui.analysis.ranks.naming import ORDERED
+from fusetui.text.figures import duration
+
+APART_NS = 60 * 10**9
+"""Windows that lie further apart than this, and than the length of both, are not of one recording:
+clocks of machines differ by much less."""
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A file that takes no part in the answers."""
+
+    path: str
+    rank: int  # -1 if it is not known
+    reason: str  # one plain sentence
+
+
+class Job(msgspec.Struct, frozen=True, eq=False):
+    """The ranks of a job that are given, in their order."""
+
+    ranks: tuple[RankSummary, ...]
+    left: tuple[Left, ...]
+    world_size: int  # 0 if it is not known
+    missing: tuple[int, ...]  # ranks that are not given; () if the size is not known
+    notes: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.world_size) and not self.missing
+
+
+def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
+    """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
+    given, left, notes = _given(found)
+    size = _usual(one.world_size for one in given)
+    middle = _middle(given)
+    ranks: dict[int, RankSummary] = {}
+    for one in given:
+        reason = _foreign(one, size, middle)
+        if not reason and one.rank in ranks:
+            reason = f"{one.path} is rank {one.rank}, as {ranks[one.rank].path} is: it is left out."
+        if reason:
+            left.append(Left(one.path, one.rank, reason))
+        else:
+            ranks[one.rank] = one
+    notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
+    missing = tuple(sorted(set(range(size)) - ranks.keys()))
+    return Job(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
+
+
+def _given(
+    found: Iterable[RankSummary | NoSummary],
+) -> tuple[list[RankSummary], list[Left], list[str]]:
+    """The summaries, each with a number; those that nothing numbers are numbered in order."""
+    given: list[RankSummary] = []
+    left: list[Left] = []
+    for one in found:
+        if isinstance(one, RankSummary):
+            given.append(one)
+        else:
+            left.append(Left(one.path, -1, one.reason))
+    taken = {one.rank for one in given}
+    free = (number for number in range(len(given) + len(taken)) if number not in taken)
+    numbered = [replace(one, rank=next(free)) if one.rank < 0 else one for one in given]
+    sources = sorted({one.rank_by for one in numbered if one.rank_by != "distributedInfo"})
+    return numbered, left, [f"Some ranks are numbered by {source}." for source in sources]
+
+
+def _usual(sizes: Iterable[int]) -> int:
+    """The most frequent size that was recorded, the larger one of two; 0 if none was."""
+    counts = Counter(size for size in sizes if size)
+    return max(counts, key=lambda size: (counts[size], size), default=0)
+
+
+def _middle(given: Sequence[RankSummary]) -> tuple[int, int]:
+    """The window of the rank in the middle of all."""
+    windows = sorted((one.begin_ns, one.end_ns) for one in given)
+    return windows[len(windows) // 2] if windows else (0, 0)
+
+
+def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
+    """Why it is no rank of this job, else ""."""
+    if one.world_size and one.world_size != size:
+        return (
+            f"{one.path} is of another job: it has {one.world_size} ranks, the others have {size}."
+        )
+    if size and one.rank >= size and one.rank_by != ORDERED:
+        return f"{one.path} is rank {one.rank} of a job of {size}: it is left out."
+    apart = max(one.begin_ns - middle[1], middle[0] - one.end_ns)
+    lengths = max(one.end_ns - one.begin_ns, middle[1] - middle[0])
+    if apart > max(APART_NS, lengths):
+        return f"{one.path} was recorded at another time, {duration(apart)} apart: it is left out."
+    return ""

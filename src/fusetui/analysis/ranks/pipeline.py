@@ -1,0 +1,174 @@
+"""Pipelines: ranks that hand work on by sends and receives.
+
+Waiting there is the pipeline's bubble and nobody's fault, so stages are compared by what they
+compute in a step. Ranks that send to one another are a line of stages; several lines beside each
+other (of data or tensor parallelism) have the same stages.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
+from fusetui.analysis.ranks.causing import LEAST
+from fusetui.analysis.ranks.matching import Matched
+from fusetui.analysis.ranks.model import CLASSES, RankSummary
+from fusetui.analysis.ranks.outliers import FEWEST, LIMIT, SCALE
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
+
+
+class Slow(msgspec.Struct, frozen=True):
+    """A rank that computes longer than its like: than the other ranks of its stage, or all of its
+    stage longer than the other stages."""
+
+    rank: int  # index
+    stage: int | None  # from 0; None where stages are not known
+    stages: int
+    whole: bool  # the whole stage is slow
+    like: tuple[int, ...]  # all given ranks of that stage, by their numbers; () unless `whole`
+    what: str  # the class of the account that is longer
+    excess_ns: int  # a step, over the median of the others
+    others_ns: int  # that median
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """What sends and receives say about a job."""
+
+    stage_of: tuple[int | None, ...]  # [ranks]
+    stages: int  # 0 where they are not known
+    bubble: float | None  # the share of a step in which a rank is in sends and receives alone
+    slow: tuple[Slow, ...]
+    known: bool  # whether compute is known, so that ranks can be compared
+
+
+def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
+    """None for a job without sends and receives."""
+    spans = [_in_sends(one) for one in matched.ranks]
+    if not any(spans):
+        return None
+    stage_of = _stages(matched)
+    stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
+    known = bool(matched.ranks) and all(len(one.accounts) for one in matched.ranks)
+    if not known:
+        return Pipeline(stage_of, stages, None, (), known=False)
+    accounts = np.array([np.median(one.accounts, axis=0) for one in matched.ranks])
+    shares = [
+        min(span / max(len(one.steps), 1), float(np.mean(one.accounts[:, EXPOSED]))) / step_ns
+        for span, one in zip(spans, matched.ranks, strict=True)
+    ]
+    numbers = [one.rank for one in matched.ranks]
+    return Pipeline(
+        stage_of=stage_of,
+        stages=stages,
+        bubble=float(np.mean(shares)),
+        slow=tuple(_slow(accounts, numbers, stage_of, stages, LEAST * step_ns)),
+        known=True,
+    )
+
+
+def _in_sends(one: RankSummary) -> int:
+    """For how many ns of its steps a rank was in a send or a receive."""
+    moves = np.array([name in POINT_TO_POINT for name in one.names] or [False])
+    which = moves[one.collectives.name]
+    start, end = one.collectives.start[which], one.collectives.end[which]
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], end[order]
+    covered = np.maximum.accumulate(np.concatenate((start[:1], end)))[:-1]
+    return int(np.maximum(end - np.maximum(start, covered), 0).sum())
+
+
+def _stages(matched: Matched) -> tuple[int | None, ...]:
+    """The place of each rank in its line, the end with the lowest rank first."""
+    near: dict[int, set[int]] = {}
+    for name, group in set(zip(matched.names, matched.groups, strict=True)):
+        if name.startswith("send_recv ") and len(group.ranks) == 2:
+            for one, other in itertools.permutations(group.ranks):
+                near.setdefault(one, set()).add(other)
+    place: dict[int, int] = {}
+    for first in sorted(near):
+        if len(near[first]) == 1 and first not in place:
+            place.update({rank: n for n, rank in enumerate(_line(near, first))})
+    return tuple(place.get(one.rank) for one in matched.ranks)
+
+
+def _line(near: dict[int, set[int]], first: int) -> Sequence[int]:
+    """The ranks from one end of a line to the other; () if it is none."""
+    line = [first]
+    while True:
+        ahead = near[line[-1]] - set(line[-2:])
+        if not ahead:
+            return line
+        if len(ahead) > 1:
+            return ()
+        line += ahead
+
+
+def _slow(
+    accounts: Floats,
+    numbers: Sequence[int],
+    stage_of: Sequence[int | None],
+    stages: int,
+    least: float,
+) -> Iterable[Slow]:
+    """Ranks that compute longer than others of their stage, or else whose own time is longer; else
+    the stage that computes longest, if that stands out. `accounts` [ranks, CLASSES]."""
+    places = np.array([-1 if stage is None else stage for stage in stage_of])
+    compute = accounts[:, COMPUTE]
+    own = accounts[:, SPAN] - accounts[:, EXPOSED]
+    by_compute = list(_in_stages(compute, places, stages, least))
+    by_own = list(_in_stages(own, places, stages, least))
+    for rank, excess, others in by_compute or (by_own if len(by_own) == 1 else []):
+        what = "compute" if by_compute else _longer(accounts, places, rank)
+        yield Slow(rank, stage_of[rank], stages, False, (), what, round(excess), round(others))
+    if by_compute or by_own or stages < 2:
+        return
+    middle = np.array([np.median(compute[places == stage]) for stage in range(stages)])
+    for stage, excess, others in _above(middle, least):
+        ranks = np.flatnonzero(places == stage)
+        like = tuple(numbers[n] for n in ranks.tolist())
+        first = int(ranks[0])
+        yield Slow(first, stage, stages, True, like, "compute", round(excess), round(others))
+
+
+def _in_stages(
+    values: Floats, places: Rows, stages: int, least: float
+) -> Iterable[tuple[int, float, float]]:
+    """Ranks that exceed those of their stage; of all ranks where stages are not known."""
+    for stage in np.unique(places).tolist():
+        ranks = np.flatnonzero(places == stage)
+        if stage >= 0 or stages == 0:
+            for at, excess, others in _above(values[ranks], least):
+                yield int(ranks[at]), excess, others
+
+
+def _longer(accounts: Floats, places: Rows, rank: int) -> str:
+    """The class of which a rank has most beyond the others of its stage."""
+    others = np.flatnonzero((places == places[rank]) & (np.arange(len(places)) != rank))
+    more = accounts[rank] - np.median(accounts[others], axis=0)
+    counted = [n for n, name in enumerate(CLASSES) if name not in ("span", "idle", "exposed_comm")]
+    return CLASSES[max(counted, key=lambda n: float(more[n]))]
+
+
+def _above(values: Floats, least: float) -> Iterable[tuple[int, float, float]]:
+    """Values that exceed the median of the others by at least `least`, and, of four or more, the
+    median of all by 3 scaled median absolute deviations; the largest first."""
+    if len(values) < 2:
+        return
+    middle = float(np.median(values))
+    limit = LIMIT * SCALE * float(np.median(np.abs(values - middle)))
+    for at in np.argsort(-values, kind="stable").tolist():
+        others = float(np.median(np.delete(values, at)))
+        stands_out = len(values) < FEWEST or values[at] - middle > limit
+        if values[at] - others >= least and stands_out:
+            yield at, float(values[at]) - others, others
+        if len(values) < FEWEST:
+            return

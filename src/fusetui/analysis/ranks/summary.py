@@ -1,0 +1,248 @@
+"""A trace -> the summary of its rank: a pure function of what lies at a path or URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.collectives import Found, Told, collectives_of
+from fusetui.analysis.questions.memory import memory_peaks
+from fusetui.analysis.questions.note import note_of
+from fusetui.analysis.questions.process_groups import (
+    UNKNOWN_GROUP,
+    Group,
+    groups_of_file,
+    world_size,
+)
+from fusetui.analysis.ranks import naming
+from fusetui.analysis.ranks.model import (
+    CLASSES,
+    MOST_COLLECTIVES,
+    MOST_KERNELS,
+    VERSION,
+    Collectives,
+    KernelTotal,
+    NoSummary,
+    RankSummary,
+    decoded,
+    encoded,
+    packed,
+)
+from fusetui.analysis.ranks.places import places_before
+from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace.cache import Record, record_for
+from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.load import open_trace
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
+
+Int64s = NDArray[np.int64]
+KEPT_AS = "ranks"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A summary as it lies in the cache."""
+
+    data: bytes
+
+
+def summary_of(path: str, cached: bool = True) -> RankSummary | NoSummary:
+    """The summary of the trace at a path or URL; a second time it is read from the cache."""
+    record = record_for(path, KEPT_AS) if cached else None
+    known = _kept(record, path)
+    if known is not None:
+        return known
+    try:
+        found = summarized(open_trace(path, cached=False, alone=True), path)
+    except TraceError as error:
+        return NoSummary(path, str(error))
+    if record is not None:
+        record.store(Kept(encoded(found)))
+    return found
+
+
+def known_summary(path: str) -> RankSummary | None:
+    """The summary from the cache, None if it is not there."""
+    return _kept(record_for(path, KEPT_AS), path)
+
+
+def _kept(record: Record | None, path: str) -> RankSummary | None:
+    kept = record.load(Kept) if record is not None else None
+    try:
+        found = decoded(kept.data) if kept is not None else None
+    except msgspec.MsgspecError:
+        return None
+    return msgspec.structs.replace(found, path=path) if found is not None else None
+
+
+def summarized(trace: Trace, path: str) -> RankSummary:
+    """The summary of an open trace; `path` is where it lies."""
+    found = _bounded(collectives_of(trace))
+    device, spans = _device(trace), step_spans(trace)
+    base = trace.epoch_ns
+    groups = list(dict.fromkeys(one.group for one in found.told))
+    if UNKNOWN_GROUP in groups:
+        groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
+    names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
+    begin = _before(trace, found)
+    start, end = trace.start[found.rows], trace.end[found.rows]
+    own = device.over(begin, start) if device else []
+    inside = device.over(start, end) if device else []
+    rank, rank_by = naming.rank_of(trace.keys, path)
+    return RankSummary(
+        version=VERSION,
+        path=path,
+        rank=rank,
+        rank_by=rank_by,
+        world_size=world_size(trace.keys),
+        host=_text(trace, "host_name"),
+        backend=naming.backend(trace.keys),
+        devices=_listed(trace),
+        device=device.pid if device and isinstance(device.pid, int) else -1,
+        device_name=device.name if device else "",
+        base_ns=base,
+        begin_ns=trace.begin_ns + base,
+        end_ns=trace.end_ns + base,
+        steps_by=spans.by,
+        steps=spans.names,
+        step_start=spans.start + base,
+        step_end=spans.end + base,
+        accounts=_table(_steps(device, spans)),
+        account=_table([device.span] if device else []).reshape(-1),
+        kernels=_kernels(trace),
+        groups=tuple(groups),
+        names=tuple(names),
+        collectives=_columns(
+            trace, found, groups, names, base, _table(own), _computed(inside, start)
+        ),
+        places=places_before(trace, found, begin),
+        memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
+        note=note_of(trace),
+        inferred=_inferred(found.told),
+        damage=tuple(_damage(trace, found)),
+    )
+
+
+def _bounded(found: Found) -> Found:
+    most = slice(MOST_COLLECTIVES)
+    return Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
+
+
+def _device(trace: Trace) -> Device | None:
+    """The device whose account is the rank's: the one that communicates most often."""
+    devices = accounts(trace).devices
+    rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
+    pids = [trace.track_of(int(row)).pid for row in rows[:1000]]
+    return max(devices, key=lambda device: pids.count(device.pid), default=None)
+
+
+def _before(trace: Trace, found: Found) -> Int64s:
+    """For each collective, when those that started earlier had ended, but not after its start."""
+    start, end = trace.start[found.rows], trace.end[found.rows]
+    order = np.argsort(start, kind="stable")
+    latest = np.maximum.accumulate(np.concatenate(([trace.begin_ns], end[order][:-1])))
+    begin = np.empty_like(start)
+    begin[order] = np.minimum(latest[: len(order)], start[order])
+    return begin
+
+
+def _steps(device: Device | None, spans: Spans) -> Sequence[DeviceAccount]:
+    return device.over(spans.start, spans.end) if device and len(spans) else []
+
+
+def _table(found: Sequence[DeviceAccount]) -> Int64s:
+    """Accounts as rows of CLASSES."""
+    rows = [
+        [
+            *(one.span_ns, one.compute_ns, one.exposed_comm_ns, one.exposed_copy_ns, one.idle_ns),
+            *(one.idle.get(reason, 0) for reason in CLASSES[5:]),
+        ]
+        for one in found
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
+
+
+def _computed(inside: Sequence[DeviceAccount], like: Int64s) -> Int64s:
+    """0 without a GPU."""
+    found = np.zeros_like(like)
+    found[: len(inside)] = [one.compute_ns for one in inside]
+    return found
+
+
+def _columns(
+    trace: Trace,
+    found: Found,
+    groups: Sequence[Group],
+    names: Sequence[str],
+    base: int,
+    before: Int64s,
+    covered: Int64s,
+) -> Collectives:
+    group, name = (
+        {value: n for n, value in enumerate(groups)},
+        {value: n for n, value in enumerate(names)},
+    )
+
+    def column(values: Iterator[int]) -> Int64s:
+        return np.fromiter(values, np.int64, len(found.told))
+
+    return Collectives(
+        group=column(group[one.group] for one in found.told),
+        name=column(name[one.name] for one in found.told),
+        dtype=column(name[one.dtype] for one in found.told),
+        sequence=column(one.sequence for one in found.told),
+        size=column(one.bytes for one in found.told),
+        peer=column(one.peer for one in found.told),
+        issued=found.issued + base,
+        start=trace.start[found.rows] + base,
+        end=trace.end[found.rows] + base,
+        covered=covered,
+        before=packed(before),
+    )
+
+
+def _kernels(trace: Trace) -> tuple[KernelTotal, ...]:
+    rows = trace.rows_of(Role.KERNEL)
+    counts = np.bincount(trace.name[rows], minlength=len(trace.names))
+    total = np.zeros(len(trace.names), dtype=np.int64)
+    np.add.at(total, trace.name[rows], trace.dur[rows])
+    first = np.zeros(len(trace.names), dtype=np.intp)
+    first[trace.name[rows[::-1]]] = rows[::-1]
+    names = np.argsort(-total, kind="stable")[: min(MOST_KERNELS, np.count_nonzero(counts))]
+    comm = communicates(trace, first[names])
+    return tuple(
+        KernelTotal(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
+        for n, moves in zip(names.tolist(), comm, strict=True)
+    )
+
+
+def _inferred(told: Sequence[Told]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(what for one in told for what in one.inferred))
+
+
+def _damage(trace: Trace, found: Found) -> Iterator[str]:
+    report = trace.report
+    if report.cut:
+        yield report.cut
+    elif report.missing:
+        yield report.missing
+    if report.unreadable:
+        yield f"{report.unreadable} of {report.events} events could not be read"
+    if len(found.rows) == MOST_COLLECTIVES:
+        yield f"only its first {MOST_COLLECTIVES} collectives are used"
+
+
+def _text(trace: Trace, key: str) -> str:
+    value = trace.keys.get(key)
+    return value[:200] if isinstance(value, str) else ""
+
+
+def _listed(trace: Trace) -> int:
+    listed = trace.keys.get("deviceProperties")
+    return len(listed) if isinstance(listed, list) else 0

@@ -1,0 +1,128 @@
+"""Who waits for whom: on each rank, a collective waits from its own start to the last rank's."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.ranks.clocks import Clocks
+from fusetui.analysis.ranks.matching import Matched
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+UNTOLD = -1
+
+
+class Waits(msgspec.Struct, frozen=True, eq=False):
+    """Times on the common clock; see Matched for the shapes."""
+
+    start: Int64s  # [rows]
+    end: Int64s  # [rows]
+    wait: Int64s  # [rows]: never longer than the collective itself
+    alone: Int64s  # [rows]: what of it neither compute nor an earlier wait of the same rank covers
+    latest: Rows  # [collectives]: the row that starts last
+    usual: Rows  # [collectives]: the row in the middle of the others, the earlier one of two
+    last: Rows  # [collectives]: index of the rank that starts last, UNTOLD if clocks do not tell
+    lead: Int64s  # [collectives]: from the second last start to the last one
+    late: Int64s  # [collectives]: from the median start of the others to the last one
+    transfer: Int64s  # [collectives]: from the last start to the median end, UNTOLD if not known
+
+
+def waits_of(matched: Matched, clocks: Clocks) -> Waits:
+    start = clocks.common(matched.rank, matched.start)
+    end = clocks.common(matched.rank, matched.end)
+    first, counts = matched.first[:-1], matched.counts
+    if not len(matched):
+        none = np.empty(0, dtype=np.int64)
+        return Waits(start, end, start, start, first, first, first, none, none, none)
+    by_start = np.lexsort((start, matched.of_row))
+    latest, second = by_start[matched.first[1:] - 1], by_start[matched.first[1:] - 2]
+    last_start = start[latest]
+    lead = last_start - start[second]
+    told = lead > clocks.resolution_of(matched.rank[latest], matched.rank[second])
+    told &= ~matched.point_to_point & (not clocks.refused)
+    wait = np.clip(np.repeat(last_start, counts) - start, 0, end - start)
+    if clocks.refused:  # then nothing that compares two ranks is believed
+        wait = np.zeros_like(wait)
+    return Waits(
+        start=start,
+        end=end,
+        wait=wait,
+        alone=_alone(matched, latest, start, end - start, wait),
+        latest=latest,
+        usual=by_start[first + (counts - 2) // 2],
+        last=np.where(told, matched.rank[latest], UNTOLD),
+        lead=lead,
+        late=last_start - _middle_of_others(start[by_start], first, counts),
+        transfer=_transfer(matched, clocks, end, last_start),
+    )
+
+
+def _alone(matched: Matched, latest: Rows, start: Int64s, length: Int64s, wait: Int64s) -> Int64s:
+    """How much longer a rank does nothing but wait than the one that starts last, which computes
+    while the data moves if it can. Of waits in several groups at once the earlier has the moment;
+    what a rank computes while a collective runs it computes at first."""
+    rank, covered = matched.rank, matched.covered
+    hidden = np.repeat(covered[latest], matched.counts)
+    start = start + np.minimum(covered, wait)
+    wait = np.where(wait > 0, np.clip(wait + hidden - covered, 0, length - covered), 0)
+    order = np.lexsort((start, rank))
+    span = int((start + wait).max() - start.min()) + 1
+    own = rank[order] * span
+    begin = own + start[order] - start.min()
+    until = begin + wait[order]
+    covered = np.maximum.accumulate(np.concatenate((own[:1], until[:-1])))
+    found = np.empty_like(wait)
+    found[order] = np.maximum(until - np.maximum(begin, covered), 0)
+    return found
+
+
+def _middle_of_others(ordered: Int64s, first: Rows, counts: Rows) -> Int64s:
+    """The median of all starts but the last; `ordered` has those of each collective in order."""
+    others = counts - 1
+    found: Int64s = (ordered[first + (others - 1) // 2] + ordered[first + others // 2]) // 2
+    return found
+
+
+def _transfer(matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s) -> Int64s:
+    """Only where the whole group is given: another rank may have started later."""
+    by_end = end[np.lexsort((end, matched.of_row))]
+    first, counts = matched.first[:-1], matched.counts
+    middle = (by_end[first + (counts - 1) // 2] + by_end[first + counts // 2]) // 2
+    ns = middle - last_start
+    blur = np.maximum.reduceat(
+        clocks.resolution_of(matched.rank, np.full(len(matched.rank), clocks.reference)), first
+    )
+    known = matched.whole & (ns > 2 * blur) & (not clocks.refused)
+    found: Int64s = np.where(known, ns, UNTOLD)
+    return found
+
+
+class OfRanks(msgspec.Struct, frozen=True, eq=False):
+    """Sums over the collectives of each rank, sends and receives aside; arrays of shape [ranks]."""
+
+    collectives: Int64s
+    last: Int64s  # how often it starts last
+    waited: Int64s
+    bubble: Int64s  # how long it waited in sends and receives
+    worst: Rows  # the row of its longest wait, -1 if it never waits
+
+
+def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
+    ranks = len(matched.ranks)
+    bubble = matched.point_to_point[matched.of_row]
+    sums = [np.zeros(ranks, dtype=np.int64) for _ in range(2)]
+    for found, which in zip(sums, (~bubble, bubble), strict=True):
+        np.add.at(found, matched.rank[which], waits.alone[which])
+    worst = np.full(ranks, -1, dtype=np.intp)
+    by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
+    by_wait = by_wait[(waits.wait[by_wait] > 0) & ~bubble[by_wait]]
+    worst[matched.rank[by_wait]] = by_wait
+    return OfRanks(
+        collectives=np.bincount(matched.rank[~bubble], minlength=ranks),
+        last=np.bincount(waits.last[waits.last >= 0], minlength=ranks),
+        waited=sums[0],
+        bubble=sums[1],
+        worst=worst,
+    )

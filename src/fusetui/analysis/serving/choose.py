@@ -1,0 +1,189 @@
+"""Which capture each replay replays.
+
+Replays with equal kernels fit the same captures. If several fit, the batch decides: a server pads a
+step to the next size that it captured, in requests or in tokens. If several of that size fit, as
+with the pieces of a graph that was captured in parts, their order decides, provided that a step
+replays as many as were captured. Whatever is left open is not joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.analysis.serving.captures import Capture
+from fusetui.analysis.serving.fit import Fit, fit
+from fusetui.analysis.serving.replays import Nodes
+from fusetui.analysis.serving.sizes import Size
+from fusetui.text.figures import plural
+from fusetui.trace.model.columns import Trace
+
+PADDED = "the capture is for {size} and the step has {batch}"
+TOO_FAR = 2
+"""The sizes that servers capture are less than this apart, from the second on: 1, 2, 4, 8, 16, 24,
+32, ... in vLLM and SGLang, unless the user chose others. A capture for so much more is one of
+another size, if the next smaller one is not there."""
+BY_KIND = "the calls of the capture do not name their kernels, whose kinds and order agree"
+FORKED = "the capture uses several streams, and kernels of one name may be those of another"
+IN_TURN = "equal parts of a graph are told apart by their order"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The capture of one replay by its index, -1 for none; why that is only likely, or why there
+    is none."""
+
+    capture: int = -1
+    likely: str = ""
+    problem: str = ""
+    kernels_only: bool = False  # copies and sets of the graph have no call
+
+
+def choose(
+    trace: Trace,
+    there: Trace,
+    replays: Sequence[Nodes],
+    captures: Sequence[Capture],
+    sizes: Sequence[Size],
+    steps: Sequence[tuple[int, Size]],
+) -> list[Chosen]:
+    """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
+    its step (-1: none), and what was asked of it."""
+    found = [Chosen()] * len(replays)
+    for same in _alike(trace, replays):
+        fits = [fit(trace, replays[same[0]], capture, there) for capture in captures]
+        matching = {n: one for n, one in enumerate(fits) if not one.problem}
+        if not matching:
+            problem = _refusal(trace, there, replays[same[0]], fits, captures)
+            for at in same:
+                found[at] = Chosen(problem=problem)
+            continue
+        by_step: dict[tuple[int, Size], list[int]] = {}
+        for at in same:
+            by_step.setdefault(steps[at], []).append(at)
+        fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
+        for (_, asked), own in by_step.items():
+            for at, one in zip(own, _of_step(len(own), fitting[asked], matching), strict=True):
+                found[at] = one
+    return found
+
+
+def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
+    """The indices of replays whose nodes have equal names in equal order."""
+    groups: dict[bytes, list[int]] = {}
+    for at, nodes in enumerate(replays):
+        names = trace.name[nodes.rows].tobytes()
+        groups.setdefault(names, []).append(at)
+    return list(groups.values())
+
+
+class Fitting(msgspec.Struct, frozen=True):
+    """The captures of the size that a step replays, why they are only likely, or why none fits."""
+
+    captures: tuple[int, ...] = ()
+    likely: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def _fitting(matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size) -> Fitting:
+    """Of the captures that match by their kernels, for a step of which so much was asked."""
+    each, batch = _comparable(matching, sizes, asked)
+    size, problem = _size(matching, each, batch)
+    if problem:
+        return Fitting(problem=problem)
+    fitting = tuple(n for n in matching if each[n] == size)
+    likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
+    likely += [FORKED] if any(matching[n].forks for n in fitting) else []
+    if size is not None and batch is not None and size != batch:
+        likely.append(PADDED.format(size=size, batch=batch))
+    return Fitting(fitting, tuple(likely))
+
+
+def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Chosen]:
+    """For so many replays of one step with equal kernels, in order."""
+    if found.problem:
+        return [Chosen(problem=found.problem)] * count
+    several, likely = len(found.captures) > 1, found.likely
+    if several and count != len(found.captures):
+        text = plural(len(found.captures), "graph") + " of the capture fit equally"
+        return [Chosen(problem=f"{text}, and the step replays {count}")] * count
+    why = "; ".join((*likely, IN_TURN) if several else likely)
+    chosen = found.captures if several else found.captures * count
+    return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
+
+
+def _comparable(
+    matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
+) -> tuple[list[int | None], int | None]:
+    """The sizes and the batch in tokens, if they are known of all that match, else in requests."""
+    for unit in ("tokens", "requests"):
+        each: list[int | None] = [getattr(size, unit) for size in sizes]
+        batch: int | None = getattr(asked, unit)
+        if batch is not None and all(each[n] is not None for n in matching):
+            return each, batch
+    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
+    return either, None
+
+
+def _size(
+    matching: Mapping[int, Fit], sizes: Sequence[int | None], batch: int | None
+) -> tuple[int | None, str]:
+    """The size of the captures that a step of this batch replays, or why none fits."""
+    known = {sizes[n] for n in matching}
+    if batch is None or None in known:
+        if len(known) == 1:
+            return known.pop(), ""
+        which = "the step does not say its batch" if batch is None else "not all say their size"
+        return None, f"captures of {len(known)} sizes fit equally: {which}"
+    large = [size for size in known if size is not None and size >= batch]
+    if not large:
+        most = max(size for size in known if size is not None)
+        return None, PADDED.format(size=most, batch=batch)
+    size = min(large)
+    smaller = any(other is not None and other < batch for other in sizes)
+    if size >= TOO_FAR * batch and not smaller:
+        return None, f"{PADDED.format(size=size, batch=batch)}, which no server pads so far"
+    return size, ""
+
+
+def _refusal(
+    trace: Trace, there: Trace, nodes: Nodes, fits: Sequence[Fit], captures: Sequence[Capture]
+) -> str:
+    """Where the capture that agrees longest differs first."""
+    if not fits:
+        return "the other trace captures no graph"
+    same = [n for n, capture in enumerate(captures) if len(capture) == len(nodes)]
+    if same:
+        return max((fits[n] for n in same), key=lambda one: one.at).problem
+    for capture in captures:
+        if which := _part(trace, nodes, capture, there):
+            return (
+                f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
+                " if cut at the edge of the recorded window"
+            )
+    lengths = sorted({len(capture) for capture in captures})
+    shown = ", ".join(str(length) for length in lengths[:4]) + (", ..." if len(lengths) > 4 else "")
+    return f"the replay has {len(nodes)} nodes, and the capture {shown}"
+
+
+def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
+    """Whether the nodes are the first or the last calls of a capture; "" for neither."""
+    size = len(nodes)
+    if size >= len(capture):
+        return ""
+    for which, part in (("first", slice(size)), ("last", slice(len(capture) - size, None))):
+        calls, kernels = capture.calls[part], capture.kernels[part]
+        if not fit(trace, nodes, replace(capture, calls=calls, kernels=kernels), there).problem:
+            return which
+    return ""
+
+
+def counted(problems: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for each distinct problem, with the number of replays that have it."""
+    texts, counts = np.unique(np.array(problems, dtype=object), return_counts=True)
+    return tuple(
+        f"{plural(int(count), 'graph replay')} cannot be joined: {text}."
+        for text, count in zip(texts.tolist(), counts.tolist(), strict=True)
+    )

@@ -1,0 +1,131 @@
+"""Finds the traces of captures beside the trace of their replays, by what is in them.
+
+Only for a trace with graph replays that have no op. The files of its folder, and of folders in it
+that servers write captures to, are looked at in this order:
+
+1. the beginning of each, once: only those in which the process of the replays appears may hold the
+   capture, as a graph lives in the process that captured it;
+2. of these the bytes, once, up to BUDGET: for the begin of a stream capture, for annotations that
+   say for how many requests it is, and for the names of kernels, which must be those of the replays
+   where the calls have any;
+3. at most OPENED of those left are read as captures, those of the right size first.
+
+What was found out about a file is remembered for its folder (seen.py): to find nothing again costs
+one listing and one small file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from fusetui.analysis.serving.seen import (
+    File,
+    Graphs,
+    Remembered,
+    Seen,
+    files_beside,
+    remembered,
+)
+from fusetui.trace.model.ids import Id
+from fusetui.trace.read.peek import beginning, glimpse
+
+HEAD = 1 << 13  # bytes of a document
+LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
+BUDGET = 1 << 27  # bytes of documents that are searched whole
+PACKED = 15  # the usual compression ratio of traces
+PACKINGS = (".gz", ".zst")
+OPENED = 4
+_PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
+_BEGIN = b"StreamBeginCapture"
+_NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
+_KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
+PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)
+"""Names that stand in JSON as they are."""
+
+
+def same_process(path: str, pids: Collection[Id]) -> list[Remembered]:
+    """The files beside a trace that events of these processes are in, by folder, the nearest in
+    time first."""
+    own = {str(pid) for pid in pids}
+    found = []
+    for folder in remembered(files_beside(path)):
+        files = []
+        for file in folder.files:
+            seen = folder.seen(file)
+            if seen is None:
+                seen = Seen(file.state, _processes(file.path))
+                folder.put(file, seen)
+            if not own.isdisjoint(seen.pids):
+                files.append(file)
+        folder.keep()
+        if files:
+            found.append(replace(folder, files=files, changed=False))
+    return found
+
+
+def candidates(
+    folders: Sequence[Remembered], batches: Sequence[int], kernels: Sequence[str] = ()
+) -> list[str]:
+    """Those of their files that capture graphs, at most OPENED: first those of the smallest size
+    that is enough for each of the batches, then those that do not say their size. `kernels`: names
+    of some that are replayed."""
+    asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
+    found = [
+        (file.path, graphs)
+        for file, graphs in _searched(folders)
+        if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
+    ]
+    wanted = set()
+    for batch in set(batches):
+        enough = [s for _, graphs in found for s in graphs.sizes if s >= batch]
+        wanted |= {min(enough)} if enough else set()
+    sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
+    open_ = [one for one, graphs in found if not graphs.sizes or not batches]
+    return list(dict.fromkeys((*sure, *open_)))[:OPENED]
+
+
+def _searched(folders: Sequence[Remembered]) -> list[tuple[File, Graphs]]:
+    """What the bytes of the files tell, as far as the budget goes."""
+    budget = BUDGET
+    found = []
+    for folder in folders:
+        for file in folder.files:
+            seen = folder.seen(file)
+            graphs = seen.graphs if seen else None
+            if graphs is None:
+                size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
+                if size > budget:
+                    continue
+                budget -= size
+                graphs = _judged(beginning(file.path, BUDGET))
+                folder.put(file, Seen(file.state, seen.pids if seen else (), graphs))
+            found.append((file, graphs))
+        folder.keep()
+    return found
+
+
+def _processes(path: str) -> tuple[str, ...]:
+    """The processes of the first events."""
+    for most in (HEAD, LONG_HEAD):
+        text = glimpse(path, most) if most == HEAD else beginning(path, most)
+        if found := set(_PROCESS.findall(text)):
+            return tuple(sorted(pid.decode(errors="replace") for pid in found))
+        if len(text) < most:
+            break
+    return ()
+
+
+def _judged(text: bytes) -> Graphs:
+    if _BEGIN not in text:
+        return Graphs(False)
+    sizes = {int(size) for size in _NAMED.findall(text)}
+    kernels = {_hash(name) for name in set(_KERNEL.findall(text))}
+    return Graphs(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
+
+
+def _hash(name: bytes) -> bytes:
+    return blake2b(name, digest_size=8).digest()

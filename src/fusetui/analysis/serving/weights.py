@@ -1,0 +1,136 @@
+"""What the matrix products of a step have to read and compute, from recorded or joined shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.roofline.inputs import Inputs, Tensor, inputs_of
+from fusetui.gpu.roofline.many import INPUTS
+from fusetui.gpu.roofline.matmul import matmul
+from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Rows = NDArray[np.intp]
+
+WEIGHTS = {
+    "aten::mm": 1,
+    "aten::addmm": 2,
+    "aten::linear": 1,
+    "aten::_scaled_mm": 1,
+    "aten::_int_mm": 1,
+}
+"""The position of the weights of each product; aten::bmm multiplies activations."""
+PRODUCTS = ("gemm", "gemv", "moe")
+
+
+class Product(msgspec.Struct, frozen=True):
+    """What one matrix product reads of weights, and computes."""
+
+    op: str  # "" where the configuration tells it
+    bytes: int
+    flop: int
+    dtype: str
+
+
+class Products(msgspec.Struct, frozen=True):
+    """The products of some kernels; each op counts once, however many kernels it launched."""
+
+    known: int  # products whose weights are known
+    kernels: int  # their kernels
+    ns: int  # the durations of those
+    each: tuple[Product, ...]  # the known ones
+    shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
+    rows: int | None  # M of more than half of them: tokens
+    unknown: int  # kernels of products, by their name, whose weights are not known
+    dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
+    source: str = "shapes"  # or config
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(one.bytes for one in self.each)
+
+    @property
+    def flop(self) -> dict[str, int]:
+        """Of the known ones, by element type."""
+        found: Counter[str] = Counter()
+        for one in self.each:
+            found[one.dtype] += one.flop
+        return {dtype: flop for dtype, flop in found.items() if flop}
+
+
+def products_of(trace: Trace, kernels: Rows) -> Products:
+    """The products that some kernels, of one pass of the model, compute."""
+    kernels = kernels[trace.role[kernels] == Role.KERNEL]
+    ops = trace.op[kernels]
+    named = {name: decode(trace.names[name]) for name in np.unique(trace.name[kernels]).tolist()}
+    multiplies = np.array(
+        [
+            (one := named[n]) is not None and one.op in PRODUCTS
+            for n in trace.name[kernels].tolist()
+        ],
+        dtype=np.bool_,
+    )
+    asked = np.unique(ops[ops >= 0])
+    asked = asked[np.array([trace.name_of(op) in WEIGHTS for op in asked.tolist()], np.bool_)]
+    found = {op: inputs for op, inputs in inputs_by_op(trace, asked).items() if _weights(inputs)}
+    own = np.isin(ops, list(found))
+    rows: Counter[int] = Counter()
+    shapes: set[tuple[int, int]] = set()
+    each: list[Product] = []
+    for inputs in found.values():
+        product, weights = matmul(inputs), _weights(inputs)
+        if product is None or weights is None:
+            continue
+        moved, flop = weights.bytes or 0, product.flop or 0
+        each.append(Product(inputs.op, moved, flop, product.dtype or ""))
+        rows[product.m or 0] += 1
+        shapes.add((product.k or 0, product.n or 0))
+    most, count = rows.most_common(1)[0] if rows else (0, 0)
+    return Products(
+        known=len(found),
+        kernels=int(own.sum()),
+        ns=int(trace.dur[kernels[own]].sum()),
+        each=tuple(each),
+        shapes=tuple(sorted(shapes)),
+        rows=most if 2 * count > len(found) else None,
+        unknown=int((multiplies & ~own).sum()),
+        dtypes=frozenset(dtype for one in named.values() for dtype in _dtypes(one)),
+    )
+
+
+def _dtypes(kernel: KernelName | None) -> list[str]:
+    """The element types that a product multiplies, as its name tells."""
+    if kernel is None or kernel.op not in PRODUCTS:
+        return []
+    return [dtype for dtype in (kernel.dtype_a, kernel.dtype_b) if dtype]
+
+
+def _weights(inputs: Inputs) -> Tensor | None:
+    """The weights of a product whose sizes and types are known; None else."""
+    weights = inputs.tensor(WEIGHTS[inputs.op])
+    if weights is None or weights.bytes is None or len(weights.shape) != 2:
+        return None
+    return weights if matmul(inputs) is not None else None
+
+
+def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
+    """The recorded inputs of each of these ops (rows) that has any."""
+    if not len(ops):
+        return {}
+    given = arguments(trace.elements, trace.order[ops], INPUTS)
+    args = [
+        {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
+        for texts in given.distinct
+    ]
+    found = {}
+    for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
+        inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None
+        if inputs is not None:
+            found[op] = inputs
+    return found

@@ -1,0 +1,107 @@
+"""Which slices of CPU threads the idle time of the devices is due to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.cover import (
+    NOTHING,
+    Counted,
+    Cover,
+    common,
+    counted,
+    cover_of,
+    innermost,
+    outside,
+    without,
+)
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import LAYERS, Host, Threads, together
+from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
+from fusetui.analysis.why.words import COMPILER, LOADER
+from fusetui.trace.model.columns import Trace
+
+
+def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
+    """Rows of CPU threads, and how long (ns) a device waited for a launch while each of them was
+    the innermost slice of the launching thread: a row may occur several times, and time in which
+    only an annotation was recorded is left out. None if no launch call is known.
+    """
+    facts = Facts(accounts(trace))
+    if not facts.has_launches:
+        return None
+    every = [np.ones(len(idle), dtype=np.bool_) for idle in facts.idle]
+    return held(facts, every, NOTHING, LAYERS[:-1])
+
+
+def held(
+    facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
+) -> tuple[Rows, Int64s]:
+    """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
+    innermost slice of some layers. `which`: for each of facts.idle."""
+    found = [
+        part
+        for idle, some in zip(facts.idle, which, strict=True)
+        for line in facts.accounts.threads
+        for part in _on(line, _waiting(facts.trace, line, idle, some, leaving_out), layers)
+    ]
+    none = np.empty(0, dtype=np.int64)
+    rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
+    return rows, np.concatenate([none, *(ns for _, ns in found)])
+
+
+def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
+    """Means over some disjoint windows [begin, end) of the file: how long no GPU event ran (ns),
+    by the reasons of the account, with all devices as one.
+
+    Of the time before a launch, what a launching thread spent fetching a batch or compiling is
+    taken out as `data_loading` and `compilation`. `idle_ns` is the mean of all, which these add up
+    to.
+    """
+    found: Counter[str] = Counter()
+    if not (len(trace.gpu_rows) and len(begin)):
+        return {}
+    every = accounts(trace)
+    whole = every.as_one()
+    for account in whole.over(begin, end)[0]:
+        found.update(account.idle)
+    facts = Facts(every, (whole,), int(begin.min()), int(end.max()))
+    loading = common(facts.loading, cover_of(begin, end))
+    compiling = without(common(facts.compiling, cover_of(begin, end)), loading)
+    for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
+        for kind, ns in zip(Host, facts.host_under(cover)[0].sum(axis=1).tolist(), strict=True):
+            found[f"host_{kind.name.lower()}"] -= ns
+            found[cause] += ns
+    means = {cause: round(ns / len(begin)) for cause, ns in found.items() if ns}
+    if means:
+        means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(means.values())
+    return means
+
+
+def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Counted:
+    """The host parts of gaps, as times of the threads that launched then; what several devices
+    waited for counts for each."""
+    called, track = idle.called, idle.track(trace)
+    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin) & line.tracks[track])
+    waiting = counted(*(line.on_line(track[late], times[late]) for times in (idle.begin, called)))
+    return line.parts(waiting, outside(leaving_out))
+
+
+def _on(
+    line: Threads, waiting: Counted, layers: Sequence[tuple[Host, ...]]
+) -> list[tuple[Rows, Int64s]]:
+    found = []
+    for kinds in layers:
+        touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
+        rows, start, end = together(touching).columns
+        if len(rows):
+            times, place = innermost(start, end)
+            inside = place[:-1] >= 0
+            ns = waiting.within(times[:-1][inside], times[1:][inside])
+            found.append((rows[place[:-1][inside]], ns))
+            waiting = waiting.only(outside(cover_of(start, end)))
+    return found

@@ -1,0 +1,129 @@
+"""Which op, annotation, module and Python frame covered most of some stretches of a thread's time.
+
+It is the innermost slice that covers more than half of the stretch. If there is none, it is the
+first slice of the name that was innermost for the longest time, if that is at least a tenth of it;
+of several such names, the one that was innermost first.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.cover import innermost
+from fusetui.analysis.why.host import Host, Slices, Threads, named
+from fusetui.trace.layout.reach import Reach
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.regions import is_module
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+LEAST = 10
+"""A name that covers less than 1 / LEAST of a stretch says nothing about it."""
+
+DEEPEST = 2000
+"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
+
+
+class Covering(msgspec.Struct, frozen=True, eq=False):
+    """Rows of shape [stretches], -1 for none."""
+
+    op: Rows
+    annotation: Rows
+    module: Rows
+    frame: Rows
+
+
+def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
+    """What covered most of each stretch [begin, end) of a line of time (ns)."""
+    frames = line.slices(Host.PYTHON)
+    calls = (named(trace, frames.rows, is_module) > 0)[trace.name[frames.rows]]
+    return Covering(
+        op=most_of(trace, line.slices(Host.OP), begin, end),
+        annotation=most_of(trace, line.slices(Host.ANNOTATION), begin, end),
+        module=most_of(trace, frames.only(calls), begin, end),
+        frame=most_of(trace, frames.only(~calls), begin, end),
+    )
+
+
+def inside_of(trace: Trace, line: Threads, kind: Host, times: Int64s) -> Rows:
+    """The innermost slice of a kind at each time of a line, -1 for none."""
+    slices = line.slices(kind)
+    return _row(slices, _innermost_at(slices, times))
+
+
+def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """The row that covered most of each stretch, -1 for none; shape of `begin`."""
+    found = np.full(len(begin), -1, dtype=np.intp)
+    if len(slices.rows) and len(begin):
+        found[:] = _more_than_half(slices, begin, end)
+        rest = np.flatnonzero(found < 0)
+        if len(rest):
+            few = slices.touching(begin[rest], end[rest])
+            found[rest] = _longest_name(trace, few, begin[rest], end[rest])
+    return found
+
+
+def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """A slice that covers more than half of a stretch covers its middle."""
+    middle = begin + (end - begin) // 2
+    reach = Reach(slices.end)
+    place = reach.last(slices.start.searchsorted(middle, side="right") - 1, middle)
+    for _ in range(DEEPEST):
+        inside = np.minimum(slices.end[place], end) - np.maximum(slices.start[place], begin)
+        short = np.flatnonzero((place >= 0) & (2 * inside <= end - begin))
+        if not len(short):
+            return _row(slices, place)
+        place[short] = reach.last(place[short] - 1, middle[short])
+    place[short] = -1
+    return _row(slices, place)
+
+
+def _innermost_at(slices: Slices, times: Int64s) -> Rows:
+    if not len(slices.rows):
+        return np.full(len(times), -1, dtype=np.intp)
+    return Reach(slices.end).last(slices.start.searchsorted(times, side="right") - 1, times)
+
+
+def _row(slices: Slices, place: Rows) -> Rows:
+    if not len(slices.rows):
+        return place
+    return np.where(place >= 0, slices.rows[place], -1)
+
+
+def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """By the time for which slices of one name are the innermost ones of each stretch."""
+    found = np.full(len(begin), -1, dtype=np.intp)
+    if not len(slices.rows):
+        return found
+    times, inner = innermost(slices.start, slices.end)
+    stretch, part = _parts(times, begin, end)
+    inside = np.minimum(times[part + 1], end[stretch]) - np.maximum(times[part], begin[stretch])
+    known = (inner[part] >= 0) & (inside > 0)
+    stretch, inside, part = stretch[known], inside[known], part[known]
+    row = slices.rows[inner[part]]
+    order = np.lexsort((trace.name[row], stretch))
+    stretch, inside, part, row = stretch[order], inside[order], part[order], row[order]
+    name = trace.name[row]
+    new = (np.diff(stretch) != 0) | (np.diff(name) != 0)
+    first = np.concatenate(([0], np.flatnonzero(new) + 1))[: len(row)]
+    if not len(first):
+        return found
+    total = np.add.reduceat(inside, first)
+    enough = LEAST * total >= (end - begin)[stretch[first]]
+    first, total = first[enough], total[enough]
+    by_size = np.lexsort((-part[first], total))  # the largest, and first of those, is assigned last
+    found[stretch[first][by_size]] = row[first][by_size]
+    return found
+
+
+def _parts(times: Int64s, begin: Int64s, end: Int64s) -> tuple[Rows, Rows]:
+    """All overlapping pairs of a stretch and a part [times[n], times[n + 1]), as two lists."""
+    first = np.maximum(times.searchsorted(begin, side="right") - 1, 0)
+    last = np.minimum(times.searchsorted(end, side="left"), len(times) - 1)
+    sizes = np.maximum(last - first, 0)
+    stretch = np.repeat(np.arange(len(begin)), sizes)
+    inside = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return stretch, first[stretch] + inside

@@ -1,0 +1,288 @@
+"""Devices on one line of time: whatever is asked of each is computed for all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.why.cover import Cover, cover_of, joined
+from fusetui.analysis.why.gaps import (
+    AFTER,
+    IDLE,
+    Gaps,
+    Int32s,
+    Reasons,
+    events_in_order,
+    one_after_another,
+    reasons,
+)
+from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.line import line_of
+from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+FEWEST = 20
+"""The fewest gaps from which the usual launch latency is derived."""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A device; the name is blank where the file does not tell it."""
+
+    pid: Id
+    name: str
+
+
+class Devices:
+    """Devices that have events, and fit on one line of time; a number is a place among them."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        threads: tuple[Threads, ...],
+        named: Sequence[Named],
+        number_of_track: Int32s,
+        *,
+        as_one: bool = False,
+    ) -> None:
+        """`number_of_track`: that of the device whose events are on a track, -1 for none, shape
+        [tracks]; `as_one`: all of them stand for one, and it does not matter what they run."""
+        self.trace = trace
+        self.threads = threads
+        self.named = named
+        self._number_of_track = number_of_track
+        self._line = line_of(trace)
+        self._as_one = as_one
+
+    def __len__(self) -> int:
+        return len(self.named)
+
+    def number(self, rows: NDArray[np.integer]) -> Int32s:
+        """Of the device on which each GPU event ran."""
+        found: Int32s = self._number_of_track[self.trace.track[rows]]
+        return found
+
+    def on_line(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Where times (ns of the file) of these devices lie (see Line.at)."""
+        return times if len(self) == 1 else self._line.at(number, times)
+
+    def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+        """Starts and ends of GPU events on the line."""
+        number = self.number(rows)
+        start = self.on_line(number, self.trace.start[rows])
+        return start, start + self.trace.dur[rows]
+
+    @cached_property
+    def events(self) -> Int32s:
+        """The rows of all GPU events by device and start; of those that start together, the longest
+        first."""
+        trace = self.trace
+        rows = trace.gpu_rows.astype(np.int32)
+        own = self.number(rows) >= 0
+        rows = rows if own.all() else rows[own]
+        return events_in_order(trace, rows, self.bounds_on(rows)[0])
+
+    @cached_property
+    def _firsts(self) -> Rows:
+        """Where the events of each device begin, then their number; shape [devices + 1]."""
+        return self.number(self.events).searchsorted(np.arange(len(self) + 1))
+
+    @cached_property
+    def begin_ns(self) -> Int64s:
+        """The first start on each device."""
+        return self.trace.start[self.events[self._firsts[:-1]]]
+
+    @cached_property
+    def end_ns(self) -> Int64s:
+        """The last end on each device."""
+        return np.maximum.reduceat(self.trace.end[self.events], self._firsts[:-1])
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        """Between the first and the last event of each device."""
+        trace, events = self.trace, self.events
+        start, end = self.bounds_on(events)
+        latest = np.maximum.accumulate(end, out=end)
+        ending = np.flatnonzero(start[1:] > latest[:-1]) + 1
+        number = self.number(events[ending])
+        ending = ending[number == self.number(events[ending - 1])]
+        last = events[latest.searchsorted(latest[ending - 1])]
+        del start, end, latest
+        return self._linked(trace.end[last], trace.start[events[ending]], events[ending], last)
+
+    def lead(self, begin_ns: int) -> Gaps:
+        """The time from `begin_ns` until each device starts; none if that is before `begin_ns`."""
+        first = self.events[self._firsts[:-1]][self.begin_ns > begin_ns]
+        begins = np.full(len(first), begin_ns, dtype=np.int64)
+        return self._linked(begins, self.trace.start[first], first, np.full_like(first, -1))
+
+    def _linked(self, begin: Int64s, end: Int64s, event: Int32s, before: Int32s) -> Gaps:
+        """Gaps with the calls that ended them. A call that starts after its event does not count:
+        the clocks differ."""
+        launch = self.trace.launch[event]
+        launch[self.trace.start[launch] > end] = -1
+        in_graph = launch >= 0
+        keys, began = self._began
+        at = keys.searchsorted(self._key(event[in_graph], launch[in_graph]))
+        in_graph[in_graph] = began[at] < end[in_graph]
+        return Gaps(begin, end, event, before, launch, in_graph)
+
+    def _key(self, events: Int32s, calls: Int32s) -> Int64s:
+        """A number for each call on each device."""
+        return self.number(events).astype(np.int64) * len(self.trace) + calls
+
+    @cached_property
+    def _began(self) -> tuple[Int64s, Int64s]:
+        """Each call that launched events on a device, by its key, and the first start of those."""
+        trace = self.trace
+        launched = self.events[trace.launch[self.events] >= 0]
+        calls = trace.launch[launched]
+        known = trace.start[calls] <= trace.start[launched]
+        launched, calls = launched[known], calls[known]
+        keys, first = np.unique(self._key(launched, calls), return_index=True)
+        return keys, trace.start[launched[first]]  # events are in order: the earliest of each
+
+    @cached_property
+    def latency_ns(self) -> Int64s:
+        """The usual delay from the start of a launch call to that of its event, when the queue was
+        empty: on each device the lower quartile over the gaps during which the call began; 0 if
+        there are too few."""
+        gaps = self.gaps.only(self.gaps.plain)
+        called = self.trace.start[gaps.launch]
+        during = called > gaps.begin
+        delays, number = (gaps.end - called)[during], self.number(gaps.event[during])
+        delays = delays[np.lexsort((delays, number))]
+        count = np.bincount(number, minlength=len(self))
+        enough = count >= FEWEST
+        found = np.zeros(len(self), dtype=np.int64)
+        found[enough] = delays[(np.cumsum(count) - count + count // 4)[enough]]
+        return found
+
+    @cached_property
+    def reasons(self) -> Reasons:
+        """Of `gaps`."""
+        return self.reasons_of(self.gaps)
+
+    def reasons_of(self, gaps: Gaps) -> Reasons:
+        """Of gaps of these devices, or of parts of them."""
+        return reasons(self.trace, self.threads, gaps, self.latency_of(gaps))
+
+    def latency_of(self, gaps: Gaps) -> Int64s:
+        """The usual latency of the device of each gap (ns)."""
+        return self.latency_ns[self.number(gaps.event)]
+
+    def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
+        """The gaps; in a window [begin, end) (ns of the file) the parts that lie in it, and the
+        time before the first event of a device is a gap too."""
+        if window is None:
+            return self.gaps, self.reasons
+        every = one_after_another(self.lead(window[0]), self.gaps)
+        order = np.argsort(self.number(every.event), kind="stable")
+        inside = every.only(order).within(*window)
+        return inside, self.reasons_of(inside)
+
+    @cached_property
+    def spans(self) -> list[DeviceAccount]:
+        """The account of each device from the first start to the last end of its events."""
+        number, idle = self.number(self.gaps.event), np.zeros((len(IDLE), len(self)), np.int64)
+        first = np.flatnonzero(np.diff(number, prepend=-1))
+        for total, column in zip(idle, self.reasons, strict=True):
+            total[number[first]] = np.add.reduceat(column, first) if len(first) else 0
+        return self._account(np.arange(len(self)), self.begin_ns, self.end_ns, idle)
+
+    def over(self, begin: Int64s, end: Int64s) -> list[list[DeviceAccount]]:
+        """For each device the account of each window [begin, end) (ns of the file), where
+        begin <= end."""
+        number = np.repeat(np.arange(len(self)), len(begin))
+        found = self.at(number, np.tile(begin, len(self)), np.tile(end, len(self)))
+        each = len(begin)
+        return [found[n * each : (n + 1) * each] for n in range(len(self))]
+
+    def at(self, number: Rows, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
+        """The account of each window of a device; three arrays of one shape."""
+        first, last = self.begin_ns[number], self.end_ns[number]
+        idle = self._idle_until(number, end) - self._idle_until(number, begin)
+        early = np.flatnonzero(begin < first)
+        if len(early):
+            until = np.minimum(end, first)[early]
+            idle[:, early] += self._idle_before(number[early], begin[early], until)
+        idle[AFTER] = np.maximum(end - np.maximum(begin, last), 0)
+        return self._account(number, begin, end, idle)
+
+    def _account(
+        self, number: Rows, begin: Int64s, end: Int64s, idle: Int64s
+    ) -> list[DeviceAccount]:
+        """Of the times [begin, end) of some devices; `idle` has the shape [IDLE, times]."""
+        busy = self._busy(self.on_line(number, begin), self.on_line(number, end))
+        span = end - begin
+        columns = (number, span, *busy[:3], span - busy[:3].sum(axis=0), *busy[3:])
+        return [
+            self._record(figures, {name: ns for name, ns in zip(IDLE, why, strict=True) if ns})
+            for figures, why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True)
+        ]
+
+    def _record(self, figures: Sequence[int], idle: dict[str, int]) -> DeviceAccount:
+        number, span, compute, comm, copy, rest, hidden_comm, hidden_copy = figures
+        return DeviceAccount(
+            device=exact_id(self.named[number].pid),
+            name=self.named[number].name,
+            span_ns=span,
+            compute_ns=compute,
+            exposed_comm_ns=comm,
+            exposed_copy_ns=copy,
+            idle_ns=rest,
+            hidden_comm_ns=hidden_comm,
+            hidden_copy_ns=hidden_copy,
+            launch_latency_usual_ns=int(self.latency_ns[number]),
+            idle=idle,
+        )
+
+    def _busy(self, begin: Int64s, end: Int64s) -> Int64s:
+        """Compute, exposed communication, exposed copies, hidden communication and hidden copies of
+        times on the line; shape [5, times]."""
+        compute, comm, copy, both, every = (cover.within(begin, end) for cover in self._covers)
+        exposed = both - compute, every - both
+        return np.stack((compute, *exposed, comm - exposed[0], copy - exposed[1]))
+
+    @cached_property
+    def _covers(self) -> tuple[Cover, ...]:
+        """Compute; communication; copies; the first two; all three."""
+        events = self.events
+        kernel = self.trace.role[events] == Role.KERNEL
+        moves = communicates(self.trace, events) & (not self._as_one)
+        parts = (events[own] for own in (kernel & ~moves, moves, ~kernel & ~moves))
+        compute, comm, copy = (cover_of(*self.bounds_on(rows)) for rows in parts)
+        both = joined(compute, comm)
+        return compute, comm, copy, both, joined(both, copy)
+
+    def _idle_until(self, number: Rows, times: Int64s) -> Int64s:
+        """How long a device was idle for which reason before each time (ns), [IDLE, times]."""
+        gaps, found = self.gaps, np.zeros((len(IDLE), len(times)), dtype=np.int64)
+        begins = self.on_line(self.number(gaps.event), gaps.begin)
+        at = np.searchsorted(begins, self.on_line(number, times), side="right") - 1
+        first = self.number(gaps.event).searchsorted(number)  # of its device
+        started = np.flatnonzero(at >= first)
+        at, first, times = at[started], first[started], times[started]
+        last = gaps.only(at)
+        until = np.clip(times, last.begin, last.end)
+        part = self.reasons_of(msgspec.structs.replace(last, end=until))
+        for reason, column in enumerate(self.reasons):
+            before = np.concatenate(([0], np.cumsum(column)))
+            found[reason, started] = before[at] - before[first] + part[reason]
+        return found
+
+    def _idle_before(self, number: Rows, begin: Int64s, end: Int64s) -> Int64s:
+        """Likewise from begin to end, both before the first event of the device."""
+        lead = self.lead(int(begin.min()))
+        whole = lead.only(self.number(lead.event).searchsorted(number))
+        part = self.reasons_of(msgspec.structs.replace(whole, begin=begin, end=end))
+        return np.stack(part)

@@ -1,0 +1,331 @@
+"""What the rules need to know about a trace, computed once, on first use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.account import Accounts, devices_on
+from fusetui.analysis.why.cover import (
+    NOTHING,
+    Cover,
+    common,
+    counted,
+    cover_of,
+    innermost,
+    joined,
+    without,
+)
+from fusetui.analysis.why.covering import inside_of
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.evidence import the_most
+from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.idle import (
+    CPU_BOUND,
+    LATE,
+    Idle,
+    bounds_on,
+    on_line,
+    other_work,
+)
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.transfers import Kind, transfers_of
+from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
+from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+NO_ROWS: Rows = np.empty(0, dtype=np.intp)
+
+
+LOADER = re.compile(
+    r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
+    r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
+)
+"""What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
+
+COMPILER = re.compile(
+    r"\(dynamo_timed\)\Z"
+    r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
+    r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"
+    r"|triton/compiler/compiler\.py\(\d+\): compile\Z"
+)
+"""Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
+that run only when something is compiled."""
+
+
+class Facts:
+    """A trace, or the window [begin_ns, end_ns) of it.
+
+    The time in a window before the first event of a device is a gap; for a whole trace it is not.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        lines: Sequence[Devices] | None = None,
+        begin_ns: int | None = None,
+        end_ns: int | None = None,
+        called: str = "the time",
+    ) -> None:
+        """`lines`: only these devices. `called`: what the window is for a reader."""
+        self.accounts = accounts
+        self.lines = tuple(accounts.lines if lines is None else lines)
+        self.devices = devices_on(self.lines)
+        self.trace: Trace = accounts.trace
+        self.is_whole = begin_ns is None and end_ns is None
+        self.called = called
+        self.begin_ns = self.trace.begin_ns if begin_ns is None else begin_ns
+        self.end_ns = self.trace.end_ns if end_ns is None else end_ns
+
+    @cached_property
+    def gpu_rows(self) -> Rows:
+        """GPU events that run in the window, in the order of the trace."""
+        rows = self.trace.gpu_rows
+        if sum(len(line.events) for line in self.lines) < len(rows):
+            rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
+        inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
+        found: Rows = rows[inside]
+        return found
+
+    @cached_property
+    def steady(self) -> Facts:
+        """These facts, or where the first step is much longer than the others, those of the GPU
+        work after it: what the rules about kernels look at."""
+        if not (self.is_whole and slow_first_step(self.spans)):
+            return self
+        begin_ns = int(self.spans.end[0])
+        ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
+        if not len(ends):
+            return self
+        after = "the time after the first step"
+        return Facts(self.accounts, self.lines, begin_ns, int(ends.max()), after)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """The GPU events as kernels."""
+        return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
+
+    @cached_property
+    def transfers(self) -> tuple[Kind, ...]:
+        """What communicates, by kind."""
+        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
+
+    @cached_property
+    def kernel_rows(self) -> Rows:
+        found: Rows = self.gpu_rows[self.trace.role[self.gpu_rows] == Role.KERNEL]
+        return found
+
+    @cached_property
+    def span_ns(self) -> int:
+        """Of each device from its first to its last event, or the window, added up."""
+        if not self.is_whole:
+            return len(self.devices) * (self.end_ns - self.begin_ns)
+        return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
+
+    @cached_property
+    def idle(self) -> tuple[Idle, ...]:
+        """The idle time of the devices of each line."""
+        window = None if self.is_whole else (self.begin_ns, self.end_ns)
+        return tuple(Idle(line, *line.idle_in(window)) for line in self.lines)
+
+    def idle_ns(self, *names: str) -> int:
+        """How long the devices were idle for these reasons, in total."""
+        return sum(int(idle.ns(*names).sum()) for idle in self.idle)
+
+    def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
+        """The rows of these roles whose names match; the test is made once per name."""
+        rows = self.trace.rows_of(*roles)
+        wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
+            wanted[number] = bool(matches(self.trace.names[number]))
+        found: Rows = rows[wanted[self.trace.name[rows]]]
+        return found
+
+    def idle_during(self, rows: Rows) -> int:
+        """How long the devices were idle while any of these rows ran on any thread that launches
+        (ns), whichever thread launched next; without the warm-up."""
+        cover = without(self.while_launching(rows), self.warming)
+        return sum(int(cover.within(idle.begin, idle.end).sum()) for idle in self.idle)
+
+    @cached_property
+    def launching(self) -> Flags:
+        """Which tracks belong to a thread that launches GPU work; shape [tracks]."""
+        trace = self.trace
+        calls = trace.launch[trace.gpu_rows]
+        thread = trace.thread_of_track
+        found: Flags = np.isin(thread, thread[trace.track[calls[calls >= 0]]])
+        return found
+
+    def while_launching(self, rows: Rows) -> Cover:
+        """The time that these rows cover on any of the threads that launch."""
+        rows = rows[self.launching[self.trace.track[rows]]]
+        return cover_of(self.trace.start[rows], self.trace.end[rows])
+
+    def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
+        """For each of `idle`, what the launching threads did in the host parts of the gaps during a
+        cover (times of the file): ns, each of shape [Host, gaps]."""
+        return tuple(self._host_under(idle, cover) for idle in self.idle)
+
+    def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
+        found = np.zeros((len(Host), len(idle)), dtype=np.int64)
+        if not len(cover.start):
+            return found
+        track, called = idle.track(self.trace), idle.called
+        for line in self.accounts.threads:
+            own = np.flatnonzero((called > idle.begin) & line.tracks[track])
+            first, last = (line.on_line(track[own], t[own]) for t in (idle.begin, called))
+            parts = line.parts(counted(first, last), cover)  # each wholly in a gap, or outside
+            split = np.cumsum(line.split(parts.start, parts.end), axis=1)
+            until = np.pad(split, ((0, 0), (1, 0)))
+            first, last = (parts.start.searchsorted(times) for times in (first, last))
+            found[:, own] = until[:, last] - until[:, first]
+        return found
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The steps of the whole trace."""
+        return step_spans(self.trace)
+
+    @cached_property
+    def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
+        """What happens once, and when; see warming.warm_up."""
+        compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        return warm_up(self.trace, self.accounts.kinds, self.launching, self.spans, compiling)
+
+    @cached_property
+    def warming(self) -> Cover:
+        """The time of the warm-up."""
+        return joined(NOTHING, *(cover for _, cover in self.warm_up))
+
+    def late_under(self, cover: Cover) -> int:
+        """How long the devices waited for a launch, or inside one, during a cover (ns)."""
+        return sum(int(cover.within(idle.begin, idle.returned).sum()) for idle in self.idle)
+
+    @cached_property
+    def steady_ns(self) -> int:
+        """The span without what the devices waited for the warm-up."""
+        return self.span_ns - self.late_under(self.warming)
+
+    @cached_property
+    def explained(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps that data-loading, recompilation and warm-up claim; see
+        host_under."""
+        return self.host_under(joined(self.loading, self.compiling, self.warming))
+
+    @cached_property
+    def late(self) -> tuple[Int64s, ...]:
+        """The host parts of gaps except synchronization and allocation, minus what is explained;
+        see host_under."""
+        return tuple(
+            np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
+            - explained * LATE[:, None]
+            for idle, explained in zip(self.idle, self.explained, strict=True)
+        )
+
+    @cached_property
+    def busy_cpu(self) -> tuple[Flags, ...]:
+        """For each of `idle`, the gaps in which the launching thread did other work than to launch.
+
+        Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
+        """
+        return tuple(
+            other_work(self.trace, self.accounts.threads, idle, late.sum(axis=0))
+            for idle, late in zip(self.idle, self.late, strict=True)
+        )
+
+    @cached_property
+    def is_late(self) -> bool:
+        """Whether the GPU waits for launches for a considerable part of the span, both without the
+        warm-up."""
+        late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
+        late -= sum(int(ns[LATE].sum()) for ns in self.host_under(self.warming))
+        return late >= CPU_BOUND * self.steady_ns > 0
+
+    @cached_property
+    def is_profiled(self) -> bool:
+        """Whether stacks were recorded while the GPU waited for launches: then CPU times include
+        those of the profiler."""
+        return self.has_stacks and self.is_late
+
+    @cached_property
+    def is_replayed(self) -> bool:
+        """Whether at least half of the GPU events were launched by replays of CUDA graphs."""
+        calls = self.trace.launch[self.gpu_rows]
+        replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
+        return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
+
+    def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
+        """For each gap, the innermost slice of a kind in which the launching thread is when the gap
+        begins, -1 for none."""
+        found = np.full(len(idle), -1, dtype=np.intp)
+        for line in self.accounts.threads:
+            places, begin, _ = on_line(self.trace, line, idle)
+            found[places] = inside_of(self.trace, line, kind, begin)
+        return found
+
+    @cached_property
+    def loading(self) -> Cover:
+        """The time in which a thread that launches fetches a batch."""
+        return self.while_launching(
+            self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        )
+
+    @cached_property
+    def compiling(self) -> Cover:
+        """The time in which a thread that launches compiles."""
+        return self.while_launching(
+            self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        )
+
+    @cached_property
+    def has_launches(self) -> bool:
+        """Whether the launch call of any GPU event is known."""
+        return bool((self.trace.launch[self.gpu_rows] >= 0).any())
+
+    @cached_property
+    def has_stacks(self) -> bool:
+        return bool((self.trace.role == Role.PYTHON).any())
+
+    def heaviest(self, rows: Rows) -> tuple[int, ...]:
+        """The rows under which the devices waited longest, as evidence."""
+        waits = np.zeros(len(rows), dtype=np.int64)
+        for line in self.accounts.threads:
+            own = np.flatnonzero(line.tracks[self.trace.track[rows]])
+            waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
+        return the_most(rows[waits > 0], waits[waits > 0])
+
+    def on_line(self, line: Threads, rows: Rows) -> Cover:
+        """The time that these rows cover on the threads of a line."""
+        own = rows[line.tracks[self.trace.track[rows]]]
+        return cover_of(*bounds_on(self.trace, line, own))
+
+    def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
+        """What the launching threads did under these rows while a device was idle: name id of the
+        innermost slice of a kind -> ns, the longest first."""
+        found = np.zeros(len(self.trace.names), dtype=np.int64)
+        for line in self.accounts.threads:
+            waiting = common(self._idle_cover(line), self.on_line(line, rows))
+            inner, start, end = line.slices(kind).touching(*waiting).columns
+            if not len(inner):
+                continue
+            times, place = innermost(start, end)
+            covered = waiting.within(times[:-1], times[1:])
+            known = place[:-1] >= 0
+            np.add.at(found, self.trace.name[inner[place[:-1][known]]], covered[known])
+        order = np.argsort(-found, kind="stable")
+        return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
+
+    def _idle_cover(self, line: Threads) -> Cover:
+        """The gaps that end with a launch from a thread of this line, as time of that thread."""
+        parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
+        return cover_of(
+            np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
+        )

@@ -1,0 +1,250 @@
+"""What the threads that launch were doing: at each moment the innermost slice, by its kind.
+
+A runtime or driver call counts before ops and Python frames, and these before an annotation. Of an
+op and a frame the one that started later counts, so that a wrapper explains only what it does
+itself. The kind of a slice is that of its role.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.cover import (
+    Counted,
+    Cover,
+    common,
+    cover_of,
+    innermost,
+    joined,
+    pieces,
+    without,
+)
+from fusetui.analysis.why.line import line_of
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.collectives import LONGEST_NAME
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+class Host(IntEnum):
+    """What a thread does. Of several at the same time, one of the first of LAYERS counts: its
+    innermost slice."""
+
+    SYNC = 0  # waits until the device is done
+    ALLOC = 1
+    CALL = 2  # any other runtime or driver call
+    OP = 3
+    PYTHON = 4
+    ANNOTATION = 5
+    NOTHING = 6  # nothing was recorded
+
+
+CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
+LAYERS = (CALLS, (Host.PYTHON, Host.OP), (Host.ANNOTATION,))
+"""Kinds among which the innermost slice counts; of several with the same bounds, that of the last
+kind."""
+KINDS = {
+    Role.CALL: Host.CALL,
+    Role.OP: Host.OP,
+    Role.PYTHON: Host.PYTHON,
+    Role.ANNOTATION: Host.ANNOTATION,
+}
+
+SYNC = re.compile(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
+"""Calls that wait for the device, including blocking copies, but not sets, which are asynchronous
+except on memory of the host: CUDA runtime API, "API synchronization behavior"."""
+
+ALLOC = re.compile(
+    r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
+    r"|MemMap|MemUnmap|MemAddress|MemSetAccess|MemPool"
+)
+COPIES_LATER = re.compile(r"Memcpy.*Async")
+PAGEABLE = re.compile(r"Pageable")
+"""An asynchronous copy from or to pageable memory may block as well (same page)."""
+
+
+def host_kinds(trace: Trace) -> NDArray[np.int8]:
+    """The Host of each row by role and name, NOTHING for all that is not a slice of a CPU thread;
+    shape [slices]."""
+    by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
+    found: NDArray[np.int8] = by_role[trace.role]
+    calls = np.flatnonzero(found == Host.CALL)
+    found[calls] = named(trace, calls, _kind_of_call)[trace.name[calls]]
+    later = calls[found[calls] == Host.CALL]
+    found[_with_pageable_memory(trace, later)] = Host.SYNC
+    return found
+
+
+def named(trace: Trace, rows: Rows, what: Callable[[str], int]) -> NDArray[np.int8]:
+    """The result of a function for each name that occurs in the rows; shape [names], 0
+    elsewhere."""
+    found = np.zeros(len(trace.names), dtype=np.int8)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        found[number] = what(trace.names[number][:LONGEST_NAME])
+    return found
+
+
+def _kind_of_call(name: str) -> Host:
+    if SYNC.search(name):
+        return Host.SYNC
+    return Host.ALLOC if ALLOC.search(name) else Host.CALL
+
+
+def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
+    """The asynchronous copy calls that launched a copy from or to pageable memory."""
+    events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    pageable = named(trace, events, lambda name: PAGEABLE.search(name) is not None)
+    launching = np.zeros(len(trace), dtype=np.bool_)
+    launching[trace.launch[events[pageable[trace.name[events]] > 0]]] = True
+    calls = calls[launching[calls]]
+    later = named(trace, calls, lambda name: COPIES_LATER.search(name) is not None)
+    return calls[later[trace.name[calls]] > 0]
+
+
+class Slices(msgspec.Struct, frozen=True, eq=False):
+    """Slices on a line of time, by (start, -duration); arrays of shape [n], times in ns."""
+
+    rows: Rows
+    start: Int64s
+    end: Int64s
+
+    @property
+    def columns(self) -> tuple[Rows, Int64s, Int64s]:
+        return self.rows, self.start, self.end
+
+    @property
+    def bounds(self) -> tuple[Int64s, Int64s]:
+        return self.start, self.end
+
+    def only(self, which: NDArray[np.bool_]) -> Slices:
+        return Slices(self.rows[which], self.start[which], self.end[which])
+
+    def touching(self, begin: Int64s, end: Int64s) -> Slices:
+        """The slices that lie at least partly in one of some stretches."""
+        ended = np.sort(end).searchsorted(self.start, side="right")
+        begun = np.sort(begin).searchsorted(self.end, side="left")
+        return self.only(ended < begun)
+
+
+def together(slices: Sequence[Slices]) -> Slices:
+    """Slices of several kinds as one; of those with the same bounds, in the order of the kinds."""
+    rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
+    order = np.lexsort((start - end, start))  # stable
+    return Slices(rows[order], start[order], end[order])
+
+
+class Threads:
+    """Some threads of a trace, on one line of time."""
+
+    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
+        """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
+        self._trace = trace
+        self._kinds = kinds
+        self._line = line_of(trace)
+        self._number = np.zeros(len(tracks), dtype=np.int64)
+        self._number[tracks] = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
+        self.tracks = tracks
+        self._slices: dict[Host, Slices] = {}
+
+    def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
+        return self._line.at(self._number[tracks], times)
+
+    def parts(self, stretches: Counted, cover: Cover) -> Counted:
+        """The parts of stretches of the line that lie in a cover in times of the file."""
+        since = self._line.since(stretches.start)
+        own = Cover(stretches.start - since, stretches.end - since)
+        (start, end), place = pieces(own, cover)
+        return Counted(start + since[place], end + since[place], stretches.number[place])
+
+    def slices(self, kind: Host) -> Slices:
+        """The slices of one kind; made once."""
+        if kind not in self._slices:
+            rows = np.flatnonzero(self._kinds == kind)
+            if not self.tracks.all():
+                rows = rows[self.tracks[self._trace.track[rows]]]
+            self._slices[kind] = self._sorted(rows)
+        return self._slices[kind]
+
+    def _sorted(self, rows: Rows) -> Slices:
+        start = self.on_line(self._trace.track[rows], self._trace.start[rows])
+        end = start + self._trace.dur[rows]
+        if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
+            order = np.lexsort((start - end, start))
+            rows, start, end = rows[order], start[order], end[order]
+        return Slices(rows, start, end)
+
+    @cached_property
+    def covers(self) -> tuple[Cover, ...]:
+        """When each kind counts, in the order of Host; disjoint, without NOTHING."""
+        notes, frames = (cover_of(*self.slices(k).bounds) for k in (Host.ANNOTATION, Host.PYTHON))
+        ops, calls = self._ops, self._calls
+        called = joined(*calls)
+        frames, busy = without(frames, joined(called, ops)), joined(called, ops, frames)
+        return *calls, without(ops, called), frames, without(notes, busy)
+
+    def split(self, begin: Int64s, end: Int64s) -> Int64s:
+        """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
+
+        The kinds of a stretch add up to its length, exactly.
+        """
+        found = np.stack([cover.within(begin, end) for cover in self.covers] + [end - begin])
+        found[Host.NOTHING] -= found[: Host.NOTHING].sum(axis=0)
+        return found
+
+    @cached_property
+    def _calls(self) -> tuple[Cover, ...]:
+        """The time in which a call of each kind is the innermost one."""
+        return self._innermost([self.slices(kind) for kind in CALLS], CALLS)
+
+    @cached_property
+    def _ops(self) -> Cover:
+        """The time in which the innermost op started no earlier than any frame. Only frames that
+        start inside an op can start later than the innermost one, and there are few of them."""
+        ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
+        whole = cover_of(*ops.bounds)
+        inside = whole.place_of(frames.start)
+        around = np.unique(inside[inside >= 0])
+        if not len(around):
+            return whole
+        part = Cover(whole.start[around], whole.end[around])
+        found = self._innermost(
+            [frames.only(inside >= 0), ops.only(part.place_of(ops.start) >= 0)], (Host.PYTHON,)
+        )
+        return without(whole, common(part, *found))
+
+    def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
+        """The time in which a slice of each kind is the innermost one of these."""
+        rows, start, end = together(slices).columns
+        found = self._kinds[rows]
+        if (start[1:] < end[:-1]).any():
+            times, inner = innermost(start, end)
+            found = np.where(inner >= 0, found[inner], Host.NOTHING)[:-1]
+            start, end = times[:-1], times[1:]
+        return tuple(cover_of(start[found == kind], end[found == kind]) for kind in kinds)
+
+
+def in_lines(
+    trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
+) -> tuple[Threads, ...]:
+    """The threads of these tracks (shape [tracks]) on as many lines of time as they need."""
+    fitting = line_of(trace).most
+    thread = trace.thread_of_track
+    chosen = np.unique(thread[tracks])
+    parts = [chosen[at : at + fitting] for at in range(0, len(chosen), fitting)]
+    return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)
+
+
+def _longer_later(start: Int64s, end: Int64s) -> NDArray[np.bool_]:
+    """Whether any interval ends later than the one before it that has the same start."""
+    later: NDArray[np.bool_] = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+    return later

@@ -1,0 +1,128 @@
+"""The gaps of devices as the rules see them, on the lines of time of the threads that launch."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.gaps import IDLE, Gaps, Int32s, Reasons, cuts_of
+from fusetui.analysis.why.host import CALLS, Host, Threads
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
+SLICE_NS = 200_000  # of no more than this on average
+LONG_WORK_NS = 50_000_000  # whatever it is made of
+LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+"""What a thread that launches too late is doing: neither waiting nor allocating."""
+
+
+class Idle(msgspec.Struct, frozen=True, eq=False):
+    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
+
+    devices: Devices
+    gaps: Gaps
+    reasons: Reasons
+
+    def __len__(self) -> int:
+        return len(self.gaps)
+
+    @property
+    def begin(self) -> Int64s:
+        return self.gaps.begin
+
+    @property
+    def end(self) -> Int64s:
+        return self.gaps.end
+
+    @property
+    def called(self) -> Int64s:
+        """The end of the host part: when the launch call begins; `begin` without one."""
+        return self._until("called")
+
+    @property
+    def returned(self) -> Int64s:
+        """The end of that call, if it lies in the gap; `begin` without one."""
+        return self._until("returned")
+
+    @property
+    def event(self) -> Int32s:
+        """The GPU event that ends the gap."""
+        return self.gaps.event
+
+    @property
+    def before(self) -> Int32s:
+        """The GPU event that ended last before it, -1 for none."""
+        return self.gaps.before
+
+    @property
+    def launch(self) -> Int32s:
+        """Its launch call, -1 where it is not known."""
+        return self.gaps.launch
+
+    def _until(self, cut: str) -> Int64s:
+        plain = np.flatnonzero(self.gaps.plain)
+        if not len(plain):
+            return self.begin
+        some, found = self.gaps.only(plain), self.begin.copy()
+        found[plain] = getattr(
+            cuts_of(self.devices.trace, some, self.devices.latency_of(some)), cut
+        )
+        return found
+
+    def track(self, trace: Trace) -> Int32s:
+        """For each gap, the track of its launch call; any track if that is not known."""
+        found: Int32s = trace.track[np.maximum(self.launch, 0)]
+        return found
+
+    def ns(self, *names: str) -> Int64s:
+        """How long each gap lasted for these reasons."""
+        found = np.zeros(len(self), dtype=np.int64)
+        for name in names:
+            found += self.reasons[IDLE.index(name)]
+        return found
+
+
+def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
+    """Starts and ends on the line."""
+    start = line.on_line(trace.track[rows], trace.start[rows])
+    return start, start + trace.dur[rows]
+
+
+def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
+    """The exact sum of the ns of each place; shape [length]."""
+    order = np.argsort(places, kind="stable")
+    total = np.concatenate(([0], np.cumsum(ns[order])))
+    ends = np.searchsorted(places[order], np.arange(length + 1))
+    found: Int64s = np.diff(total[ends])
+    return found
+
+
+def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:
+    """The gaps whose launch is on this line: their places, begins and ends on the line."""
+    track = idle.track(trace)
+    places = np.flatnonzero((idle.launch >= 0) & line.tracks[track])
+    on = track[places]
+    return places, line.on_line(on, idle.begin[places]), line.on_line(on, idle.end[places])
+
+
+def other_work(trace: Trace, threads: tuple[Threads, ...], idle: Idle, late_ns: Int64s) -> Flags:
+    """The gaps in which the launching thread does something else than launch: `late_ns` of its time
+    is more than a sequence of ops takes, and not made of many short slices."""
+    long = np.flatnonzero((late_ns > WORK_NS) & (idle.launch >= 0))
+    begin, until, track = idle.begin[long], idle.called[long], idle.track(trace)[long]
+    slices = np.zeros(len(long), dtype=np.int64)
+    for line in threads:
+        own = line.tracks[track]
+        edges = [line.on_line(track[own], times[own]) for times in (begin, until)]
+        for kind in (*CALLS, Host.OP, Host.PYTHON):
+            slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+    found = np.zeros(len(idle), dtype=np.bool_)
+    found[long] = (late_ns[long] > SLICE_NS * slices) | (late_ns[long] > LONG_WORK_NS)
+    return found

@@ -1,0 +1,244 @@
+"""What the rules need to know about GPU events: what each is, its origin, and what ran beside
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.why.ceiling import Bounds, bounds, ceiling
+from fusetui.analysis.why.cover import Cover, cover_of
+from fusetui.analysis.why.evidence import the_most
+from fusetui.analysis.why.idle import sums
+from fusetui.analysis.why.model import Ceiling
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices
+from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.peaks import Peak
+from fusetui.gpu.roofline.row import Job
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.program.origin import Credit, Origins, origins
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+MANY_SMS = 1 << 20  # more is no number of multiprocessors
+
+
+class Kernels:
+    """GPU events of a trace; columns are of shape [rows]."""
+
+    def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
+        """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
+        of them. The part of an event outside that time does not count."""
+        self.trace = trace
+        self.rows = rows
+        self.start = np.maximum(trace.start[rows], begin_ns)
+        self.end = np.minimum(trace.end[rows], end_ns)
+
+    def flags(self, matches: Callable[[KernelName], object]) -> Flags:
+        """Which are kernels whose decoded name passes the test; it runs once per name."""
+        trace = self.trace
+        found = np.zeros(len(trace.names), dtype=np.bool_)
+        for name in np.flatnonzero(np.bincount(trace.name[self.rows])).tolist():
+            kernel = decode(trace.names[name])
+            found[name] = kernel is not None and bool(matches(kernel))
+        flags: Flags = found[trace.name[self.rows]] & (trace.role[self.rows] == Role.KERNEL)
+        return flags
+
+    def under(self, names: frozenset[str]) -> Flags:
+        """Which belong to an op with one of these names."""
+        trace, op = self.trace, self.trace.op[self.rows]
+        wanted = np.array([name in names for name in trace.names] or [False])
+        found: Flags = (op >= 0) & wanted[trace.name[op]]
+        return found
+
+    @cached_property
+    def effective_ns(self) -> Int64s:
+        """See questions.effective."""
+        whole = effective_ns(self.trace)[np.isin(self.trace.gpu_rows, self.rows)]
+        begin = np.maximum(self.start, self.trace.end[self.rows] - whole)
+        found: Int64s = np.maximum(self.end - begin, 0)
+        return found
+
+    @cached_property
+    def busy_ns(self) -> int:
+        """How long any of these events runs, added up over devices."""
+        every = np.ones(len(self.rows), dtype=np.bool_)
+        covers = (self.cover(every, device) for device in np.unique(self.device).tolist())
+        return sum(int((cover.end - cover.start).sum()) for cover in covers)
+
+    @cached_property
+    def family_ns(self) -> dict[str, int]:
+        """How long the kernels of each family took, effectively; "" is that of unknown names."""
+        names, ns = self.trace.name[self.rows[self.is_kernel]], self.effective_ns[self.is_kernel]
+        found: dict[str, int] = {}
+        each = sums(names.astype(np.intp), ns, len(self.trace.names))
+        for name in np.flatnonzero(each).tolist():
+            kernel = decode(self.trace.names[name])
+            family = kernel.family if kernel else ""
+            found[family] = found.get(family, 0) + int(each[name])
+        return found
+
+    @cached_property
+    def stream(self) -> NDArray[np.int32]:
+        """A number per stream of a device."""
+        found: NDArray[np.int32] = self.trace.thread_of_track[self.trace.track[self.rows]]
+        return found
+
+    @cached_property
+    def device(self) -> NDArray[np.int32]:
+        """A number per device."""
+        found: NDArray[np.int32] = self.trace.process_of_track[self.trace.track[self.rows]]
+        return found
+
+    @cached_property
+    def in_order(self) -> Rows:
+        """Indices by stream and start, so that neighbors on a stream are adjacent."""
+        order: Rows = np.lexsort((self.start, self.stream))
+        return order
+
+    @cached_property
+    def origins(self) -> Origins:
+        return origins(self.trace)
+
+    @cached_property
+    def credit(self) -> Credit:
+        """The module or annotation to which each belongs."""
+        return self.origins.credit(self.origins.regions, self.rows)
+
+    @cached_property
+    def module(self) -> Rows:
+        """The row of the module or annotation to which each belongs, -1 for none."""
+        return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
+
+    @cached_property
+    def is_kernel(self) -> Flags:
+        """Neither a copy nor a set."""
+        found: Flags = self.trace.role[self.rows] == Role.KERNEL
+        return found
+
+    @cached_property
+    def communicates(self) -> Flags:
+        return communicates(self.trace, self.rows)
+
+    @cached_property
+    def bounded(self) -> Bounds:
+        """The bounds of these rows; unknown for what is not a kernel."""
+        found = bounds(self.trace, self.jobs)
+        place = np.full(len(self.trace), -1, dtype=np.intp)
+        place[found.rows] = np.arange(len(found.rows))
+        own = place[self.rows]
+        bound = np.append(found.bound_ns, -1)[own]
+        return Bounds(
+            rows=self.rows,
+            effective_ns=self.effective_ns,
+            bound_ns=bound,
+            at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
+            least_ns=np.append(found.least_ns, -1)[own],
+            assumed=np.append(found.assumed, False)[own],
+        )
+
+    @cached_property
+    def ceiling(self) -> Ceiling:
+        """How much of their time better kernels could save."""
+        return ceiling(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
+
+    @cached_property
+    def job_numbers(self) -> Int64s:
+        """The number of the job of each, -1 for none."""
+        found = np.full(len(self.trace), -1, dtype=np.int64)
+        found[self.jobs.rows] = self.jobs.number
+        own: Int64s = found[self.rows]
+        return own
+
+    def amount_of(self, row: int) -> Amount | None:
+        """What the kernel in this row computes."""
+        place = int(np.searchsorted(self.rows, row))
+        number = int(self.job_numbers[place])
+        return self.jobs.distinct[number].amount if number >= 0 else None
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        return jobs(self.trace)
+
+    @cached_property
+    def inputs(self) -> Arguments:
+        """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
+        trace, found = self.trace, self.jobs.inputs
+        number = np.full(len(trace), -1, dtype=np.int32)
+        number[self.jobs.rows] = found.number
+        return Arguments(number[self.rows], found.distinct)
+
+    @cached_property
+    def blocks(self) -> Int64s:
+        """How many blocks each was launched with, 0 where that is not known."""
+        found = np.zeros(len(self.trace), dtype=np.int64)
+        found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
+        own: Int64s = found[self.rows]
+        return own
+
+    @cached_property
+    def sms(self) -> Int64s:
+        """How many multiprocessors (compute units) the device of each has, 0 if unknown."""
+        known = device_properties(self.trace)
+        counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
+        table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
+        own: Int64s = table[self.trace.track[self.rows]]
+        return own
+
+    def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+        """A figure of each row by its job, nan for none."""
+        found = np.full(len(self.trace), np.nan)
+        found[self.jobs.rows] = self.jobs.of_each(value)
+        own: NDArray[np.float64] = found[self.rows]
+        return own
+
+    @cached_property
+    def peak(self) -> Peak | None:
+        """The peak of the device, if all devices are the same and known."""
+        peaks = [found.peak for found in peaks_of_devices(self.trace)]
+        alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
+        return peaks[0] if alike else None
+
+    def cover(self, which: Flags, device: int) -> Cover:
+        """The time in which any of the rows runs on a device."""
+        own = which & (self.device == device)
+        return cover_of(self.start[own], self.end[own])
+
+    def beside(self, others: Flags) -> Flags:
+        """For how long any of the other rows runs on the same device at the same time."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        start, end = self.start, self.end
+        for device in np.unique(self.device).tolist():
+            own = self.device == device
+            cover = self.cover(others & own, device)
+            found[own] = cover.within(start[own], end[own]) > 0
+        return found
+
+    @cached_property
+    def alone(self) -> Flags:
+        """Whether nothing else runs on the device at the same time."""
+        found = np.zeros(len(self.rows), dtype=np.bool_)
+        start, end = self.start, self.end
+        for device in np.unique(self.device).tolist():
+            own = np.flatnonzero(self.device == device)
+            order = own[np.argsort(start[own], kind="stable")]
+            latest = np.maximum.accumulate(end[order])
+            before = np.concatenate(([True], latest[:-1] <= start[order][1:]))
+            after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
+            found[order] = before & after
+        return found
+
+    def heaviest(self, which: Flags) -> tuple[int, ...]:
+        """The rows that took longest, as evidence."""
+        return the_most(self.rows[which], (self.end - self.start)[which])

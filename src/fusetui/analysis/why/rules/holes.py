@@ -1,0 +1,147 @@
+"""GPU work that must have run, and is not in the trace."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.cover import cover_of
+from fusetui.analysis.why.evidence import the_most
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import Idle, Int64s, Rows
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.warming import captures
+from fusetui.analysis.why.wording import share_of_span
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.categories import Role
+
+LONG_NS = 1_000_000
+LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
+hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
+
+
+def find(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    yield from _in_graphs(facts)
+    if facts.trace.report.complete:  # else the events may be in what is missing of the file
+        yield from _without_events(facts)
+
+
+def _in_graphs(facts: Facts) -> Iterator[Claim]:
+    ns = np.concatenate([idle.ns("graph") for idle in facts.idle])
+    events = np.concatenate([idle.event for idle in facts.idle])
+    long = ns > LONG_NS
+    at_stake = int(ns[long].sum())
+    if at_stake:
+        yield Claim(
+            text=f"Nothing is recorded for {duration(at_stake)} ({share_of_span(facts, at_stake)}) "
+            f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
+            f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
+            at_stake_ns=at_stake,
+            rows=the_most(events[long], ns[long]),
+            why_likely="A graph may also wait for a function on the host or for another device.",
+        )
+
+
+class Missing(msgspec.Struct, frozen=True, eq=False):
+    """Launch calls without a GPU event; arrays of shape [calls]."""
+
+    calls: Rows
+    following: Rows  # the next call of the thread that has one
+    all_calls: int  # that launch kernels or graphs
+
+
+def _without_events(facts: Facts) -> Iterator[Claim]:
+    trace, missing = facts.trace, _missing(facts)
+    unlinked = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
+    if len(missing.calls) <= unlinked:  # the events that belong to no call may be theirs
+        return
+    since = np.full(len(trace) + 1, np.iinfo(np.int64).max)  # by the call that launches next
+    np.minimum.at(since, missing.following, trace.start[missing.calls])
+    at_stake = sum(int(_idle_ns(idle, since).sum()) for idle in facts.idle)
+    if not at_stake:
+        return
+    names = Counter(trace.name_of(int(row)) for row in missing.calls)
+    lasted = trace.dur[missing.calls]
+    low, high = duration(int(lasted.min())), duration(int(lasted.max()))
+    lasts = f"of {low}" if low == high else f"of {low} to {high}"
+    yield Claim(
+        text=f"{count(len(missing.calls))} of {plural(missing.all_calls, 'launch call')} "
+        f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
+        "before and after them have one: their work was not recorded, and may have run in "
+        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) of the idle time.",
+        at_stake_ns=at_stake,
+        rows=the_most(missing.calls, lasted),
+    )
+
+
+def _idle_ns(idle: Idle, since: Int64s) -> Int64s:
+    """How much of each gap lies between a call without an event and the next event."""
+    begin = np.maximum(idle.begin, since[idle.launch])  # the last of `since` is that of -1
+    begin[idle.ns("graph") > 0] = np.iinfo(np.int64).max
+    return np.maximum(idle.end, begin) - begin
+
+
+def _missing(facts: Facts) -> Missing:
+    """In the window, between two calls of the same thread that have events, outside of captures."""
+    trace = facts.trace
+    with_event = trace.rows_of(Role.CALL)
+    with_event = with_event[
+        np.isin(trace.correlation[with_event], trace.correlation[trace.gpu_rows])
+    ]
+    calls = _launches(facts)
+    before = np.zeros(len(trace) + 1, dtype=np.int64)
+    before[with_event + 1] = 1
+    before = np.cumsum(before)
+    without = calls[before[trace.end_row[calls]] == before[calls]]  # nor a call inside of it
+    rows = np.concatenate((with_event, without))
+    thread = trace.thread_of_track[trace.track[rows]]
+    order = np.lexsort((trace.start[rows], thread))
+    rows, thread, known = rows[order], thread[order], order < len(with_event)
+    place = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(known, place, -1))
+    next_ = np.minimum.accumulate(np.where(known, place, len(rows))[::-1])[::-1]
+    bounded = (last >= 0) & (next_ < len(rows)) & ~known
+    bounded[bounded] = (thread[last[bounded]] == thread[bounded]) & (
+        thread[next_[bounded]] == thread[bounded]
+    )
+    return Missing(rows[bounded], rows[next_[bounded]], len(calls))
+
+
+def _launches(facts: Facts) -> Rows:
+    """The calls that launch kernels or graphs; of a call inside of a call, the outer one."""
+    trace = facts.trace
+    calls = facts.named(LAUNCHES.search, Role.CALL)
+    outer = trace.parent[calls]
+    calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
+    inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
+    calls = calls[inside & (trace.correlation[calls] > 0)]
+    captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
+    found: Rows = calls[cover_of(captured.start, captured.end).place_of(trace.start[calls]) < 0]
+    return found
+
+
+RULE = Rule(
+    id="holes",
+    title="GPU work that was not recorded",
+    question="Did GPU work run that is not in the trace?",
+    needs="Launch calls.",
+    formula="Gaps of more than 1 ms between nodes of one CUDA graph. And for launch calls without "
+    "a GPU event, between two calls of the same thread that have one: the gap before the event "
+    "that the thread launched next, from the first such call on.",
+    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nvidia: (Nsight, DCGM)} runs.",
+    thresholds={"long_ns": LONG_NS},
+    find=find,
+    silent="Nothing runs while a graph is captured; calls at the begin and the end of the "
+    "recording may be cut off from their events; and events without a call may be the missing "
+    "ones.",
+)

@@ -1,0 +1,186 @@
+"""Which part of a trace is asked about, and its account and longest gaps, which need no look at any
+kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.account import Accounts, Device, accounts
+from fusetui.analysis.why.cpu import cpu_accounts
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.longest import LONGEST, longest_gaps
+from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.text.figures import duration, plural
+from fusetui.trace.layout.devices import gpu_activity, other_accelerator
+from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+ON_GPU = "ProfilerActivity.CUDA"
+NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What part of a trace is asked about; times in ns after its first slice."""
+
+    step: int | None = None  # the number of a ProfilerStep, else the position, from 1
+    from_ns: int | None = None
+    to_ns: int | None = None
+    device: str | None = None
+    step_by: str | None = None  # see step_spans
+    all_gaps: bool = False
+
+
+class NotThere(Exception):  # noqa: N818
+    """What was asked for is not in the trace; the message is one plain sentence."""
+
+
+class Asked(msgspec.Struct, frozen=True, eq=False):
+    """What a Selection means in one trace."""
+
+    accounts: Accounts
+    lines: tuple[Devices, ...]  # of the devices
+    spans: Spans  # the steps in the window
+    window: tuple[int, int] | None  # begin and end in ns of the file; None for all of it
+    about: str
+    is_whole: bool  # all of the time, on all devices
+    gaps: int | None  # how many of the longest gaps are listed, None for all
+
+
+def accounted(trace: Trace, selection: Selection | None = None) -> Why:
+    """The account and the longest gaps alone. Raises NotThere."""
+    return account_of(asked(accounts(trace), selection))
+
+
+def asked(found: Accounts, selection: Selection | None = None) -> Asked:
+    """Raises NotThere."""
+    chosen = selection or Selection()
+    about, window, spans = _window(found.trace, _spans(found.trace, chosen), chosen)
+    devices = _devices(found, chosen)
+    return Asked(
+        accounts=found,
+        lines=found.lines_of(devices),
+        spans=spans,
+        window=window,
+        about=about,
+        is_whole=window is None and len(devices) == len(found.devices),
+        gaps=None if chosen.all_gaps else LONGEST,
+    )
+
+
+def account_of(question: Asked) -> Why:
+    """The account and the longest gaps of what is asked about."""
+    trace, window = question.accounts.trace, question.window
+    listed = longest_gaps(question.lines, question.gaps, window)
+    return Why(
+        file=trace.report.file,
+        base_ns=trace.begin_ns,
+        about=question.about,
+        devices=_over(question.lines, window),
+        steps=_steps(question.lines, question.spans),
+        steps_by=question.spans.by,
+        gaps=listed.gaps,
+        gaps_count=listed.count,
+        ends_early=not trace.report.complete,
+        cpu=cpu_accounts(question.accounts, window),
+        cannot_tell=on_this_device(trace, _unknown(trace)),
+        accelerator=other_accelerator(trace),
+    )
+
+
+def _spans(trace: Trace, chosen: Selection) -> Spans:
+    spans = step_spans(trace, chosen.step_by)
+    if chosen.step_by is not None and not len(spans):
+        raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
+    return spans
+
+
+def _window(
+    trace: Trace, spans: Spans, chosen: Selection
+) -> tuple[str, tuple[int, int] | None, Spans]:
+    """What it is called, its begin and end in ns of the file, and the steps that lie in it."""
+    if chosen.step is not None:
+        at = _place(trace, spans, chosen.step)
+        keep = np.array([at])
+        return spans.names[at], (int(spans.start[at]), int(spans.end[at])), spans.only(keep)
+    if chosen.from_ns is None and chosen.to_ns is None:
+        return "", None, spans
+    begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
+    end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
+    end = min(trace.end_ns, end)
+    if begin >= end:
+        whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
+        raise NotThere(f"There is nothing between these times: {whole}.")
+    about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
+    inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
+    return about, (begin, end), spans.only(inside)
+
+
+def _place(trace: Trace, spans: Spans, step: int) -> int:
+    """ProfilerStep#N, else the Nth step, as in the app."""
+    named = [found and int(found[1]) for found in map(NUMBER.match, spans.names)]
+    if step in named:
+        return named.index(step)
+    if not len(spans):
+        raise NotThere(f"{trace.report.file} has no steps: name them with --step-by.")
+    if not 1 <= step <= len(spans):
+        last = spans.names[-1]
+        known = f"the last of its {plural(len(spans), 'step')} is {last}"
+        raise NotThere(f"{trace.report.file} has no step {step}: {known}.")
+    return step - 1
+
+
+def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
+    devices = tuple(
+        device
+        for device in found.devices
+        if chosen.device is None or str(device.pid) == chosen.device
+    )
+    if chosen.device is not None and not devices:
+        known = ", ".join(str(device.pid) for device in found.devices) or "none"
+        file = found.trace.report.file
+        raise NotThere(f"{file} has no device {chosen.device} with GPU events: it has {known}.")
+    return devices
+
+
+def _over(lines: Sequence[Devices], window: tuple[int, int] | None) -> tuple[DeviceAccount, ...]:
+    if window is None:
+        return tuple(one for line in lines for one in line.spans)
+    begin, end = np.array(window[:1]), np.array(window[1:])
+    return tuple(one for line in lines for (one,) in line.over(begin, end))
+
+
+def _steps(lines: Sequence[Devices], spans: Spans) -> tuple[StepAccount, ...]:
+    columns = [column for line in lines for column in line.over(spans.start, spans.end)]
+    times = zip(spans.names, spans.start.tolist(), spans.end.tolist(), strict=True)
+    return tuple(
+        StepAccount(name, start, end - start, tuple(column[n] for column in columns))
+        for n, (name, start, end) in enumerate(times)
+    )
+
+
+def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
+    """With the activity that records what runs on a GPU of this kind; "" where nothing shows that
+    there is one."""
+    activity = gpu_activity(trace)
+    return tuple(
+        msgspec.structs.replace(one, record_with=activity) if one.record_with == ON_GPU else one
+        for one in unknown
+    )
+
+
+def _unknown(trace: Trace) -> list[Unknown]:
+    """What the account and the gaps lack."""
+    found = []
+    gpu = trace.gpu_rows
+    if not len(gpu):
+        found.append(Unknown("account", "GPU events", ON_GPU))
+    elif (trace.launch[gpu] < 0).all():
+        found.append(Unknown("gaps", "launch calls", ON_GPU))
+    if not (trace.role == Role.PYTHON).any():
+        found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
+    return found

@@ -1,0 +1,180 @@
+"""The idle time of devices as stretches of one reason each, so that how much of each reason any
+window of time holds takes a few binary searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.cover import Cover, joined, outside, pieces
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.gaps import (
+    AFTER,
+    GRAPH,
+    HOST,
+    IDLE,
+    LAUNCH_CALL,
+    LAUNCH_LATENCY,
+    QUEUED,
+    UNLINKED,
+    Cuts,
+    Gaps,
+    cuts_of,
+)
+from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.longest import LONGEST, told_of
+from fusetui.analysis.why.model import Gap
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
+"""Numbers of devices or gaps, starts and ends in ns of the file."""
+
+
+class Reason(msgspec.Struct, frozen=True, eq=False):
+    """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
+    how much lies before each, then the total; shape [n + 1]."""
+
+    name: str  # one of gaps.IDLE
+    start: Int64s
+    end: Int64s
+    before: Int64s
+
+    def until(self, times: Int64s) -> Int64s:
+        """How much lies before each time (ns)."""
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside = np.maximum(place, 0)
+        part = np.minimum(times, self.end[inside]) - self.start[inside]
+        return np.where(place < 0, 0, self.before[inside] + part)
+
+
+class IdleTime(msgspec.Struct, frozen=True, eq=False):
+    """The idle time of one device, from the beginning of the trace to its end.
+
+    `begin` and `end` are its gaps in order of time; `longest` are indices among them, the longest
+    first, and `told` is what is known about each of these.
+    """
+
+    device: Id
+    reasons: tuple[Reason, ...]
+    begin: Int64s
+    end: Int64s
+    longest: Rows
+    told: tuple[Gap, ...]
+
+    def within(self, edges: Int64s) -> Int64s:
+        """How long it was idle for each of `reasons` between successive edges (ns of the file);
+        shape [reasons, edges - 1]."""
+        found = [np.diff(reason.until(edges)) for reason in self.reasons]
+        return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
+
+    def over(self, begin: int, end: int) -> dict[str, int]:
+        """The same for one window, by name."""
+        amounts = self.within(np.array([begin, end]))[:, 0].tolist()
+        return {reason.name: ns for reason, ns in zip(self.reasons, amounts, strict=True) if ns}
+
+    def gap_at(self, time: int) -> int:
+        """The index of the gap at a time (ns of the file), -1 for none."""
+        place = int(np.searchsorted(self.begin, time, side="right")) - 1
+        return place if place >= 0 and time < int(self.end[place]) else -1
+
+
+def idle_times(line: Devices, most: int = LONGEST) -> tuple[IdleTime, ...]:
+    """Of each device. `most`: how many of its longest gaps are described."""
+    gaps = line.gaps
+    number = line.number(gaps.event)
+    order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
+    gap = _places(number, len(line))
+    order = order[np.arange(len(order)) - gap[number] < most]
+    told, own = tuple(told_of(line, gaps, line.reasons, order)), _places(number[order], len(line))
+    reasons = _reasons(line)
+    return tuple(
+        IdleTime(
+            device=named.pid,
+            reasons=reasons[n],
+            begin=gaps.begin[gap[n] : gap[n + 1]],
+            end=gaps.end[gap[n] : gap[n + 1]],
+            longest=order[own[n] : own[n + 1]] - gap[n],
+            told=told[own[n] : own[n + 1]],
+        )
+        for n, named in enumerate(line.named)
+    )
+
+
+def _places(number: NDArray[np.integer], length: int) -> Rows:
+    """Where each number begins among those, which are in order."""
+    found: Rows = number.searchsorted(np.arange(length + 1))
+    return found
+
+
+def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
+    """For each device the reasons that occur, in the order of IDLE."""
+    trace = line.trace
+    found: list[list[Pieces]] = [[] for _ in IDLE]
+    for gaps in (line.lead(trace.begin_ns), line.gaps):
+        _collect(found, line, gaps)
+    every = np.arange(len(line))
+    found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
+    reasons: list[list[Reason]] = [[] for _ in line.named]
+    for name, those in zip(IDLE, found, strict=True):
+        for n, reason in _of_each(name, those):
+            reasons[n].append(reason)
+    return [tuple(own) for own in reasons]
+
+
+def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
+    number, unlinked, plain = line.number(gaps.event), gaps.launch < 0, gaps.plain
+    cuts = cuts_of(line.trace, gaps, line.latency_of(gaps))
+    for reason, which, start, end in (
+        (UNLINKED, unlinked, gaps.begin, gaps.end),
+        (GRAPH, gaps.in_graph, gaps.begin, gaps.end),
+        (LAUNCH_CALL, plain, cuts.called, cuts.returned),
+        (LAUNCH_LATENCY, plain, cuts.returned, cuts.due),
+        (QUEUED, plain, cuts.due, gaps.end),
+    ):
+        found[reason].append((number[which], start[which], end[which]))
+    waits = np.flatnonzero(plain & (cuts.called > gaps.begin))
+    track = line.trace.track[gaps.launch[waits]]
+    for threads in line.threads:
+        own = waits[threads.tracks[track]]
+        for kind, (gap, start, end) in enumerate(_of_host(line.trace, threads, gaps, cuts, own)):
+            found[HOST + kind].append((number[gap], start, end))
+
+
+def _of_host(
+    trace: Trace, threads: Threads, gaps: Gaps, cuts: Cuts, which: Rows
+) -> Iterator[Pieces]:
+    """The host part of some gaps, divided by what the launching thread did; with the gap of each
+    piece."""
+    track = trace.track[gaps.launch[which]]
+    begin = threads.on_line(track, gaps.begin[which])
+    waiting = Cover(begin, threads.on_line(track, cuts.called[which]))
+    back = gaps.begin[which] - begin
+    for cover in (*threads.covers, outside(joined(*threads.covers))):
+        (start, end), place = pieces(waiting, cover)
+        yield which[place], start + back[place], end + back[place]
+
+
+def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
+    """Stretches from pieces in any order, for each device that has any; adjacent pieces become
+    one."""
+    if not found:
+        return
+    number, start, end = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((start, number))
+    order = order[(start < end)[order]]
+    number, start, end = number[order], start[order], end[order]
+    new = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
+    first, last = np.append(True, new)[: len(start)], np.append(new, True)[: len(start)]
+    number, start, end = number[first], start[first], end[last]
+    lasted = end - start
+    cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+    for a, b in pairwise(cuts.tolist()):
+        before = np.concatenate(([0], np.cumsum(lasted[a:b])))
+        yield int(number[a]), Reason(name, start[a:b], end[a:b], before)

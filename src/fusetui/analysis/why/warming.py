@@ -1,0 +1,203 @@
+"""What a program does once: the work that a measurement of its steady state should not contain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.cover import NOTHING, Cover, cover_of, joined, without
+from fusetui.analysis.why.gaps import events_in_order
+from fusetui.analysis.why.host import Host, named
+from fusetui.trace.layout.step_spans import SERVING, Spans
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""
+
+ONCE = re.compile(
+    r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
+    r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
+    r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
+)
+"""Calls that create what is then kept, or that are slow because they are the first of a library."""
+BEGINS_CAPTURE = re.compile(r"StreamBeginCapture")
+ENDS_CAPTURE = re.compile(r"StreamEndCapture")
+
+LONG_NS = 100_000  # a runtime call that takes longer is no ordinary one
+LONG_OP_NS = 1_000_000
+TIMES = 10  # as long as those after it: a first call that did more than its work
+SLOW_FIRST = 2  # times the median of the other steps
+FEWEST = 3  # steps needed for a median of the others
+OFTEN = 0.1
+"""Calls per GPU event, from which on they recur where there are no steps."""
+
+
+MANY = 10  # calls; fewer recur in no way that could be seen
+
+
+class Once(msgspec.Struct, frozen=True, eq=False):
+    """Slices of CPU threads that happen once; arrays of shape [n], ns of the file."""
+
+    what: str
+    rows: Rows  # none for the first step
+    start: Int64s
+    end: Int64s
+
+
+def first_step(spans: Spans) -> tuple[int, float] | None:
+    """The length of the first step and the median of the others (ns); None if there are too few, or
+    if their work differs by design, as in a server."""
+    if len(spans) < FEWEST or any(map(SERVING.match, spans.names)):
+        return None
+    length = spans.end - spans.start
+    return int(length[0]), float(np.median(length[1:]))
+
+
+def slow_first_step(spans: Spans) -> bool:
+    """Whether the first step takes more than twice as long as the others."""
+    found = first_step(spans)
+    return found is not None and found[0] > SLOW_FIRST * found[1] > 0
+
+
+def recurring(trace: Trace, spans: Spans, calls: Rows) -> Flags:
+    """Which calls belong to the steady state: those after the first step, and those in it if calls
+    of their name are at least half as many in each later step. Where there are fewer than two
+    steps, all if in the second half of the GPU events there is still one for each ten events, and
+    a quarter of their time."""
+    if len(spans) < 2:
+        return np.full(len(calls), _goes_on(trace, calls))
+    after = trace.start[calls] >= spans.start[1]
+    later = np.bincount(trace.name[calls[after]], minlength=len(trace.names))
+    first = np.bincount(trace.name[calls[~after]], minlength=len(trace.names))
+    recurs = 2 * later >= first * (len(spans) - 1)
+    found: Flags = after | recurs[trace.name[calls]]
+    return found
+
+
+def _goes_on(trace: Trace, calls: Rows) -> bool:
+    launched = trace.launch[trace.gpu_rows]
+    launched = np.sort(trace.start[launched[launched >= 0]])
+    rest = launched[len(launched) // 2 :]
+    if not len(rest):
+        return False
+    late = calls[trace.start[calls] >= rest[0]]
+    often = len(late) >= max(MANY, OFTEN * len(rest))
+    return often and 4 * int(trace.dur[late].sum()) >= int(trace.dur[calls].sum())
+
+
+def warm_up(
+    trace: Trace, kinds: NDArray[np.int8], launching: Flags, spans: Spans, compiling: Rows
+) -> tuple[tuple[Once, Cover], ...]:
+    """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.
+    The last part is the first step, with all before it, if it is much longer than the others.
+
+    `kinds`: see host_kinds; `compiling`: the slices in which something is compiled.
+    """
+    found: list[tuple[Once, Cover]] = []
+    before = NOTHING
+    waits = cover_of(*_bounds(trace, np.flatnonzero(kinds == Host.SYNC), launching))
+    for part in _parts(trace, kinds, spans, compiling):
+        own = launching[trace.track[part.rows]]
+        cover = without(cover_of(part.start[own], part.end[own]), waits)
+        found.append((part, without(cover, before)))
+        before = joined(before, cover)
+    if slow_first_step(spans):
+        first = Cover(np.array([trace.begin_ns]), spans.end[:1])
+        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first)
+        found.append((part, without(first, before)))
+    return tuple(found)
+
+
+def _bounds(trace: Trace, rows: Rows, launching: Flags) -> tuple[Int64s, Int64s]:
+    rows = rows[launching[trace.track[rows]]]
+    return trace.start[rows], trace.end[rows]
+
+
+def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Once]:
+    """What happens once, sort by sort."""
+    yield captures(trace)
+    if len(spans) > 1:
+        yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
+    yield _part(trace, "first launches of kernels", _first_launches(trace))
+    calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
+    yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
+    calls = trace.rows_of(Role.CALL)
+    calls = _named(trace, calls[trace.dur[calls] > LONG_NS], ONCE)
+    yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
+    yield _part(trace, "first calls of ops", _first_ops(trace))
+
+
+def _part(trace: Trace, what: str, rows: Rows) -> Once:
+    return Once(what, rows, trace.start[rows], trace.end[rows])
+
+
+def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
+    matching = named(trace, rows, lambda name: pattern.search(name) is not None)
+    return rows[matching[trace.name[rows]] > 0]
+
+
+def captures(trace: Trace) -> Once:
+    """From each begin of a capture to the next end of one on the same thread, else to the end of
+    the trace."""
+    calls = trace.rows_of(Role.CALL)
+    begins, ends = (_named(trace, calls, one) for one in (BEGINS_CAPTURE, ENDS_CAPTURE))
+    thread = trace.thread_of_track[trace.track]
+    ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
+    key = np.rec.fromarrays((thread[ends], trace.start[ends]))
+    place = key.searchsorted(np.rec.fromarrays((thread[begins], trace.end[begins])))
+    next_ = np.append(ends, -1)[place]
+    closed = (next_ >= 0) & (thread[next_] == thread[begins])
+    until = np.where(closed, trace.end[next_], trace.end_ns)
+    return Once("the capture of graphs", begins, trace.start[begins], until)
+
+
+def _first_launches(trace: Trace) -> Rows:
+    """Calls that launch a kernel for the first time and load its module. Replays of graphs are
+    slow because their nodes are recorded."""
+    kernels = trace.rows_of(Role.KERNEL)
+    kernels = kernels[trace.launch[kernels] >= 0]
+    rows = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
+    calls = trace.launch[rows].astype(np.intp)
+    device = trace.process_of_track[trace.track[rows]].astype(np.int64)
+    first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])
+    found = np.unique(calls[first[trace.dur[calls[first]] > LONG_NS]])
+    return np.setdiff1d(found, _named(trace, found, GRAPH_LAUNCH))
+
+
+def _first_ops(trace: Trace) -> Rows:
+    """Calls of ops that launch work, much longer than all later ones of their name."""
+    ops = trace.rows_of(Role.OP)
+    long = ops[trace.dur[ops] > LONG_OP_NS]
+    launches = np.unique(trace.launch[trace.gpu_rows])
+    inside = np.searchsorted(launches, (long, trace.end_row[long]))
+    long = long[inside[0] < inside[1]]
+    alike = np.zeros(len(trace.names), dtype=np.bool_)
+    alike[trace.name[long]] = True
+    ops = ops[alike[trace.name[ops]]]
+    ops = ops[np.argsort(trace.start[ops], kind="stable")]
+    first = ops[_firsts(trace.name[ops], trace.dur[ops], single=False)]
+    return first[np.isin(first, long)]
+
+
+def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Rows:
+    """The places of those that are the first of their key and much longer than all later ones.
+    `single`: also if there are no later ones."""
+    order = np.argsort(key, kind="stable")
+    if not len(order):
+        return order
+    begins = np.flatnonzero(np.concatenate(([True], np.diff(key[order]) != 0)))
+    first = order[begins]
+    rest = length[order]
+    rest[begins] = 0 if single else np.where(np.diff(np.append(begins, len(order))) > 1, 0, -1)
+    longest = np.maximum.reduceat(rest, begins)
+    found: Rows = first[(longest >= 0) & (length[first] >= TIMES * longest)]
+    return found

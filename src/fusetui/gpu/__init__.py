@@ -1,0 +1,1 @@
+"""What hardware and the names of kernels mean: decoded names, kinds of work, peaks and bounds."""

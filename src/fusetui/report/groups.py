@@ -1,0 +1,243 @@
+"""The tables and documents of `kernels` and `ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import Any
+
+from fusetui.analysis.questions.kernel_groups import KernelGroup
+from fusetui.analysis.questions.op_groups import OpGroup
+from fusetui.analysis.questions.spread import Spread
+from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.roofline.many import DevicePeak
+from fusetui.gpu.roofline.model import NS
+from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
+from fusetui.text.figures import count, duration, percent, quantity, significant
+from fusetui.text.printable import printable
+from fusetui.text.tables import LEAST, TOP_ALL, Column, left_out, table
+from fusetui.trace.model.ids import LARGEST, device_label, exact_id, stream_label
+
+DIGITS = 3  # of rates, which are based on estimates
+
+KERNEL_COLUMNS = (
+    Column("total"),
+    Column("effective", spare=5),
+    Column("share", spare=2),
+    Column("count", spare=3),
+    Column("of peak", spare=1),
+    Column("FLOP/s", spare=12),
+    Column("B/s", spare=13),
+    Column("waves", spare=14),
+    Column("mean", spare=6),
+    Column("min", spare=10),
+    Column("p10", spare=8),
+    Column("median", spare=4),
+    Column("p90", spare=7),
+    Column("max", spare=11),
+)
+OP_COLUMNS = (
+    Column("total"),
+    Column("self", spare=3),
+    Column("GPU", spare=1),
+    Column("kernels", spare=2),
+    Column("count", spare=4),
+    Column("mean", spare=5),
+    Column("p10", spare=8),
+    Column("median", spare=6),
+    Column("p90", spare=7),
+)
+TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
+FULL_NAME = Column("name", left=True, spare=15)
+
+WIDEST = 60
+"""Width that names with shapes get before figures do."""
+
+Row = Sequence[str]
+
+
+def kernels_text(
+    groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
+) -> str:
+    """The first `top` groups (0: all; at least one), how many are left out, and notices about
+    missing figures."""
+    whole = sum(group.spread.total_ns for group in groups)
+    shown = groups[:top] if top else groups
+    full = [FULL_NAME] if by == "name" else []
+    columns = (*KERNEL_COLUMNS, Column(TITLES.get(by, by), left=True), *full)
+    rows = []
+    for group in shown:
+        names = [printable(group.fields["name"])] if full else []
+        rows.append((*_kernel(group, whole), _label(group.fields, by), *names))
+    lines = [_table(columns, rows, width, by)]
+    rest = groups[len(shown) :]
+    share = percent(sum(group.spread.total_ns for group in rest), whole)
+    lines += left_out(len(rest), _noun(by), TOP_ALL, share)
+    return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
+
+
+def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
+    """The first `top` groups (0: all), and how many are left out."""
+    if not groups:
+        return "no CPU ops in this trace"
+    shown = groups[:top] if top else groups
+    label = Column("op and inputs" if by == "shape" else "op", left=True)
+    rows = [(*_op(group), _op_label(group.fields, by)) for group in shown]
+    lines = [_table((*OP_COLUMNS, label), rows, width, by)]
+    return "\n".join([*lines, *left_out(len(groups) - len(shown), _noun(by), TOP_ALL)])
+
+
+def kernels_json(
+    groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
+) -> dict[str, Any]:
+    """The document of `kernels --json`; docs/guide.md describes the keys."""
+    return {
+        "by": by,
+        "devices": [_device(device) for device in devices],
+        "kernels": [_kernel_json(group) for group in groups],
+    }
+
+
+def ops_json(groups: Sequence[OpGroup], by: str) -> dict[str, Any]:
+    """The document of `ops --json`; docs/guide.md describes the keys."""
+    return {"by": by, "ops": [_op_json(group) for group in groups]}
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row], width: int, by: str) -> str:
+    """A table without columns that would be blank."""
+    kept = [n for n in range(len(columns)) if any(row[n] for row in rows)]
+    named, shown = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
+    return table(named, shown, width, WIDEST if by == "shape" else LEAST)
+
+
+def _noun(by: str) -> str:
+    return "name" if by == "name" else "group"
+
+
+def _label(fields: dict[str, Any], by: str) -> str:
+    """The text of the last column, which the table cuts to fit."""
+    if by == "name":
+        return printable(short_name(fields["name"]))
+    if by == "shape":
+        op = _op_label({**fields, "name": fields["op"] or "no op"}, by)
+        return f"{printable(short_name(fields['name']))}   {op}"
+    if by == "stream":
+        return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
+    return printable(str(fields[by] or f"no {by}"))
+
+
+def _op_label(fields: dict[str, Any], by: str) -> str:
+    name = printable(fields["name"]) + (" (captured)" if fields.get("captured") else "")
+    return f"{name}   {_inputs(fields)}".rstrip() if by == "shape" else name
+
+
+def _inputs(fields: dict[str, Any]) -> str:
+    """`[8192, 768] bf16, [768, 3072] bf16`: the inputs that have dimensions."""
+    shapes, types = fields["shapes"] or [], fields["dtypes"] or []
+    named = [str(types[n]) if n < len(types) else "" for n in range(len(shapes))]
+    texts = [f"{s} {t}".strip() for s, t in zip(shapes, named, strict=True) if s]
+    return printable(", ".join(texts))
+
+
+def _kernel(group: KernelGroup, whole: int) -> Row:
+    spread, work = group.spread, group.work
+    return (
+        duration(spread.total_ns),
+        duration(group.effective_ns) if group.effective_ns != spread.total_ns else "",
+        percent(spread.total_ns, whole),
+        count(spread.count),
+        "" if work.share_of_peak is None else percent(work.share_of_peak, 1),
+        _rate(work.flop, work.flop_ns, "FLOP/s"),
+        _rate(work.bytes, work.bytes_ns, "B/s"),
+        "" if work.waves is None else significant(work.waves, DIGITS),
+        duration(spread.mean_ns),
+        duration(spread.min_ns),
+        duration(spread.p10_ns),
+        duration(spread.median_ns),
+        duration(spread.p90_ns),
+        duration(spread.max_ns),
+    )
+
+
+def _rate(amount: int | None, ns: int, unit: str) -> str:
+    return quantity(amount * NS / ns, unit, DIGITS) if amount and ns else ""
+
+
+def _op(group: OpGroup) -> Row:
+    spread = group.spread
+    return (
+        duration(group.total_ns),
+        duration(group.self_ns),
+        duration(group.gpu_ns) if group.gpu_ns else "",
+        count(group.kernels) if group.kernels else "",
+        count(spread.count),
+        duration(spread.mean_ns),
+        duration(spread.p10_ns),
+        duration(spread.median_ns),
+        duration(spread.p90_ns),
+    )
+
+
+def _kernel_json(group: KernelGroup) -> dict[str, Any]:
+    work = group.work
+    name = group.fields.get("name")
+    decoded = decode(name) if name is not None else None
+    return {
+        **group.fields,
+        **_spread_json(group.spread),
+        "effective_ns": group.effective_ns,
+        "flop": _amount(work.flop),
+        "flop_ns": work.flop_ns,
+        "bytes": _amount(work.bytes),
+        "bytes_ns": work.bytes_ns,
+        "share_of_peak": work.share_of_peak,
+        "share_of_peak_effective": work.share_of_peak_effective,
+        "share_ns": work.share_ns,
+        "bound": work.bound,
+        "waves": work.waves,
+        **({"decoded": decoded.to_json() if decoded else None} if name is not None else {}),
+    }
+
+
+def _op_json(group: OpGroup) -> dict[str, Any]:
+    return {
+        **group.fields,
+        **_spread_json(group.spread),
+        "total_ns": group.total_ns,
+        "self_ns": group.self_ns,
+        "gpu_ns": group.gpu_ns,
+        "kernels": group.kernels,
+    }
+
+
+def _amount(number: int | None) -> float | None:
+    """Rounded to a double if it is larger than 2^53, as sums of FLOP may be."""
+    return number if number is None or number <= LARGEST else float(number)
+
+
+def _spread_json(spread: Spread) -> dict[str, int]:
+    return {
+        "count": spread.count,
+        "total_ns": spread.total_ns,
+        "mean_ns": spread.mean_ns,
+        "min_ns": spread.min_ns,
+        "p10_ns": spread.p10_ns,
+        "median_ns": spread.median_ns,
+        "p90_ns": spread.p90_ns,
+        "max_ns": spread.max_ns,
+    }
+
+
+def _device(device: DevicePeak) -> dict[str, Any]:
+    peak = device.peak
+    return {
+        "device": exact_id(device.device),
+        "name": device.name,
+        "peaks": None
+        if peak is None
+        else {
+            **{kind: round(rate * TERA) for kind, rate in peak.teraflops.items()},
+            **({BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}),
+        },
+        "given": [] if peak is None else sorted(peak.given),
+    }

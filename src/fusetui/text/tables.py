@@ -1,0 +1,83 @@
+"""Plain tables for a terminal: aligned columns that fit the width, without borders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from fusetui.text.cutting import clip, pad, width
+from fusetui.text.figures import plural
+
+GAP = "  "
+TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
+LEAST = 34  # minimum width of the last column, before other columns are dropped
+CUT = "..."
+
+
+class Unseen(int):
+    """The width of a text that goes into a pipe or a file: lines are laid out for so many cells,
+    but no name is cut to fit."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """`spare`: dropped where space is short; the highest number goes first."""
+
+    title: str
+    left: bool = False
+    spare: int = 0
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    most: int | None = None,
+    least: int = LEAST,
+) -> str:
+    """Lines of at most `most` cells: the last column is cut to fit if anybody sees it, the others
+    never are.
+
+    With None there is no limit. Spare columns are dropped if the last column would get fewer than
+    `least` cells.
+    """
+    lines = [[column.title for column in columns], *rows]
+    natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]
+    shown = list(range(len(columns)))
+    if most is not None:
+        shown = _shown(columns, natural, most, least)
+        if not isinstance(most, Unseen):
+            rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
+            natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
+    return "\n".join(_line(columns, line, shown, natural) for line in lines)
+
+
+def cut(line: str, most: int) -> str:
+    """A line of at most `most` cells, if anybody sees it."""
+    return line if isinstance(most, Unseen) else clip(line, most, CUT)
+
+
+def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
+    """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`; none for 0."""
+    more = plural(number, f"more {noun}") + (f" with {share}" if share else "")
+    return [f"... and {more} ({hint})"] if number > 0 else []
+
+
+def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:
+    shown = list(range(len(columns)))
+    for number in sorted(shown, key=lambda n: -columns[n].spare):
+        if not columns[number].spare or _needed(shown, natural, least) <= most:
+            break
+        shown.remove(number)
+    return shown
+
+
+def _needed(shown: Sequence[int], natural: Sequence[int], least: int) -> int:
+    fixed = sum(natural[n] + len(GAP) for n in shown[:-1])
+    return fixed + min(natural[shown[-1]], least)
+
+
+def _line(
+    columns: Sequence[Column], line: Sequence[str], shown: Sequence[int], widths: Sequence[int]
+) -> str:
+    padded = [pad(clip(line[n], widths[n], CUT), widths[n], columns[n].left) for n in shown]
+    return GAP.join(padded).rstrip()

@@ -1,0 +1,243 @@
+"""A trace whose events can be changed, and what a diff must say of the change."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from tests.analysis.diff.blocks import Cut
+
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
+from fusetui.analysis.diff.model import REPEATED, Diff, Kind, Row
+from fusetui.analysis.diff.noise import FEWEST
+from fusetui.analysis.diff.pieces import work_of
+from fusetui.analysis.diff.where import places
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.categories import Role
+
+Event = dict[str, Any]
+PLACES = ("in one step", "in all steps", "nested")
+DECODE = msgspec.json.Decoder(float_hook=Decimal)
+ENCODE = msgspec.json.Encoder(decimal_format="number")
+GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "gpu_user_annotation")
+SEED = 0
+NOISE = 0.005
+"""What rows that are the same may add up to, as a share of the step."""
+
+
+@dataclass
+class Subject:
+    """A trace, its document, and the work of its usual steps."""
+
+    path: Path
+    trace: Trace
+    document: dict[str, Any]
+    items: Items
+    depth: list[int]
+
+    @classmethod
+    def read(cls, path: Path) -> Subject | None:
+        """None when no kernel has a launch in the file."""
+        trace = open_trace(str(path))
+        work = work_of(trace, path.name)
+        found = items(work, Vocabulary())[0]
+        if not work.gpu or not len(found) or not len(work.windows):
+            return None
+        raw = path.read_bytes()
+        document = DECODE.decode(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+        if isinstance(document, list):
+            document = {"traceEvents": document}
+        depth = [int(trace.depth[op]) if op >= 0 else 0 for op in found.op.tolist()]
+        depth = [d + bool(where) for d, where in zip(depth, places(found), strict=True)]
+        subject = cls(path, trace, document, settled(found, found)[0], depth)
+        return subject if subject.candidates() else None
+
+    def candidates(self) -> list[int]:
+        """Items that can be changed: a kernel under a known op that launches nothing else."""
+        trace, found = self.trace, self.items
+        ops, counts = np.unique(found.op, return_counts=True)
+        single = set(ops[(counts == 1) & (ops >= 0)].tolist())
+        tick = 1000 if not (found.samples % 1000).any() else 1
+        return [
+            n
+            for n, (row, op) in enumerate(zip(found.rows, found.op.tolist(), strict=True))
+            if op in single
+            and trace.launch[row] >= 0
+            and trace.role[row] == Role.KERNEL
+            and trace.role[op] == Role.OP
+            and trace.name_of(op).startswith("aten::")
+            and int(found.samples[:, n].min()) >= max(1000, 10 * tick)
+            and "nccl" not in found.names[n].lower()
+        ]
+
+    def chosen(self, place: str, number: int, wanted: Callable[[int], bool]) -> int | None:
+        """One of the candidates by chance, always the same; the deepest ones for a nested place."""
+        found = [n for n in self.candidates() if wanted(n)]
+        if place == "nested" and found:
+            deepest = max(self.depth[n] for n in found)
+            found = [n for n in found if self.depth[n] == deepest]
+        random.Random(SEED).shuffle(found)
+        return found[number] if number < len(found) else None
+
+    def slower(self, pairs: int) -> Kind:
+        """What a kernel that takes longer is called, among so many that are on both sides: with one
+        step, some others have to say what times vary by."""
+        told = len(self.items.alike) > 1 or pairs >= FEWEST
+        return Kind.SLOWER if told else Kind.SAME
+
+    def steps(self, place: str) -> list[int]:
+        """The steps that a change is made in; none where there is no other step."""
+        alike: list[int] = self.items.alike.tolist()
+        if place == "in one step":
+            return [alike[len(alike) // 2]] if len(alike) > 2 else []
+        return alike if len(alike) == len(self.items.work.windows) else []
+
+
+@dataclass
+class Planted:
+    """Events with a change, and what a diff must say: rows of work, and nothing else. `also` is a
+    second change in the same steps."""
+
+    events: list[Event]
+    kind: Kind | None  # None: no row at all; the same: a row that may be noise
+    change_ns: int = 0  # of that row
+    op: str = ""
+    idle_ns: int = 0
+    once: bool = False  # in one step: no part of the usual one
+    dispatch: set[str] = field(default_factory=set)  # labels that may change too
+    also: Planted | None = None
+
+
+@dataclass
+class Answer:
+    right: bool
+    said: str
+
+
+class Editor:
+    """A copy of the events of a subject, with their rows."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.events: list[Event] = list(subject.document["traceEvents"])
+        self.gone: set[int] = set()
+        self.more: list[Event] = []
+        ids = [e.get("args", {}).get("correlation", 0) for e in self.events if e.get("args")]
+        self.next_id = max((n for n in ids if isinstance(n, int)), default=0) + 1
+
+    def edit(self, row: int) -> Event:
+        """The event of a row, as a copy that may be changed."""
+        place = int(self.subject.trace.order[row])
+        event = dict(self.events[place])
+        event["args"] = dict(event.get("args") or {})
+        self.events[place] = event
+        return event
+
+    def drop(self, row: int) -> None:
+        self.gone.add(int(self.subject.trace.order[row]))
+
+    def make_room(self, at: Decimal, room: Decimal) -> None:
+        """Everything from a time on is later; what lies around it on a CPU takes longer."""
+        for place, event in enumerate(self.events):
+            if "ts" not in event or event.get("ph") == "M":
+                continue
+            start, dur = number(event["ts"]), number(event.get("dur", 0))
+            if start >= at:
+                self.events[place] = {**event, "ts": start + room}
+            elif start + dur > at and event.get("cat") not in GPU[:6]:
+                self.events[place] = {**event, "dur": dur + room}
+        for event in self.more:
+            if event["ts"] >= at:
+                event["ts"] += room
+
+    def finished(self) -> list[Event]:
+        return [e for n, e in enumerate(self.events) if n not in self.gone] + self.more
+
+
+def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
+    """Is the change found, alone and with its figure."""
+    into.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.events}))
+    found = diff(subject.trace, open_trace(str(into)))
+    noise = Kind.SAME in (planted.kind, planted.also and planted.also.kind)
+    work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
+    cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]
+    wrong = [f"dispatch {op}" for op in cpu if op not in planted.dispatch]
+    if planted.kind is None:
+        wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
+        wrong += _idle_wrong(found, work, planted)
+    elif planted.also is not None:
+        wrong += _both_wrong(work, planted, planted.also)
+    elif len(work) != 1:
+        wrong += [f"{len(work)} rows", *map(_said, work[:4])]
+    else:
+        wrong += _wrong(work[0], planted)
+    same = sum(r.change_ns for r in found.rows if r.kind is Kind.SAME and r not in work)
+    wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
+    return Answer(not wrong, "; ".join(wrong))
+
+
+def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path) -> Answer:
+    """Is a block that is gone (`sign` is -1), or there once more, one row with its time, with no
+    row beside it but those of what it launched on other streams."""
+    into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
+    found = diff(open_trace(str(path)), open_trace(str(into)))
+    rows = [row for row in found.rows if _changed(row)]
+    blocks = [row for row in rows if row.work == REPEATED and row.counts]
+    kind = Kind.ADDED if sign > 0 else Kind.REMOVED
+    beside = [row for row in rows if row.work == "communication" and row.kind is kind]
+    side = found.side_a if sign < 0 else found.side_b
+    all_steps = side.steps == len(cut.ns)
+    times = [cut.ns[step] for step in side.usual] if all_steps else cut.ns
+    mean = sign * round(sum(times) / len(times))
+    right = len(rows) == 1 + cut.beside == len(blocks) + len(beside)
+    said = [f"{len(rows)} rows for {mean:+} ns", *map(_said, rows[:4])]
+    near = right and abs(blocks[0].change_ns - mean) <= blocks[0].a_count + blocks[0].b_count
+    return Answer(near, "; ".join(said))  # each piece is rounded to ns
+
+
+def _changed(row: Row) -> bool:
+    return row.kind is not Kind.SAME
+
+
+def _may_be(row: Row) -> bool:
+    return "may be noise" in row.why
+
+
+def _both_wrong(work: Sequence[Row], one: Planted, other: Planted) -> list[str]:
+    """Two rows, one for each change."""
+    orders = [(one, other), (other, one)] if len(work) == 2 else []
+    if any(not _wrong(work[0], x) and not _wrong(work[1], y) for x, y in orders):
+        return []
+    return [f"{len(work)} rows for two changes", *map(_said, work[:4])]
+
+
+def _wrong(row: Row, planted: Planted) -> list[str]:
+    tolerance = max(2, abs(planted.change_ns) // 100)
+    wrong = [] if row.kind is planted.kind else [f"kind {_said(row)}"]
+    wrong += [] if row.counts != planted.once else [f"in the sum: {row.counts}"]
+    wrong += [] if planted.op in row.op or not planted.op else [f"op {_said(row)}"]
+    apart = abs(row.change_ns - planted.change_ns) > tolerance
+    return [*wrong, *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else [])]
+
+
+def _idle_wrong(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:
+    told = [row.change_ns for row in work if row.op == "idle"] if planted.once else []
+    idle = told[0] if told else found.accounting.idle_ns
+    apart = abs(idle - planted.idle_ns) > max(2, planted.idle_ns // 100)
+    return [f"idle {idle} ns, not {planted.idle_ns} ns"] if apart else []
+
+
+def _said(row: Row) -> str:
+    return f"{row.kind} {row.op} {row.change_ns:+} ns {row.why}"
+
+
+def number(value: Any) -> Decimal:
+    return value if isinstance(value, Decimal) else Decimal(str(value))

@@ -1,0 +1,117 @@
+"""A layer, or another block that repeats, more or less often: one row, whatever is beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fusetui.analysis.diff.blocks import Lane, blocks
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.text import to_text
+from fusetui.trace import Trace
+
+Build = Callable[..., Trace]
+Work = Callable[[Diff], list[Row]]
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
+OTHER = GEMM.replace("128x128", "64x256")
+FLASH = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>(int)"
+HEAD = [("aten::embedding", "embedding_kernel", 7.0), ("aten::add", "add_kernel", 3.0)]
+TAIL = [("aten::native_layer_norm", "norm_kernel", 5.0), ("aten::mm", GEMM, 90.0)]
+
+
+def layer(nth: int, gemm: str = GEMM) -> list[tuple[Any, ...]]:
+    """Takes longer than the one before it, by more than noise."""
+    longer = 1 + nth / 4
+    return [
+        ("aten::native_layer_norm", "norm_kernel", 5.0 * longer),
+        ("aten::linear / aten::mm", gemm, 40.0 * longer),
+        ("aten::_flash_attention_forward", FLASH, 30.0 * longer),
+        ("aten::add", "add_kernel", 4.0 * longer),
+        ("aten::gelu", "gelu_kernel", 6.0 * longer),
+    ]
+
+
+def model(layers: list[int], gemm: str = GEMM) -> list[tuple[Any, ...]]:
+    return [*HEAD, *(piece for nth in layers for piece in layer(nth, gemm)), *TAIL]
+
+
+def changed(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row.kind is not Kind.SAME]
+
+
+def test_a_removed_layer_is_one_row_with_its_time(build: Build) -> None:
+    for gone in range(6):
+        left = [n for n in range(6) if n != gone]
+        found = diff(build(model([*range(6)])), build(model(left)))
+        (row,) = changed(list(found.rows))
+        assert (row.kind, row.op, row.change_ns) == (
+            Kind.REMOVED,
+            "6 layers -> 5",
+            -85_000 - 21_250 * gone,
+        )
+        assert found.accounting.rows_ns == row.change_ns
+        assert "6 layers -> 5" in found.story
+        assert "6 layers -> 5" in to_text(found)
+
+
+def test_a_layer_done_twice_is_one_row(build: Build) -> None:
+    a, b = build(model([0, 1, 2, 3])), build(model([0, 1, 1, 2, 3]))
+    (row,) = changed(list(diff(a, b).rows))
+    assert (row.kind, row.op, row.b_count) == (Kind.ADDED, "4 layers -> 5", 5)
+    assert row.why == "5 pieces of work in each"
+
+
+def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
+    """So that what the CPU did for the first of several is what came before its first kernel."""
+    block, more = [1, 2, 3, 4] * 4, [1, 9]
+    a = lane([*more, *block, 8], [10, 10, 10, 10, 70, 80, *[10] * 13])
+    b = lane([*more, *block[4:], 8], [10] * 15)
+    (found,) = blocks(a, b)
+    assert found.items == (2, 3, 4, 5)
+
+
+def lane(keys: list[int], times: list[int]) -> Lane:
+    return Lane(np.array(keys), np.array(times), np.arange(len(keys)))
+
+
+def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:
+    found = diff(build(model([*range(8)])), build(model([0, 2, 3, 4, 6, 7])))
+    (row,) = changed(list(found.rows))
+    assert (row.op, row.a_count) == ("8 layers -> 6", 10)
+    assert row.change_ns == -2 * 85_000 - 21_250 * (1 + 5)
+
+
+def test_another_product_in_all_layers_is_told_beside_it(build: Build, work: Work) -> None:
+    found = diff(build(model([*range(6)])), build(model([0, 1, 3, 4, 5], OTHER)))
+    rows = changed(work(found))
+    assert [row.kind for row in rows].count(Kind.REMOVED) == 1
+    assert {row.kind for row in rows} == {Kind.REMOVED, Kind.REPLACED}
+    assert len(rows) == 1 + 5
+
+
+def test_a_kernel_gone_from_a_layer_is_no_layer_gone(build: Build) -> None:
+    pieces = model([*range(6)])
+    attention = 2 + 3 * 5 + 2
+    found = diff(build(pieces), build(pieces[:attention] + pieces[attention + 1 :]))
+    (row,) = (row for row in changed(list(found.rows)) if not row.on_cpu)
+    assert (row.kind, row.op) == (Kind.REMOVED, "aten::_flash_attention_forward")
+
+
+def test_blocks_without_attention_are_not_called_layers(build: Build) -> None:
+    pieces = [piece for piece in layer(0) if "flash" not in piece[0]]
+    a, b = build([*HEAD, *pieces * 5]), build([*HEAD, *pieces * 3])
+    (row,) = changed(list(diff(a, b).rows))
+    assert row.op == "5 repeated blocks -> 3"
+
+
+def test_the_sum_closes(build: Build) -> None:
+    found = diff(build(model([*range(6)])), build(model([0, 1, 3, 5])))
+    sums = found.accounting
+    parts = sums.rows_ns + sums.idle_ns + sums.overlap_ns + sums.later_ns + sums.earlier_ns
+    assert sums.step_ns == parts + sums.not_explained_ns + sums.odd_ns
+    assert sums.not_explained_ns == 0
+    assert sum(part.change_ns for part in found.by_work) == sums.rows_ns

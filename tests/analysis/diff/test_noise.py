@@ -1,0 +1,127 @@
+"""Which rows are faster or slower, and that rows of equal runs are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.places import TRACES
+
+from fusetui.analysis.diff.compare import compared
+from fusetui.analysis.diff.model import Kind, Row
+from fusetui.analysis.diff.noise import _student, beyond_noise, far_apart, noise_of
+from fusetui.analysis.diff.pieces import Work, work_of
+from fusetui.trace import open_trace
+
+Samples = NDArray[np.int64]
+TIMED = (Kind.FASTER, Kind.SLOWER)
+
+
+def told(a: Samples, b: Samples, **more: Any) -> NDArray[np.bool_]:
+    return beyond_noise(a, b, 0, noise_of(a, b, **more))
+
+
+def runs(steps: int, rows: int, spread: float, seed: int = 0) -> Samples:
+    """Times around 100 us whose logarithms have this standard deviation."""
+    noise = np.random.default_rng(seed).standard_normal((steps, rows))
+    found: Samples = (1e5 * np.exp(spread * noise)).astype(np.int64)
+    return found
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5, 7, 20])
+def test_of_equal_runs_no_row_is_told_in_nineteen_of_twenty_diffs(steps: int) -> None:
+    diffs = [told(*np.split(runs(2 * steps, 1000, 0.2, seed), 2)).any() for seed in range(60)]
+    assert sum(diffs) <= 6
+
+
+def test_the_middle_halves_alone_would_tell_one_row_in_a_hundred() -> None:
+    a, b = np.split(runs(6, 1000, 0.2), 2)
+    assert far_apart(a, b, 0).sum() > 10
+    assert not told(a, b).any()
+
+
+def test_seven_steps_tell_a_third_more_among_a_thousand_rows() -> None:
+    a, b = np.split(runs(14, 1000, 0.04), 2)
+    b[:, 7] = b[:, 7] * 13 // 10
+    assert np.flatnonzero(told(a, b)).tolist() == [7]
+
+
+def test_one_step_on_each_side_tells_nothing_among_rows_that_vary() -> None:
+    a, b = np.split(runs(2, 200, 0.1), 2)
+    b[:, 7] = b[:, 7] * 13 // 10
+    assert not told(a, b).any()
+
+
+def test_one_step_on_each_side_tells_what_stands_out() -> None:
+    a = runs(1, 200, 0.5)
+    b = a.copy()
+    b[:, 7] = b[:, 7] * 13 // 10
+    assert np.flatnonzero(told(a, b)).tolist() == [7]
+
+
+def test_short_pieces_that_vary_do_not_hide_a_long_one() -> None:
+    short, long = np.split(runs(6, 400, 0.3), 2), np.split(100 * runs(6, 100, 0.01, 1), 2)
+    a, b = (np.concatenate(both, axis=1) for both in zip(short, long, strict=True))
+    b[:, 450] = b[:, 450] * 13 // 10
+    assert np.flatnonzero(told(a, b)).tolist() == [450]
+
+
+def test_steps_that_vary_together_are_compared_with_each_other() -> None:
+    a = runs(6, 100, 0.05)
+    b = a.copy()
+    b[:, 7] = b[:, 7] * 11 // 10
+    assert not told(a, b)[7]
+    assert told(a, b, same_steps=True)[7]
+
+
+def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
+    """As where the clock falls for half a run: steps are then worth fewer than their number."""
+    levels = np.repeat([0.0, 0.3, 0.0, 0.3], [15, 5, 5, 15])[:, None]
+    times = (np.exp(levels) * runs(40, 50, 0.02)).astype(np.int64)
+    assert not told(times[:20], times[20:]).any()
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "point"),
+    [(3, 0.05, 3.182446), (4, 0.05, 2.776445), (10, 0.001, 4.586894), (30, 0.05, 2.042272)],
+)
+def test_the_points_of_students_distribution_are_those_of_the_tables(
+    free: int, level: float, point: float
+) -> None:
+    assert _student(free, level) == pytest.approx(point, rel=1e-6)
+
+
+REAL = ("a100_train_diff_control", "v100_train_diff_test", "v100_resnet50_2021")
+
+
+def halves(name: str) -> tuple[Work, Work]:
+    path = TRACES / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here: FUSETUI_TRACES names the folder of real traces")
+    work = work_of(open_trace(str(path)), name)
+    steps = list(range(len(work.windows)))
+    return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
+
+
+def changed(one: Work, other: Work) -> list[Row]:
+    """Also in one step only."""
+    return [row for row in compared(one, other).rows if row.kind in TIMED or row.op == "idle"]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_halves_of_one_recording_have_no_faster_or_slower_row(name: str) -> None:
+    assert changed(*halves(name)) == []
+
+
+def test_a_convolution_made_a_third_slower_in_one_half_is_told() -> None:
+    one, other = halves("v100_resnet50_2021")
+    ns, first = other.ns.copy(), other.of_window(0)
+    place = int(np.argsort(ns[first])[-10])
+    for step in range(len(other.windows)):
+        ns[other.of_window(step).start + place] *= 1.3
+    (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
+    assert (row.kind, row.a_count) == (Kind.SLOWER, 1)
+    assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)

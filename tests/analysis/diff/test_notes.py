@@ -1,0 +1,61 @@
+"""What is said before the rows: other machines, versions, shapes, and files cut short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fusetui.analysis.diff.compare import diff
+from fusetui.trace import Trace, open_trace
+
+Build = Callable[..., Trace]
+
+
+def mm(*dims: list[int], dtype: str = "c10::BFloat16") -> list[tuple[object, ...]]:
+    return [("aten::mm", "gemm", 20.0, 7, list(dims), dtype)]
+
+
+def test_devices_are_named_first(build: Build) -> None:
+    a = build(mm(), deviceProperties=[{"id": 0, "name": "A100"}], cuda_runtime_version=12040)
+    b = build(mm(), deviceProperties=[{"id": 0, "name": "H100"}], cuda_runtime_version=13000)
+    notes = diff(a, b).notes
+    assert notes[0] == "devices differ: A100 -> H100"
+    assert "runtime versions differ: CUDA 12.4 -> CUDA 13.0" in notes
+
+
+def test_a_gpu_and_a_cpu(build: Build) -> None:
+    found = diff(build([("aten::mm", None, 900.0)]), build(mm()))
+    assert found.notes[0] == "devices differ: CPU only -> a GPU"
+
+
+def test_shapes_and_dtypes(build: Build) -> None:
+    a = build(mm([8, 16], [16, 4]))
+    b = build(mm([8, 32], [32, 4], dtype="float"))
+    notes = diff(a, b).notes
+    assert "shapes differ in aten::mm: [8, 16] x [16, 4] -> [8, 32] x [32, 4]" in notes
+    assert "dtypes differ in aten::mm: bfloat16 x bfloat16 -> float x float" in notes
+
+
+def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
+    text = Path(build(mm()).report.path).read_text()
+    path = tmp_path / "cut.json"
+    path.write_text(text[:-40])
+    notes = diff(open_trace(str(path)), build(mm())).notes
+    assert "cut: the file was cut short" in notes
+
+
+def test_a_run_that_drifts(build: Build) -> None:
+    factors = [1 + 0.04 * n for n in range(8)]
+    notes = diff(build(mm(), factors), build(mm(), (1.0,) * 8)).notes
+    assert any(
+        "became" in note and "slower from its first step to its last" in note for note in notes
+    )
+
+
+def test_two_ranks_of_one_job(build: Build) -> None:
+    def rank(number: int) -> Trace:
+        return build(mm(), distributedInfo={"rank": number, "world_size": 4})
+
+    assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
+    assert any("fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes)
+    assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)

@@ -1,0 +1,48 @@
+"""Traces of inference servers are compared by passes of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.analysis.serving.servers import Server, cpu, opened
+
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff
+from fusetui.trace import Trace
+
+SERVER = Server()
+MODEL_NS = sum(launch.ns for launch in SERVER.launches(4)) + 12 * 500
+
+
+def decoding(path: Path, count: int, every: int) -> Trace:
+    """This many decode steps of one server, one every so many us."""
+    return opened(path, *(SERVER.step(4, every * n, n) for n in range(1, count + 1)))
+
+
+def compared(folder: Path, count: int, every: tuple[int, int]) -> Diff:
+    a, b = (decoding(folder / f"{n}.json", count, us) for n, us in zip("ab", every, strict=True))
+    return diff(a, b)
+
+
+def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
+    """Seven passes have six that are followed by another; B waits 100 us longer before each."""
+    found = compared(tmp_path, 7, (1000, 1100))
+    assert (found.side_a.steps, found.side_a.items) == (6, 13)
+    assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
+    assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
+    assert any("each pass of the model, up to the next," in note for note in found.notes)
+    assert any("13 of 91 GPU events lie outside the passes" in note for note in found.notes)
+
+
+def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
+    found = compared(tmp_path, 1, (1000, 5000))
+    assert (found.step.a_ns, found.step.b_ns) == (MODEL_NS, MODEL_NS)
+    assert any("the pass of the model is taken as a step" in note for note in found.notes)
+
+
+def test_other_work_is_not_left_out(tmp_path: Path) -> None:
+    """One pass among kernels that take longer than it: all of the trace is compared."""
+    eager = SERVER._called(SERVER.launches(4)[0], 3000, "hip", 9, ran=True)
+    eager[-1]["dur"] = 1000
+    trace = opened(tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)])
+    assert any("the whole trace is taken as one step" in n for n in diff(trace, trace).notes)

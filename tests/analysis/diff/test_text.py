@@ -1,0 +1,152 @@
+"""The diff as JSON, as a table and as Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.lines import OVERLAP
+from fusetui.analysis.diff.model import Diff, by_effect
+from fusetui.analysis.diff.text import to_markdown, to_text
+from fusetui.trace import Trace
+
+Build = Callable[..., Trace]
+
+WITHIN = r"within these two runs, 5 steps\)$"
+FUSED = "triton_poi_fused_gelu_mul_0"
+A = [("aten::mm", "gemm", 20.0), ("aten::gelu", "g", 8.0), ("aten::mul", "m", 6.0)]
+B = [("aten::mm", "gemm", 20.0), (FUSED, FUSED, 7.0)]
+
+
+def changed(build: Build) -> Diff:
+    return diff(build(A), build(B))
+
+
+def line(text: str, word: str) -> str:
+    return next(line for line in text.splitlines() if word in line)
+
+
+def test_json_has_the_keys_of_the_contract(build: Build) -> None:
+    found = json.loads(json.dumps(changed(build).to_json()))
+    assert {"a", "b", "step_ns", "rows"} <= found.keys()
+    assert set(found["step_ns"]) == {"a", "b", "ratio", "low", "high"}
+    row = next(row for row in found["rows"] if row["kind"] == "fused")
+    assert (row["op"], row["a"], row["b"]) == ("aten::gelu + aten::mul", ["g", "m"], [FUSED])
+    assert (row["a_ns"], row["b_ns"], row["a_count"], row["b_count"]) == (14_000, 7_000, 2, 1)
+
+
+def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
+    changes = [abs(row.change_ns) for row in by_effect(changed(build).rows) if row.counts]
+    assert changes == sorted(changes, reverse=True)
+
+
+def test_the_first_line_is_the_answer(build: Build) -> None:
+    first = to_text(changed(build), 200).splitlines()[0]
+    assert re.search(
+        r"B is [\d.]+ % faster \(95 % CI [\d.]+ to [\d.]+ % within these two runs, 5 steps\)$",
+        first,
+    )
+
+
+def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
+    a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
+    text = to_text(diff(a, b), 300).splitlines()[0]
+    pattern = r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ % "
+    assert re.search(pattern + WITHIN, text)
+
+
+def test_equal_steps(build: Build) -> None:
+    trace = build(A)
+    text = to_text(diff(trace, trace), 300).splitlines()[0]
+    assert text.endswith(
+        "no significant difference: as fast as A (95 % CI 0 to 0 % within these two runs, 5 steps)"
+    )
+
+
+def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
+    found = diff(build(A, (1.0,) * 3), build(B))
+    said = "cannot tell: it takes at least 5 steps on each side (A has 3, B 5); B takes "
+    assert said in to_text(found, 300).splitlines()[0]
+    assert said in to_markdown(found).splitlines()[0]
+
+
+def test_marks_tell_the_direction_without_color(build: Build) -> None:
+    text = to_text(changed(build))
+    assert line(text, "aten::mm").startswith("  ~ ")
+    assert line(text, "aten::gelu + aten::mul ->").startswith("  - ")
+    text = to_text(diff(build(B), build(A)))
+    assert line(text, "split").startswith("  + ")
+
+
+def test_the_sum_is_closed_in_front_of_the_reader(build: Build) -> None:
+    text = to_text(changed(build))
+    for word in ("idle", "not explained", "= the sum of all above"):
+        assert word in text
+
+
+def test_no_line_is_wider_than_asked(build: Build) -> None:
+    for width in (60, 80, 118):
+        assert max(map(len, to_text(changed(build), width).splitlines())) <= width
+
+
+def test_repeated_rows_are_one_line(build: Build) -> None:
+    trace = build(A * 12)
+    assert "x12" in line(to_text(diff(trace, trace)), "aten::gelu")
+
+
+def test_of_many_lines_the_largest_are_shown(build: Build) -> None:
+    many = [(f"my::op{n}", f"kernel{n}", 5.0 + n) for n in range(30)]
+    text = to_text(diff(build(many), build(many[:1])), limit=4)
+    assert "27 lines of smaller effect" in text
+    assert "my::op29" in text
+
+
+def test_a_line_without_time_on_either_side_is_told_only_among_all(build: Build) -> None:
+    trace = build([("my::op", "kernel", 5.0), ("my::empty", "nothing", 0.0)])
+    found = diff(trace, trace)
+    assert "my::empty" not in to_text(found)
+    assert "1 line of smaller effect" in to_text(found)
+    assert "my::empty" in to_text(found, limit=None)
+
+
+def test_an_overlap_too_short_to_be_shown_is_not_told(build: Build) -> None:
+    """The second kernel starts 9 us after the first: they overlap by 30 ns."""
+    a = build([("my::op", "kernel", 9.0), ("my::op", "other", 9.0, 8)])
+    b = build([("my::op", "kernel", 9.03), ("my::op", "other", 9.0, 8)])
+    found = diff(a, b)
+    assert found.accounting.overlap_ns == -30
+    for text in (to_text(found), to_markdown(found)):
+        assert OVERLAP not in text
+        assert "-0.0" not in text
+
+
+def test_hostile_names_are_escaped(build: Build) -> None:
+    evil = "evil\x1b[2J\nkernel|`<b>"
+    found = diff(build([("aten::mm\x07", evil)]), build([("aten::add", "k")]))
+    for text in (to_text(found), to_markdown(found)):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+    assert "evil\n" not in to_text(found)
+
+
+def test_the_name_of_a_device_is_escaped(build: Build) -> None:
+    def on(name: str) -> Trace:
+        return build(A, deviceProperties=[{"id": 0, "name": name}])
+
+    found = diff(on("A100"), on("H100\x1b[2J"))
+    assert "\x1b" in str(found.verdict.reason)
+    assert "\x1b" not in to_text(found)
+
+
+def test_markdown_is_a_table_whose_cells_names_cannot_break(build: Build) -> None:
+    found = diff(build([("aten::mm", "a|b`c")]), build([("aten::add", "k")]))
+    table = [text for text in to_markdown(found).splitlines() if text.startswith("|")]
+    row = line("\n".join(table), "aten::mm")
+    assert "a\\|b\\`c" in row
+    assert row.replace("\\|", "").count("|") == 6
+
+
+def test_markdown_leaves_out_what_is_the_same(build: Build) -> None:
+    assert "aten::mm" not in to_markdown(changed(build))

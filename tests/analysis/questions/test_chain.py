@@ -1,0 +1,70 @@
+"""From a kernel back to the program, and forward again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusetui.analysis.questions.chain import (
+    Launched,
+    launch_chain,
+    launch_latency_ns,
+    launched_sums,
+    launched_under,
+    queue_delay_ns,
+)
+from fusetui.trace import Trace
+
+Make = Callable[..., Any]
+
+
+def row(trace: Trace, name: str) -> int:
+    return next(n for n in range(len(trace)) if trace.name_of(n) == name)
+
+
+def test_chain(trace_of: Make, event: Make, launched: Make) -> None:
+    note = event("mlp_fwd", 0, 100, cat="user_annotation")
+    trace = trace_of([note, event("aten::mm", 5, 30), *launched(1, 10, 20)])
+    names = [trace.name_of(n) for n in launch_chain(trace, row(trace, "k"))]
+    assert names == ["cudaLaunchKernel", "aten::mm", "mlp_fwd"]
+    under = launched_under(trace, row(trace, "aten::mm"))
+    assert [trace.name_of(int(n)) for n in under] == ["k"]
+
+
+def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
+    trace = trace_of([event("k", cat="kernel", pid=0, tid=7)])
+    assert launch_chain(trace, 0) == []
+    assert launch_latency_ns(trace, 0) is None
+    assert queue_delay_ns(trace, 0) is None
+
+
+def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
+    trace = trace_of([*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")])
+    assert launch_latency_ns(trace, row(trace, "b")) == 30_000
+    assert queue_delay_ns(trace, row(trace, "b")) == 28_000  # behind a, from the call's end on
+    assert queue_delay_ns(trace, row(trace, "a")) == 0
+
+
+def test_what_a_thread_launched_during_an_annotation(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """A call of another thread, one before it and one at its end do not count."""
+    inside = [*launched(1, 10, 40, dur=5), *launched(2, 20, 60, dur=7, name="b")]
+    early, late = launched(3, 0, 80), launched(4, 30, 90)
+    other = [
+        {**one, "tid": 2} if one["cat"] == "cuda_runtime" else one for one in launched(5, 12, 70)
+    ]
+    note = event("note", 10, 20, cat="user_annotation")
+    trace = trace_of([note, *inside, *early, *late, *other])
+    under = launched_under(trace, row(trace, "note"))
+    assert [trace.name_of(int(n)) for n in under] == ["k", "b"]
+    assert launched_sums(trace, row(trace, "note")) == Launched(events=2, kernels=2, ns=12_000)
+
+
+def test_sums_are_those_of_the_events(trace_of: Make, event: Make, launched: Make) -> None:
+    ops = [event(f"op{n}", 10 * n, 9) for n in range(5)]
+    trace = trace_of([*ops, *(e for n in range(5) for e in launched(n + 1, 10 * n + 1, 100 + n))])
+    for op in range(5):
+        under = launched_under(trace, row(trace, f"op{op}"))
+        ns = int(trace.dur[under].sum())
+        assert launched_sums(trace, row(trace, f"op{op}")) == Launched(len(under), len(under), ns)

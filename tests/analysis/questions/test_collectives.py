@@ -1,0 +1,122 @@
+"""The collectives of a rank: recorded, inferred from 2023's files, and of gloo on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusetui.analysis.questions.collective_kinds import collective_name, element_size
+from fusetui.analysis.questions.collectives import (
+    FROM_ANNOTATIONS,
+    FROM_NAMES,
+    ONE_GROUP,
+    SIZES,
+    collectives_of,
+)
+from fusetui.analysis.ranks.naming import rank_of
+from fusetui.analysis.ranks.summary import summarized
+from fusetui.trace import Trace
+
+Make = Callable[..., Any]
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+TWO = {"distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2}}
+
+
+def comms(number: int, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    args = {"correlation": number, **args}
+    plain = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "name": ALL_REDUCE}
+    return {**plain, "ts": ts, "dur": dur, "args": args}
+
+
+def call(number: int, ts: float) -> dict[str, Any]:
+    plain = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "name": "cudaLaunchKernelExC"}
+    return {**plain, "ts": ts, "dur": 1, "args": {"correlation": number}}
+
+
+def mark(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "name": name}
+    return {**plain, "ts": ts, "dur": dur, "args": args}
+
+
+def test_what_is_recorded_on_the_kernel(trace_of: Make) -> None:
+    args = {
+        "Collective name": "_allgather_base",
+        "dtype": "BFloat16",
+        "In msg nelems": 100,
+        "Out msg nelems": 200,
+        "Group size": 2,
+        "Process Group Name": "3",
+        "Process Group Ranks": "[4, 5]",
+        "Seq": 17,
+    }
+    found = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)]))
+    (told,) = found.told
+    assert (told.name, told.dtype, told.sequence, told.inferred) == (
+        *("all_gather", "BFloat16", 17),
+        (),
+    )
+    assert told.bytes == 200 * 2  # the output of a gather, as nccl-tests counts it
+    assert (told.group.name, told.group.ranks, told.group.size) == ("3", (4, 5), 2)
+    assert found.issued.tolist() == [5_000]
+
+
+def test_ranks_that_were_cut_off_are_taken_from_distributed_info(trace_of: Make) -> None:
+    listed = [{"pg_name": "3", "pg_desc": "tp", "pg_size": 3, "ranks": [0, 1, 2]}]
+    args = {"Collective name": "allreduce", "Process Group Name": "3", "Group size": 3}
+    args["Process Group Ranks"] = "[0, 1, ..., ...]"
+    trace = trace_of([comms(1, 10, 30, **args)], distributedInfo={"pg_config": listed})
+    assert collectives_of(trace).told[0].group.ranks == (0, 1, 2)
+
+
+def test_numbers_that_no_column_can_hold_are_not_known(trace_of: Make) -> None:
+    args = {"Collective name": "send", "dtype": "Float", "In msg nelems": 1 << 61}
+    args |= {"Dst Rank": 1 << 60, "Group size": 1 << 70, "Seq": -5}
+    shapes = {"Input Dims": [[1 << 40, 1 << 40]], "Input type": ["float"]}
+    events = [comms(1, 10, 30, **args), mark("gloo:all_reduce", 50, 4, **shapes)]
+    summary = summarized(trace_of(events), "rank0.json")
+    found = summary.collectives
+    for column in (found.size, found.peer, found.sequence):
+        assert column.tolist() == [-1, -1]
+    assert [group.size for group in summary.groups] == [0]
+
+
+def test_a_file_of_2023_is_read_by_its_annotations(trace_of: Make) -> None:
+    shapes = {"Input Dims": [[10, 5], []], "Input type": ["float", ""]}
+    events = [mark("nccl:all_to_all", 4, 4, **shapes), call(1, 5), comms(1, 10, 30)]
+    (told,) = collectives_of(trace_of(events, **TWO)).told
+    assert (told.name, told.bytes, told.group.size) == ("all_to_all", 10 * 5 * 4, 2)
+    assert told.inferred == (ONE_GROUP, FROM_ANNOTATIONS, SIZES)
+
+
+def test_a_kernel_alone_is_called_after_its_name(trace_of: Make) -> None:
+    (told,) = collectives_of(trace_of([comms(1, 10, 30)])).told
+    assert (told.name, told.bytes, told.inferred) == ("all_reduce", -1, (ONE_GROUP, FROM_NAMES))
+
+
+def test_gloo_is_issued_by_the_op_of_the_same_number(trace_of: Make, event: Make) -> None:
+    """The annotations lie on a thread of gloo's own; the ops on the one that issues."""
+    ops = [event("c10d::allreduce_", ts, 2) for ts in (10, 50)]
+    marks = [{**mark("gloo:all_reduce", ts, 20), "tid": 9} for ts in (13, 53)]
+    trace: Trace = trace_of([*ops, *marks])
+    found = collectives_of(trace)
+    assert [one.name for one in found.told] == ["all_reduce", "all_reduce"]
+    assert found.issued.tolist() == [10_000, 50_000]
+    assert trace.start[found.rows].tolist() == [13_000, 53_000]
+
+
+def test_names_of_one_collective_are_one_name() -> None:
+    same = ("nccl:all_reduce", "allreduce", "AllReduce", "c10d::allreduce_", "allreduce_coalesced")
+    assert {collective_name(name) for name in same} == {"all_reduce"}
+    assert collective_name("nccl:_reduce_scatter_base") == "reduce_scatter"
+    assert collective_name("my_own_kernel") == "my_own_kernel"
+
+
+def test_sizes_of_types_as_torch_and_c10_call_them() -> None:
+    sizes = [element_size(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")]
+    assert sizes == [4, 2, 8, 0]
+
+
+def test_the_rank_is_recorded_or_in_the_name_of_the_file() -> None:
+    assert rank_of(TWO, "/job/rank7.json") == (1, "distributedInfo")
+    assert rank_of({}, "/rank3/trace_rank-12.json.gz") == (12, "the file's name")
+    assert rank_of({}, "/rank3/trace.json") == (-1, "the order of the files")

@@ -1,0 +1,145 @@
+"""Kernels and ops in groups, compared with groups made with dicts."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.analysis.questions import op_groups as ops
+from fusetui.analysis.questions.kernel_groups import GROUPINGS, KernelGroup, kernel_groups
+from fusetui.analysis.questions.totals import kernel_totals, op_totals
+from fusetui.arguments import KERNELS_BY, OPS_BY
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import type_of
+from fusetui.gpu.roofline.many import jobs
+from fusetui.gpu.roofline.row import work_of
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.categories import Role
+
+Make = Callable[..., Any]
+Slow = Callable[[Trace, int], Any]
+
+
+def op_name(trace: Trace, row: int) -> str | None:
+    return trace.name_of(int(trace.op[row])) if trace.op[row] >= 0 else None
+
+
+def inputs(trace: Trace, op: int) -> tuple[Any, Any]:
+    args = trace.args_of(op) if op >= 0 else {}
+    types = args.get("Input type")
+    return args.get("Input Dims"), types and [type_of(word) or word for word in types]
+
+
+def step_name(trace: Trace, row: int) -> str | None:
+    return next((step.name for step in steps(trace) if row in step.gpu_rows), None)
+
+
+SLOW: dict[str, Slow] = {
+    "name": lambda trace, row: trace.name_of(row),
+    "op": op_name,
+    "shape": lambda trace, row: (
+        trace.name_of(row),
+        op_name(trace, row),
+        *inputs(trace, int(trace.op[row])),
+    ),
+    "family": lambda trace, row: getattr(decode(trace.name_of(row)), "family", None),
+    "stream": lambda trace, row: (trace.track_of(row).pid, trace.track_of(row).tid),
+    "step": step_name,
+}
+
+
+def key_of(group: KernelGroup | ops.OpGroup) -> str:
+    found = list(group.fields.values())
+    return json.dumps(found[0] if len(found) == 1 else found)
+
+
+@pytest.fixture(scope="module", params=["h100_bert-small", "h100_transformer_step", "triton_2024"])
+def trace(request: pytest.FixtureRequest) -> Trace:
+    path = TRACES / f"{request.param}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    return open_trace(str(path))
+
+
+@pytest.mark.parametrize("by", SLOW)
+def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
+    slow: dict[str, list[int]] = defaultdict(list)
+    for row in trace.rows_of(Role.KERNEL).tolist():
+        slow[json.dumps(SLOW[by](trace, row))].append(row)
+    found = {key_of(group): group for group in kernel_groups(trace, jobs(trace), by)}
+    assert found.keys() == slow.keys()
+    for key, rows in slow.items():
+        group = found[key]
+        assert sorted(group.rows.tolist()) == rows
+        assert group.spread.total_ns == sum(int(trace.dur[row]) for row in rows)
+        works = [work for row in rows if (work := work_of(trace, row))]
+        flop = [work.flop for work in works if work.flop is not None]
+        assert group.work.flop == (sum(flop) if flop else None)
+        shares = [(w.share_of_peak * w.ns, w.ns) for w in works if w.share_of_peak is not None]
+        if not shares:
+            assert group.work.share_of_peak is None
+            continue
+        least, ns = map(sum, zip(*shares, strict=True))
+        assert group.work.share_ns == ns
+        assert group.work.share_of_peak == pytest.approx(least / ns)
+
+
+def test_ops_against_a_dict(trace: Trace) -> None:
+    slow: dict[str, list[int]] = defaultdict(list)
+    for row in trace.rows_of(Role.OP).tolist():
+        slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(int(trace.dur[row]))
+    found = {key_of(group): sorted([group.spread.count]) for group in ops.op_groups(trace, "shape")}
+    assert found == {key: [len(durations)] for key, durations in slow.items()}
+
+
+def test_by_name_as_the_totals_have_it(trace: Trace) -> None:
+    kernels = [(g.fields["name"], g.spread.total_ns) for g in kernel_groups(trace, jobs(trace))]
+    assert kernels == [(total.name, total.total_ns) for total in kernel_totals(trace)]
+    assert [
+        (g.fields["name"], g.spread.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels)
+        for g in ops.op_groups(trace)
+    ] == [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
+
+
+def test_the_command_line_has_all_groupings() -> None:
+    assert set(KERNELS_BY) == set(GROUPINGS)
+    assert set(OPS_BY) == set(ops.GROUPINGS)
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+def test_no_kernels(trace_of: Make, by: str) -> None:
+    trace = trace_of([])
+    assert kernel_groups(trace, jobs(trace), by) == ()
+    assert ops.op_groups(trace) == ops.op_groups(trace, "shape") == ()
+
+
+def test_steps_in_order_of_time(trace_of: Make, event: Make, launched: Make) -> None:
+    notes = [event(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation", tid=1) for n in (9, 10)]
+    work = [*launched(1, 910, 915, 5), *launched(2, 1010, 1015, 500), *launched(3, 2000, 2005, 99)]
+    trace = trace_of([*notes, *work])
+    found = kernel_groups(trace, jobs(trace), "step")
+    assert [group.fields["step"] for group in found] == ["ProfilerStep#9", "ProfilerStep#10", None]
+
+
+def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
+    """Kernels that overlap on one stream: half of the second one waits."""
+    place = {"cat": "kernel", "pid": 0, "tid": 7}
+    trace = trace_of([event("a", 0, 10, **place), event("b", 5, 10, **place)])
+    (group,) = kernel_groups(trace, jobs(trace), "stream")
+    assert group.fields == {"device": 0, "stream": 7}
+    assert (group.spread.total_ns, group.effective_ns) == (20_000, 15_000)
+
+
+def test_an_op_in_one_of_its_name_adds_to_count_and_self(trace_of: Make, event: Make) -> None:
+    dims = [{"args": {"Input Dims": [[n]], "Input type": ["float"]}} for n in (2, 3)]
+    trace = trace_of([event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])])
+    two, three = ops.op_groups(trace, "shape")
+    assert (two.fields["shapes"], two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
+    assert (three.fields["shapes"], three.total_ns, three.self_ns) == ([[3]], 0, 60_000)
+    assert three.spread.mean_ns == 60_000

@@ -1,0 +1,76 @@
+"""The most memory that torch used of each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.analysis.questions import memory
+from fusetui.analysis.questions.memory import MemoryPeak, MemoryPeaks, memory_peaks
+from fusetui.trace import open_trace
+
+Make = Callable[..., Any]
+
+
+def event(device: int, allocated: object, reserved: object, kind: int = 1, **more: Any) -> Any:
+    totals = {"Total Allocated": allocated, "Total Reserved": reserved}
+    args = {"Device Type": kind, "Device Id": device, "Bytes": 1, **totals}
+    return {
+        "ph": "i",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": 5,
+        "s": "t",
+        "args": args,
+    } | more
+
+
+def peaks(found: MemoryPeaks) -> list[tuple[int, int, int]]:
+    return [(peak.device, peak.allocated, peak.reserved) for peak in found.peaks]
+
+
+def test_the_largest_totals_of_each_gpu(trace_of: Make) -> None:
+    found = memory_peaks(
+        trace_of([event(1, 10, 40), event(0, 7, 9), event(1, 30, 20), event(-1, 90, 90, kind=0)])
+    )
+    assert sorted(peaks(found)) == [(0, 7, 9), (1, 30, 40)]
+    assert found.is_recorded
+
+
+def test_events_of_2021_have_no_totals(trace_of: Make) -> None:
+    found = memory_peaks(trace_of([event(0, None, None)]))
+    assert found == MemoryPeaks((), is_recorded=True)
+
+
+def test_no_memory_events(trace_of: Make) -> None:
+    assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks((), False)
+
+
+def test_what_no_device_has_is_no_number_of_bytes(trace_of: Make) -> None:
+    assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [(0, 7, 9)]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"ts": "5"}, {"ph": "C"}, {"args": 3}, {"args": {"Device Id": 1.5}}]
+)
+def test_an_odd_event_costs_the_others_nothing(trace_of: Make, odd: dict[str, Any]) -> None:
+    found = memory_peaks(trace_of([event(0, 7, 9), event(0, 0, 0, **odd), event(0, 8, 8.0)]))
+    assert peaks(found) == [(0, 8, 9)]
+
+
+@pytest.mark.parametrize("name", ["h100_owlv2", "a100_train_diff_control", "mi250_minitoy"])
+def test_as_each_event_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    found = memory_peaks(open_trace(str(path), cached=False))
+    monkeypatch.setattr(memory, "totals_in", lambda *_: None)
+    assert found == memory_peaks(open_trace(str(path), cached=False))
+
+
+def test_a_peak_is_in_bytes(trace_of: Make) -> None:
+    assert memory_peaks(trace_of([event(2, 2**40, 2**41)])).peaks == (MemoryPeak(2, 2**40, 2**41),)

@@ -1,0 +1,32 @@
+"""Search by part of the name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fusetui.analysis.questions.search import find
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mm", ["aten::mm", "GEMM(a, b)", "aten::addmm"]),
+        ("MM", ["GEMM(a, b)"]),
+        ("gemm(", ["GEMM(a, b)"]),
+        (".*", []),
+        ("", []),
+    ],
+)
+def test_find(trace_of: Make, event: Make, text: str, expected: list[str]) -> None:
+    names = ["aten::addmm", "GEMM(a, b)", "aten::mm"]
+    trace = trace_of([event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)])
+    assert [trace.name_of(int(row)) for row in find(trace, text)] == expected
+
+
+def test_find_in_nothing(trace_of: Make) -> None:
+    assert len(find(trace_of([]), "x")) == 0

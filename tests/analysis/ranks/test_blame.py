@@ -1,0 +1,125 @@
+"""Which rank a wait goes back to, who is called a straggler, and when nobody is."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.analysis.ranks.made import US, Meet, played, rank
+
+from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.ranks.answer import answer_of
+from fusetui.analysis.ranks.model import RankSummary
+from fusetui.analysis.ranks.telling import headline
+
+TP = [Group("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
+DP = [Group("dp", (0, 2, 4, 6), 4), Group("dp", (1, 3, 5, 7), 4)]
+ALL = Group("all", (0, 1, 2, 3), 4)
+
+
+def tensor_in_data(late: float, culprit: int = 5, layers: int = 6) -> list[RankSummary]:
+    """Eight ranks: each layer meets in pairs, each step in two groups of four. One rank takes
+    `late` us longer in every layer of 500."""
+
+    def program(number: int) -> list[Meet]:
+        own = 500 + late * (number == culprit)
+        return [*(Meet(own, TP[number // 2]) for _ in range(layers)), Meet(100, DP[number % 2])]
+
+    return played([program(number) for number in range(8)])
+
+
+def test_blame_goes_back_through_nested_groups() -> None:
+    """The pair of rank 5 comes late to its two groups of four: rank 4 is innocent, and the 120 us
+    that seven ranks wait in each of four steps are charged to rank 5, once."""
+    answer = answer_of(tensor_in_data(20))
+    (found,) = answer.stragglers
+    assert (found.rank, found.caused_ns, found.waiters) == (5, 4 * 120 * US, 7)
+    assert answer.ranks[0].rank == 5
+    assert [row.caused_ns for row in answer.ranks[1:]] == [0] * 7
+    assert found.reason.late_ns == 4 * 120 * US
+    assert "the others wait 120 us a step for it" in found.text
+
+
+def test_below_two_percent_of_the_step_nobody_is_a_straggler() -> None:
+    """A step takes 3,170 us: 6 times 10 are less than 63.4, 6 times 11 are more."""
+    answer = answer_of(tensor_in_data(10))
+    assert answer.stragglers == ()
+    assert answer.verdict == ("No rank holds up the others by 2.0 % of a step.",)
+    assert [one.rank for one in answer_of(tensor_in_data(11)).stragglers] == [5]
+
+
+def test_a_flip_over_ranks_is_told_with_its_total() -> None:
+    """Another rank is 200 us late in each of eight steps of about 1,000."""
+    times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
+    for step in range(8):
+        begin = 1000 * step
+        for number, own in enumerate(times):
+            late = (200 + 10 * step) * (number == step % 4)
+            own.append((begin + 500 + late, begin + 990))
+    steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
+    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    assert answer.stragglers == ()
+    assert answer.verdict == (
+        "No rank stands out: the others wait 235 us a step (200 us to 270 us), but not always for "
+        "the same one: 4 ranks are late in turn.",
+    )
+
+
+def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
+    """In two of eight steps, but it causes all of the waiting: 50 us of a step of 1,000."""
+    times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
+    for step in range(8):
+        for number, own in enumerate(times):
+            late = 200 * (number == 2 and step in (3, 6))
+            own.append((1000 * step + 500 + late, 1000 * step + 990))
+    steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
+    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    assert [(one.rank, one.caused_ns) for one in answer.stragglers] == [(2, 400 * US)]
+
+
+def test_one_rank_that_is_early_makes_no_other_late() -> None:
+    """Rank 0 waits 300 us for three ranks that arrive within 10 us: the last one is 10 late."""
+    starts, steps = (100, 390, 391, 400), [(0, 1000)]
+    ranks = [rank(n, [(at, 450)], size=4, steps=steps, host="h") for n, at in enumerate(starts)]
+    answer = answer_of(ranks)
+    assert answer.stragglers == ()
+    assert answer.ranks[0].caused_ns <= 20 * US
+
+
+def test_waits_that_compute_covers_cost_nothing() -> None:
+    """Rank 1 comes 100 us later to each of two collectives, of which the others compute through the
+    first: the delay is charged once."""
+    ranks = []
+    for number in range(4):
+        late = 100 * (number == 1)
+        times = [(200 + late, 340), (500 + late, 640)]
+        one = rank(number, times, size=4, steps=[(0, 700)], host="h")
+        covered = one.collectives.covered.copy()
+        covered[0] = (140 - late) * US
+        ranks.append(replace(one, collectives=replace(one.collectives, covered=covered)))
+    (found,) = answer_of(ranks).stragglers
+    assert (found.rank, found.caused_ns, found.reason.late_ns) == (1, 100 * US, 100 * US)
+
+
+def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
+    """Rank 5 is not given: its pair comes late to the groups of four, and nobody knows why."""
+    given = [one for one in tensor_in_data(100) if one.rank != 5]
+    answer = answer_of(given)
+    assert answer.stragglers == ()
+    assert "cannot be told: it goes back to ranks that are not given." in answer.verdict[-1]
+    said = list(headline(answer))
+    assert answer.one_given == 24  # six layers of four steps, on rank 4
+    assert "24 collectives could not be matched: of their groups one rank alone is given." in said
+    assert not any("counts disagree" in line for line in said)
+
+
+@pytest.mark.parametrize("late", [0, 100])
+def test_a_delay_that_clocks_do_not_tell_is_not_charged(late: float) -> None:
+    """Each rank on a host of its own, all collectives long, too few to compare ends: 50 us are
+    within the uncertainty."""
+    own = [Meet(300 + late * (n == 2), ALL, lasts=400) for n in range(4)]
+    ranks = played([[one] for one in own], steps=3)
+    apart = [replace(one, host=f"h{one.rank}") for one in ranks]
+    answer = answer_of(apart)
+    assert answer.stragglers == ()
+    assert answer.untold == 3
+    assert ("cannot be told" in answer.verdict[-1]) is (late > 0)

@@ -1,0 +1,170 @@
+"""Offsets of clocks: what synchronous collectives leave of them."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from tests.analysis.ranks.made import US, rank
+
+from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.ranks.answer import answer_of
+from fusetui.analysis.ranks.clocks import clocks_of
+from fusetui.analysis.ranks.matching import match
+from fusetui.analysis.ranks.model import RankSummary
+from fusetui.analysis.ranks.telling import clocks_text
+
+
+def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
+    """Rank 1 is 500 us ahead. It starts at 10 where rank 0 starts at 0, and both end at 30:
+    o1 - o0 <= 530 - 0 and o1 - o0 >= 510 - 30, so 480 to 530."""
+    a, b = rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)
+    clocks = clocks_of(match([a, b]))
+    assert clocks.used.tolist() == [0, 505 * US]
+    assert clocks.half.tolist() == [0, 25 * US]
+    assert not clocks.refused
+
+
+def test_more_collectives_narrow_it() -> None:
+    """The second one allows 495 to 520, the first 480 to 530."""
+    a, b = rank(0, [(0, 30), (100, 120)]), rank(1, [(10, 30), (115, 120)], clock=500)
+    clocks = clocks_of(match([a, b]))
+    assert clocks.used[1] == pytest.approx(507.5 * US)
+    assert clocks.half[1] == pytest.approx(12.5 * US)
+
+
+def test_a_bound_passes_through_groups() -> None:
+    """Ranks 0 and 2 never meet: both meet rank 1. Each interval is 40 us wide."""
+    first, second = Group("a", (0, 1), 2), Group("b", (1, 2), 2)
+    a = rank(0, [(0, 20)], size=3, group=first)
+    c = rank(2, [(50, 70)], size=3, group=second, clock=-300)
+    b: RankSummary = rank(1, [(0, 20), (50, 70)], size=3, clock=700)
+    group = b.collectives.group.copy()
+    group[1] = 1
+    b = replace(b, groups=(first, second), collectives=replace(b.collectives, group=group))
+    clocks = clocks_of(match([a, b, c]))
+    assert clocks.reference == 1
+    assert clocks.used.tolist() == [-700 * US, 0, -1000 * US]
+    assert clocks.half.tolist() == [20 * US, 0, 20 * US]
+
+
+def test_only_synchronous_collectives_count() -> None:
+    """A broadcast may end on its root before it starts elsewhere."""
+    ranks = [rank(n, [(10 * n, 10 * n + 5)], "broadcast") for n in range(2)]
+    clocks = clocks_of(match(ranks))
+    assert clocks.half.tolist()[1] == float("inf")
+
+
+def test_a_drift_is_found_from_both_ends() -> None:
+    """Rank 1 gains 100 us a second over one second: 40 collectives, each of 10 us."""
+    moments = [n * 25_000 for n in range(40)]
+    a = rank(0, [(t, t + 10) for t in moments])
+    b = rank(1, [(t * 1.0001 + 300, t * 1.0001 + 310) for t in moments])
+    clocks = clocks_of(match([a, b]))
+    assert clocks.drift[1] == pytest.approx(100 * US, rel=0.05)
+    assert not clocks.refused
+    on_common = clocks.common(match([a, b]).rank, match([a, b]).start).reshape(-1, 2)
+    assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.half[1]
+
+
+def test_what_no_offset_explains_is_said() -> None:
+    """Rank 1 ends before rank 0 starts, once in either direction."""
+    a, b = rank(0, [(0, 10), (200, 210)]), rank(1, [(100, 110), (100, 110)])
+    assert "no offsets of clocks explain" in clocks_of(match([a, b])).refused
+
+
+def test_ranks_of_one_host_share_a_clock() -> None:
+    """Then the order of starts is known, however long the collectives are."""
+    a, b = rank(0, [(0, 900)], host="node1"), rank(1, [(400, 901)], host="node1")
+    clocks = clocks_of(match([a, b]))
+    assert clocks.shared == "all ranks ran on one host"
+    assert clocks.used.tolist() == [0, 0]
+    assert clocks.resolution == 1 * US  # the ends are 1 us apart
+
+
+def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
+    """Stretching the clocks of one host would name a rank, and most likely a wrong one."""
+    a, b = rank(0, [(0, 30)], host="node1"), rank(1, [(500, 530)], host="node1")
+    answer = answer_of([a, b])
+    assert not answer.clocks.feasible
+    assert "ranks 0 and 1 ran on one host (node1), and yet" in answer.clocks.refused
+    assert (answer.stragglers, answer.verdict) == ((), ())
+    assert [row.waited_ns for row in answer.ranks] == [0, 0]  # nothing that compares two ranks
+    assert clocks_text(answer).startswith("Who waits for whom cannot be told: ranks 0 and 1")
+
+
+def two_hosts(clock: float, drift: float = 0.0, noise: float = 5.0) -> list[RankSummary]:
+    """Two ranks on each; host b's clock is ahead, and gains `drift` (us per us). A collective every
+    2 ms lasts 1 ms; ends differ by some us. Rank 2 starts 300 us later than the others."""
+    ends = [(2000 * n + 1000, 2000 * n + 1000 + noise * (n % 3)) for n in range(40)]
+    ranks = []
+    for number in range(4):
+        times = []
+        for here, there in ends:
+            start, end = here - 1000 + 300 * (number == 2), here if number < 2 else there
+            late = clock + drift * start if number > 1 else 0.0
+            times.append((start + late, end + late))
+        ranks.append(rank(number, times, size=4, host="ab"[number // 2]))
+    return ranks
+
+
+@pytest.mark.parametrize("clock", [0, 200, -1000, 5000])
+def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
+    """The bounds alone leave 700 us; the ends of half of the collectives agree to 5 us."""
+    clocks = clocks_of(match(two_hosts(clock)))
+    assert clocks.by == ("reference", "ends")
+    assert clocks.used[2] == clocks.used[3] == pytest.approx((clock + 5) * US)
+    assert clocks.half.tolist()[:2] == [0, 0]
+    assert clocks.half[2] == pytest.approx(1.4826 * 5 * US)
+
+
+def test_with_two_hosts_the_straggler_has_a_name() -> None:
+    """300 us in each of 40 collectives, less what the clock is off by; the wait for it on its own
+    host is exact."""
+    answer = answer_of(two_hosts(5000))
+    assert [one.rank for one in answer.stragglers] == [2]
+    assert answer.stragglers[0].caused_ns == pytest.approx(40 * 300 * US, rel=0.02)
+    assert "The clocks of 2 hosts are aligned, by the ends of collectives," in clocks_text(answer)
+    assert answer.kinds[0].bus_bytes_per_s is not None
+
+
+def test_the_drift_of_a_host_is_a_robust_line() -> None:
+    """20 us a second over 80 ms would be lost in the noise, 20,000 are not; two wild ends of forty
+    do not move it."""
+    ranks = two_hosts(1000, drift=0.02)
+    end = ranks[2].collectives.end.copy()
+    end[[3, 30]] += 5000 * US
+    ranks[2] = replace(ranks[2], collectives=replace(ranks[2].collectives, end=end))
+    clocks = clocks_of(match(ranks))
+    assert clocks.drift[2] == pytest.approx(20_000 * US, rel=0.05)
+    assert not clocks_of(match(two_hosts(1000, drift=20e-6))).drift.any()
+
+
+def test_ends_outside_the_bounds_are_not_believed() -> None:
+    """On host b every end is recorded 900 us late, and one short collective bounds the clock to 20
+    us: then the bounds alone count, and that is said."""
+    a = [(2000 * n, 2000 * n + 1000) for n in range(9)]
+    b = [(start, end + 900) for start, end in a]
+    short = (20_000, 20_020)
+    ranks = [rank(0, [*a, short], host="a"), rank(1, [*b, short], host="b")]
+    answer = answer_of(ranks)
+    assert [one.contradicted for one in answer.clocks.hosts] == [False, True]
+    assert answer.clocks.uncertainty_ns == 20 * US
+    assert "the ends of collectives contradict the bounds" in clocks_text(answer)
+
+
+def test_hosts_are_guessed_from_the_devices_of_a_machine() -> None:
+    """Four ranks on machines of two devices each; said, and dropped where times contradict it."""
+    ranks = [rank(n, [(0, 30)], size=4, devices=2, device=n % 2) for n in range(4)]
+    answer = answer_of(ranks)
+    assert [one.ranks for one in answer.clocks.hosts] == [2, 2]
+    assert "each machine has 2 devices" in clocks_text(answer)
+    moved = rank(1, [(500, 530)], size=4, devices=2, device=1)
+    answer = answer_of([ranks[0], moved, *ranks[2:]])
+    assert ([one.ranks for one in answer.clocks.hosts], answer.clocks.refused) == ([1] * 4, "")
+
+
+def test_a_machine_that_lists_as_many_devices_as_there_are_ranks() -> None:
+    ranks = [rank(n, [(n, 20)], devices=2, device=n) for n in range(2)]
+    assert clocks_of(match(ranks)).shared
+    other = [rank(n, [(n, 20)], devices=2, device=0) for n in range(2)]
+    assert not clocks_of(match(other)).shared

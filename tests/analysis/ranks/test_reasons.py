@@ -1,0 +1,152 @@
+"""Why a rank is last: what it did meanwhile, or that it was not recorded; what it would save."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from tests.analysis.ranks.made import US, rank
+from tests.places import TRACES
+
+from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.ranks.answer import answer_of
+from fusetui.analysis.ranks.executors import summarize
+from fusetui.analysis.ranks.model import KernelTotal, RankSummary
+from fusetui.analysis.ranks.records import Straggler
+
+DLRM = TRACES / "dlrm_ranks"
+PAIRS = ((0, 1), (2, 3), (1, 2))
+
+
+def only(ranks: Sequence[RankSummary]) -> Straggler:
+    (straggler,) = answer_of(ranks).stragglers
+    return straggler
+
+
+def late_by_100(late: dict[str, Any], others: dict[str, Any]) -> list[RankSummary]:
+    """Three ranks that meet at 100 us; then rank 2 starts at 300, the others at 200."""
+
+    def one(number: int, start: float, more: dict[str, Any]) -> RankSummary:
+        times = [(50, 100), (start, 320)]
+        return rank(number, times, size=3, host="h", **more)
+
+    return [one(0, 200, others), one(1, 200, others), one(2, 300, late)]
+
+
+def test_a_class_of_its_account_explains_it() -> None:
+    found = only(
+        late_by_100(
+            {"before": [{}, {"compute": 190, "host_op": 10}]},
+            {"before": [{}, {"compute": 90, "host_op": 10}]},
+        )
+    )
+    assert (found.rank, found.last_count, found.cause) == (2, 1, "inside")
+    assert (found.reason.late_ns, found.reason.inside_ns) == (100 * US, 100 * US)
+    assert [(e.name, e.ns) for e in found.reason.excess] == [("compute", 100 * US)]
+    assert "kernels ran 100 us longer" in found.text
+
+
+def test_the_same_kernels_slower() -> None:
+    def kernels(us: int) -> dict[str, Any]:
+        before = [{}, {"compute": us}]
+        return {"before": before, "kernels": (KernelTotal("gemm", 8, us * US, False),)}
+
+    assert "take 50 % longer" in only(late_by_100(kernels(300), kernels(200))).text
+
+
+def test_a_place_of_the_program_explains_it() -> None:
+    """Without a GPU there is no account; the annotation tells."""
+    found = only(
+        late_by_100(
+            {"places": [(1, "annotation", "load_batch", 110), (1, "op", "aten::mm", 30)]},
+            {"places": [(1, "annotation", "load_batch", 10), (1, "op", "aten::mm", 30)]},
+        )
+    )
+    assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
+    assert "It spends 100 us more than the median rank in load_batch." in found.text
+
+
+def test_what_does_not_explain_half_of_it_is_not_told() -> None:
+    found = only(late_by_100({"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}))
+    assert found.cause == "untold"
+    assert "cannot tell" in found.text
+
+
+def in_turn(one: RankSummary, *groups: Group) -> RankSummary:
+    """Each collective of the rank in a group of its own."""
+    numbers = np.arange(len(groups))
+    return replace(one, groups=groups, collectives=replace(one.collectives, group=numbers))
+
+
+def test_a_delay_that_reaches_the_next_group() -> None:
+    """Rank 2 meets rank 1 late because it waited for rank 3 before: that one is charged, once, also
+    with the wait of rank 1, which it never meets."""
+    first, second, both = (Group(name, pair, 2) for name, pair in zip("abc", PAIRS, strict=True))
+    ranks = [
+        rank(0, [(100, 120)], size=4, group=first, host="h"),
+        in_turn(rank(1, [(100, 120), (130, 350)], size=4, host="h"), first, both),
+        in_turn(rank(2, [(100, 320), (330, 350)], size=4, host="h"), second, both),
+        rank(3, [(300, 320)], size=4, group=second, host="h"),
+    ]
+    found = only(ranks)
+    assert (found.rank, found.caused_ns, found.waiters) == (3, 200 * US, 2)
+    assert found.text.startswith("Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us")
+
+
+def test_a_rank_that_was_late_where_its_window_begins() -> None:
+    """Rank 1 begins 90 us after rank 0, and starts its first collective 100 us later."""
+    found = only([rank(0, [(100, 250)], host="h"), rank(1, [(200, 250)], begin=90, host="h")])
+    assert (found.cause, found.reason.outside_ns) == ("outside", 100 * US)
+    assert (found.reason.begins_after_ns, found.reason.begins_after_rank) == (90 * US, 0)
+    assert "the cause lies before the window that was recorded" in found.text
+
+
+def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
+    """Rank 2's stretch before the collective is 100, the others' 40; all then transfer 20, and end
+    30 later: 150 recorded, 90 without."""
+    steps = [(0, 150)]
+    times = [[(40, 120)], [(40, 120)], [(100, 120)]]
+    ranks = [rank(n, t, size=3, steps=steps, host="h") for n, t in enumerate(times)]
+    found = only(ranks).what_if
+    assert found is not None
+    assert (found.rank, found.step_ns, found.replayed_ns, found.would_be_ns) == (
+        *(2, 150 * US, 150 * US),
+        90 * US,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"size": 4}, "not all ranks of the job are given"),
+        ({"damage": ("cut",)}, "not every collective could be matched"),
+        ({"steps": [(0, 110)]}, "collectives overlap other work or the borders of steps"),
+        ({"steps": []}, "the ranks do not have the same steps"),
+    ],
+)
+def test_no_what_if_unless_all_is_known(change: dict[str, Any], why: str) -> None:
+    given = {"size": 2, "steps": [(0, 150)], "host": "h", **change}
+    ranks = [rank(n, [(40 + 60 * n, 120)], **given) for n in range(2)]
+    answer = answer_of(ranks)
+    assert answer.no_what_if == why
+    assert all(one.what_if is None for one in answer.stragglers)
+
+
+@pytest.mark.skipif(not DLRM.is_dir(), reason="needs the real traces of FUSETUI_TRACES")
+def test_four_real_ranks_of_eight() -> None:
+    """A DLRM training step on eight V100 of one machine, recorded in 2023; see docs/ranks.md."""
+    answer = answer_of(summarize(sorted(map(str, DLRM.iterdir())), cached=False))
+    assert (answer.given, answer.missing) == (4, (4, 5, 6, 7))
+    assert (answer.collectives, answer.unmatched) == (8, 0)
+    first = answer.stragglers[0]
+    assert (first.rank, first.last_count, first.of, first.cause) == (2, 5, 8, "outside")
+    assert first.reason.begins_after_ns == 6_887 * US
+    assert first.reason.begins_after_rank == 1
+    assert first.what_if is None
+    worst = {row.rank: row.worst_wait for row in answer.ranks}
+    # Durations 2146, 7635 and 6132 us, of which the transfer is at most rank 2's 518.
+    waits = [worst[n].wait_ns for n in (0, 1, 3) if worst[n] is not None]  # type: ignore[union-attr]
+    assert waits == [1_627 * US, 7_116 * US, 5_614 * US]

@@ -1,0 +1,116 @@
+"""Tensors are copied and cast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fusetui.analysis.why.rules.casts_and_copies import CASTS, COPIES, JOINS
+
+from .conftest import Ask
+from .work import A100, ADD, COPY, ROWS, Event, module, work
+
+
+def test_it_speaks(found: Ask) -> None:
+    (finding,) = found("casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70)))
+    assert finding.at_stake_ns == 30_000
+    assert finding.text == (
+        "1 copy, cast or concatenation takes 30 us (30.0 % of the span), most of it in aten::copy_."
+    )
+
+
+def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
+    """Of three copies, one lies between two adds of a module."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30), ("aten::add", ADD, 30)]
+    apart = [("aten::copy_", COPY, 20)] * 2
+    events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
+    (finding,) = found("casts-and-copies", events, **A100)
+    assert finding.text.endswith("; 30 us of it is in runs that fusable-run counts too.")
+    assert finding.part_of is None
+    (finding,) = found(
+        "casts-and-copies", [module("Block_0", 0, 29), *work(*kernels, args=ROWS)], **A100
+    )
+    assert finding.part_of == "fusable-run"
+
+
+def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
+    """Both have a copy."""
+    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30)] * 2
+    blocks = [module("Block_0", 0, 19), module("Block_1", 20, 19)]
+    (finding,) = found("casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100)
+    assert finding.part_of == "fusable-run"
+
+
+def test_copies_within_the_device_count(found: Ask, event: Callable[..., Event]) -> None:
+    """A contiguous tensor is copied without a kernel: 40 us beside a copy kernel of 30."""
+    kernels = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 100))
+    copy = event("Memcpy DtoD (Device -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, copy])
+    assert finding.text.startswith("2 copies, casts and concatenations take 70 us")
+    host = event("Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [*kernels, host])
+    assert finding.at_stake_ns == 30_000
+
+
+CAT = (
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous "
+    "namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>(int)"
+)
+NOCAST = (
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
+    "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() "
+    "const::{lambda()#7}::operator()() const::{lambda(float)#1}>(at::TensorIteratorBase&)"
+)
+HALF = COPY.replace("direct_copy_kernel_cuda", "bfloat16_copy_kernel_cuda")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        ([(HALF, 100)], [CASTS]),
+        ([(NOCAST, 100)], [COPIES]),
+        ([(CAT, 100)], [JOINS]),
+        ([(CAT, 95), (HALF, 5)], [JOINS]),
+        ([(CAT, 80), (HALF, 20)], [CASTS, JOINS]),
+        ([(COPY, 100)], [CASTS, COPIES]),
+    ],
+)
+def test_the_remedy_is_for_what_there_is(
+    found: Ask, kernels: list[tuple[str, int]], told: list[str]
+) -> None:
+    (finding,) = found("casts-and-copies", work(*(("aten::copy_", *one) for one in kernels)))
+    assert finding.try_ is not None
+    assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
+
+
+def test_pageable_copies(found: Ask) -> None:
+    """Of the copy 20 us lie beside the kernel."""
+    copy: Event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}
+    copy |= {"pid": 0, "tid": 9, "ts": 1_080, "dur": 50, "args": {"correlation": 9}}
+    (finding,) = found("casts-and-copies", [*work(("aten::add", ADD, 100)), copy])
+    assert finding.at_stake_ns == 30_000
+    assert "pageable memory" in finding.text
+
+
+def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[..., Event]) -> None:
+    """Weights are copied before the first kernel; with steps, each may begin with such a copy."""
+    copy = event("Memcpy HtoD (Pageable -> Device)", 900, 50, cat="gpu_memcpy", pid=0, tid=7)
+    events = [copy, *work(("aten::add", ADD, 100))]
+    assert found("casts-and-copies", events) == []
+    step = event("ProfilerStep#1", 0, 2_000, cat="user_annotation")
+    assert found("casts-and-copies", [*events, step])
+    assert found("casts-and-copies", [*events, copy | {"ts": 2_000}])
+
+
+def test_other_kernels_are_silent(found: Ask) -> None:
+    assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
+
+
+def test_kernels_count_by_the_busy_time(found: Ask) -> None:
+    """30 of 100 us of work are told, though they are 0.3 % of the span."""
+    events = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70), gap=10_000)
+    (finding,) = found("casts-and-copies", events)
+    assert "(0.3 % of the span, 30 % of the busy time)" in finding.text
+    small = work(("aten::copy_", COPY, 4), ("aten::add", ADD, 96), gap=10_000)
+    assert found("casts-and-copies", small) == []

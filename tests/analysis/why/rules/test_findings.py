@@ -1,0 +1,67 @@
+"""All rules over all real traces: nothing fires but what was looked at (docs/judgments.tsv)."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rules import all_rules, findings_of
+from fusetui.trace import open_trace
+
+from .table import JUDGMENTS, NONE, UPDATE, Line, lines_of, read, rewrite
+
+INDEX = TRACES / "INDEX.tsv"
+pytestmark = pytest.mark.skipif(not INDEX.is_file(), reason=f"there are no traces in {TRACES}")
+
+
+def traces() -> list[str]:
+    if not INDEX.is_file():
+        return []
+    with INDEX.open(encoding="utf-8") as file:
+        return sorted(row["file"] for row in csv.DictReader(file, delimiter="\t"))
+
+
+def of(trace: str) -> list[Line]:
+    return [line for line in read() if line.trace == trace]
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
+    found = findings_of(Facts(accounts(open_trace(str(TRACES / trace))))).findings
+    lines = lines_of(trace, found)
+    if UPDATE:
+        rewrite(trace, lines)
+    assert [line.finding for line in lines] == [line.finding for line in of(trace)]
+
+
+def test_each_line_was_looked_at() -> None:
+    lacking = [one for one in read() if one.judgment not in JUDGMENTS or not one.checked.strip()]
+    assert lacking == []
+
+
+def test_the_table_has_the_traces_that_there_are() -> None:
+    assert {line.trace for line in read()} == set(traces())
+
+
+def test_the_table_names_rules_that_there_are() -> None:
+    known = {rule.id for rule in all_rules()} | {NONE}
+    assert {line.rule for line in read()} <= known
+
+
+def test_the_data_loader_comes_first_of_what_keeps_the_gpu_waiting() -> None:
+    about_kernels = {rule.id for rule in all_rules() if rule.of_kernels}
+    for trace in ("h100_owlv2.json.gz", "v100_resnet50_2021.json.gz"):
+        waiting = [line.rule for line in of(trace) if line.rule not in about_kernels]
+        assert waiting[0] == "data-loading"
+
+
+def test_pointwise_work_comes_first_where_the_gpu_is_busy() -> None:
+    assert of("h100_Qwen1.5-0.5B.json.gz")[0].rule == "fusable-run"
+
+
+def test_nothing_is_said_of_the_host_where_a_graph_is_replayed() -> None:
+    assert [line.rule for line in of("mi300_vllm_decode_graph.json.gz")] == [NONE]

@@ -1,0 +1,456 @@
+"""The account of devices: by hand, against the slow computation, and on real traces."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.analysis.why.slow import Slow, SlowDevice
+from tests.places import TRACES
+from tests.trace.test_corpus import ROWS
+
+from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.layout.step_spans import step_spans
+
+Make = Callable[..., Any]
+
+
+def call(name: str, ts: float, dur: float, number: int = 0, **more: Any) -> dict[str, Any]:
+    plain = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+    return {**plain, "name": name, "args": {"correlation": number}, **more}
+
+
+def kernel(ts: float, dur: float, number: int = 0, name: str = "k", **more: Any) -> dict[str, Any]:
+    return call(name, ts, dur, number, **{"cat": "kernel", "pid": 0, "tid": 7, **more})
+
+
+def only(trace: Trace) -> DeviceAccount:
+    (device,) = accounts(trace).devices
+    return device.span
+
+
+def idle(trace: Trace) -> dict[str, int]:
+    return only(trace).idle
+
+
+def test_classes(trace_of: Make) -> None:
+    """Compute 0-10, NCCL 5-20, a copy 15-30, a copy between devices 40-45, a set 44-50."""
+    copies: dict[str, Any] = {"cat": "gpu_memcpy", "tid": 8}
+    account = only(
+        trace_of(
+            [
+                kernel(0, 10),
+                kernel(5, 15, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL", tid=9),
+                kernel(15, 15, name="Memcpy HtoD (Pinned -> Device)", **copies),
+                kernel(40, 5, name="Memcpy PtoP (Device -> Device)", **copies),
+                kernel(44, 6, name="Memset (Device)", cat="gpu_memset", tid=8),
+            ]
+        )
+    )
+    assert account.span_ns == 50_000
+    assert (account.compute_ns, account.exposed_comm_ns) == (10_000, 10_000 + 5_000)
+    assert (account.exposed_copy_ns, account.idle_ns) == (10_000 + 5_000, 10_000)
+    assert (account.hidden_comm_ns, account.hidden_copy_ns) == (5_000, 5_000 + 1_000)
+
+
+def test_unlinked(trace_of: Make) -> None:
+    """No call, or one that starts after the event: clocks that differ."""
+    launched_late = [call("cudaLaunchKernel", 25, 1, 3), kernel(24, 1, 3)]
+    assert idle(trace_of([kernel(0, 10), kernel(20, 1), *launched_late])) == {
+        "unlinked": 10_000 + 3_000
+    }
+
+
+def test_graph(trace_of: Make) -> None:
+    nodes = [kernel(0, 10, 1), kernel(12, 10, 1), kernel(25, 1, 1)]
+    assert idle(trace_of([call("cudaGraphLaunch", 0, 30, 1), *nodes])) == {"graph": 5_000}
+
+
+def test_from_the_launch_on(trace_of: Make) -> None:
+    """Nothing recorded until 15, the call until 18, then queued; one gap has no lambda."""
+    trace = trace_of([kernel(0, 10), call("cudaLaunchKernel", 15, 3, 1), kernel(30, 5, 1)])
+    assert idle(trace) == {"host_nothing": 5_000, "launch_call": 3_000, "queued": 12_000}
+
+
+def test_usual_latency(trace_of: Make) -> None:
+    """24 gaps; from call to kernel it takes 5, 6, 7 or 8 us, a quarter each: the one at 24 // 4."""
+    events = [kernel(0, 1)]
+    for n in range(24):
+        ts = 100 * (n + 1)
+        events += [call("cudaLaunchKernel", ts, 1, n + 1), kernel(ts + 5 + n % 4, 1, n + 1)]
+    account = only(trace_of(events))
+    assert account.launch_latency_usual_ns == 6_000
+    assert account.idle["launch_latency"] == 6 * (4_000 + 5_000 + 5_000 + 5_000)
+    assert account.idle["queued"] == 6 * (1_000 + 2_000)
+
+
+@pytest.mark.parametrize("gaps", [19, 20])
+def test_few_gaps_tell_no_latency(trace_of: Make, gaps: int) -> None:
+    events = [kernel(0, 1)]
+    for n in range(1, gaps + 1):
+        events += [call("cudaLaunchKernel", 100 * n, 1, n), kernel(100 * n + 9, 1, n)]
+    assert only(trace_of(events)).launch_latency_usual_ns == (9_000 if gaps == 20 else 0)
+
+
+def test_host_part(trace_of: Make, event: Make) -> None:
+    """10-60 us: an annotation, a frame, an op, a frame that it calls, and runtime calls."""
+    trace = trace_of(
+        [
+            kernel(0, 10),
+            event("note", 10, 40, cat="user_annotation"),
+            event("model.py(1): f", 15, 30, cat="python_function"),
+            event("aten::mul", 20, 15),
+            event("model.py(9): hook", 21, 3, cat="python_function"),
+            call("cudaMalloc", 25, 5),
+            call("cudaDeviceSynchronize", 40, 2),
+            event("noise", 40, 20, cat="overhead"),
+            event("aten::mul", 10, 50, tid=2),  # another thread
+            call("cudaLaunchKernel", 60, 5, 1),
+            kernel(65, 1, 1),
+        ]
+    )
+    assert idle(trace) == {
+        "host_annotation": 5_000 + 5_000,
+        "host_python": 5_000 + 5_000 + 3_000 + 3_000,
+        "host_op": 1_000 + 1_000 + 5_000,
+        "host_alloc": 5_000,
+        "host_sync": 2_000,
+        "host_nothing": 10_000,
+        "launch_call": 5_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("cudaStreamSynchronize", "host_sync"),
+        ("hipMemcpyWithStream", "host_sync"),
+        ("cuMemcpyDtoH_v2", "host_sync"),
+        ("cudaMemset", "host_call"),
+        ("cudaMemcpyAsync", "host_call"),
+        ("cudaMemsetAsync", "host_call"),
+        ("cudaGraphAddMemcpyNode", "host_call"),
+        ("cudaFree", "host_alloc"),
+        ("hipHostMalloc", "host_alloc"),
+        ("cuMemCreate", "host_alloc"),
+        ("cuMemMap", "host_alloc"),
+        ("cudaHostRegister", "host_alloc"),
+        ("cudaMemGetInfo", "host_call"),
+        ("cudaEventQuery", "host_call"),
+    ],
+)
+def test_kinds_of_calls(trace_of: Make, name: str, reason: str) -> None:
+    events = [kernel(0, 10), call(name, 10, 10), call("cudaLaunchKernel", 20, 1, 1)]
+    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {reason: 10_000, "launch_call": 1_000}
+
+
+@pytest.mark.parametrize(("memory", "reason"), [("Pageable", "host_sync"), ("Pinned", "host_call")])
+def test_a_pageable_copy_blocks(trace_of: Make, memory: str, reason: str) -> None:
+    copy = kernel(0, 10, 5, f"Memcpy HtoD ({memory} -> Device)", cat="gpu_memcpy")
+    events = [call("cudaMemcpyAsync", 0, 20, 5), copy, call("cudaLaunchKernel", 20, 1, 1)]
+    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {reason: 10_000, "launch_call": 1_000}
+
+
+def test_the_innermost_of_calls(trace_of: Make) -> None:
+    """A synchronization inside an allocation inside another call."""
+    calls = [
+        call("cudaSetDevice", 10, 20),
+        call("cudaFree", 10, 15),
+        call("cudaSynchronize", 12, 3),
+    ]
+    launch = [call("cudaLaunchKernel", 30, 1, 1), kernel(31, 1, 1)]
+    assert idle(trace_of([kernel(0, 10), *calls, *launch])) == {
+        "host_alloc": 2_000 + 10_000,
+        "host_sync": 3_000,
+        "host_call": 5_000,
+        "launch_call": 1_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("frame", "op", "reasons"),
+    [
+        ((12, 6), (10, 10), {"host_op": 4_000, "host_python": 6_000}),  # an op calls Python
+        ((10, 10), (12, 6), {"host_op": 6_000, "host_python": 4_000}),
+        ((10, 4), (10, 10), {"host_op": 6_000, "host_python": 4_000}),  # together: the shorter
+        ((10, 10), (10, 4), {"host_op": 4_000, "host_python": 6_000}),
+        ((10, 10), (10, 10), {"host_op": 10_000}),
+    ],
+)
+def test_of_op_and_frame_the_inner_one(
+    trace_of: Make,
+    event: Make,
+    frame: tuple[int, int],
+    op: tuple[int, int],
+    reasons: dict[str, int],
+) -> None:
+    """`frame`, `op`: start and duration, us."""
+    events = [event("a.py(1): f", *frame, cat="python_function"), event("aten::mul", *op)]
+    launch = [call("cudaLaunchKernel", 20, 1, 1), kernel(21, 1, 1)]
+    assert idle(trace_of([kernel(0, 10), *events, *launch])) == {**reasons, "launch_call": 1_000}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ProfilerStep#1",
+        "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "DataLoader",
+        "DistributedDataParallel.forward",
+        "## forward ##",
+    ],
+)
+def test_ranges_of_2021_are_no_ops(trace_of: Make, event: Make, name: str) -> None:
+    events = [event(name, 0, 40, cat="Operator"), call("cudaLaunchKernel", 20, 1, 1)]
+    assert idle(trace_of([kernel(0, 10), *events, kernel(21, 1, 1)])) == {
+        "host_annotation": 10_000,
+        "launch_call": 1_000,
+    }
+
+
+def test_an_event_of_no_length_ends_a_gap(trace_of: Make) -> None:
+    graph = [call("cudaLaunchKernel", 12, 1, 1), kernel(15, 0, 1)]
+    assert idle(trace_of([kernel(0, 10), *graph, kernel(20, 1)])) == {
+        "host_nothing": 2_000,
+        "launch_call": 1_000,
+        "queued": 2_000,
+        "unlinked": 5_000,
+    }
+
+
+def over(trace: Trace, *windows: tuple[int, int]) -> list[DeviceAccount]:
+    begin, end = 1000 * np.array(windows).T
+    return accounts(trace).devices[0].over(begin, end)
+
+
+def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> None:
+    """The gap from 10 to 30: an op until 22, the call until 28, then queued."""
+    launch = [event("aten::a", 5, 17), call("cudaLaunchKernel", 22, 6, 1), kernel(30, 5, 1)]
+    trace = trace_of([kernel(0, 10), *launch])
+    assert [one.idle for one in over(trace, (0, 20), (20, 25), (25, 35))] == [
+        {"host_op": 10_000},
+        {"host_op": 2_000, "launch_call": 3_000},
+        {"launch_call": 3_000, "queued": 2_000},
+    ]
+
+
+def test_before_the_first_event_and_after_the_last(trace_of: Make, event: Make) -> None:
+    launch = [event("aten::a", 0, 50), call("cudaLaunchKernel", 40, 5, 1), kernel(60, 10, 1)]
+    before, all_, after = over(trace_of(launch), (10, 30), (10, 100), (80, 100))
+    assert before.idle == {"host_op": 20_000}
+    assert all_.idle == {
+        "host_op": 30_000,
+        "launch_call": 5_000,
+        "queued": 15_000,
+        "after": 30_000,
+    }
+    assert after.idle == {"after": 20_000}
+    assert [one.compute_ns for one in (before, all_, after)] == [0, 10_000, 0]
+
+
+def test_a_window_that_begins_before_the_trace(trace_of: Make, event: Make) -> None:
+    """Nothing was recorded then; what another thread did later is none of it."""
+    other = [event("aten::a", 20, 10, tid=3), event("aten::b", 25, 5, tid=4)]
+    launch = [call("cudaLaunchKernel", 30, 1, 1), kernel(31, 1, 1)]
+    (account,) = over(trace_of([*other, *launch]), (5, 32))
+    assert account.idle == {"host_nothing": 25_000, "launch_call": 1_000}
+
+
+def test_devices_apart(trace_of: Make) -> None:
+    """A call that launches on two devices is in no graph."""
+    trace = trace_of(
+        [
+            call("launchOnBoth", 5, 1, 1),
+            *(kernel(0, 1, pid=device) for device in (0, 1)),
+            *(kernel(10 + device, 1, 1, pid=device) for device in (0, 1)),
+        ],
+        deviceProperties=[{"id": 0, "name": "A"}, {"id": 1, "name": "B"}],
+    )
+    found = [device.span for device in accounts(trace).devices]
+    assert [(one.device, one.name) for one in found] == [(0, "A"), (1, "B")]
+    assert [one.idle["queued"] for one in found] == [4_000, 5_000]
+
+
+def test_without_a_gpu(trace_of: Make, event: Make) -> None:
+    assert accounts(trace_of([event()])).devices == ()
+
+
+# Against the slow computation.
+
+
+def plain(account: DeviceAccount) -> dict[str, Any]:
+    figures = msgspec.structs.asdict(account)
+    del figures["name"]
+    return figures
+
+
+def adds_up(account: DeviceAccount) -> bool:
+    parts = account.compute_ns + account.exposed_comm_ns + account.exposed_copy_ns
+    return (
+        parts + account.idle_ns == account.span_ns
+        and sum(account.idle.values()) == account.idle_ns
+        and min(account.idle.values(), default=1) > 0
+    )
+
+
+def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> None:
+    span = device.span
+    assert adds_up(span)
+    assert plain(span) == slow.account(device.begin_ns, device.end_ns)
+    begin, end = np.array(windows).T
+    for (first, last), found in zip(windows, device.over(begin, end), strict=True):
+        assert adds_up(found)
+        assert plain(found) == slow.account(first, last)
+
+
+NAMES = {
+    "cuda_runtime": ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaFree", "cudaEventSynchronize"),
+    "cpu_op": ("aten::a", "Optimizer.step#A"),
+    "python_function": ("f.py(1): f",),
+    "user_annotation": ("note",),
+    "kernel": ("k", "ncclKernel"),
+    "gpu_memcpy": ("Memcpy HtoD (Pageable -> Device)", "Memcpy PtoP (Device -> Device)"),
+    "overhead": ("noise",),
+}
+slices = st.builds(
+    lambda cat, name, ts, dur, tid, number: {
+        "ph": "X",
+        "cat": cat,
+        "name": NAMES[cat][name % len(NAMES[cat])],
+        "ts": ts,
+        "dur": dur,
+        "pid": tid % 2 if cat in ("kernel", "gpu_memcpy") else 5,
+        "tid": tid,
+        "args": {"correlation": number},
+    },
+    st.sampled_from(list(NAMES)),
+    st.integers(0, 3),
+    st.integers(0, 60),
+    st.sampled_from([0, 1, 2, 3, 7, 20]),
+    st.integers(0, 3),
+    st.integers(0, 8),
+)
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@settings(max_examples=150)
+@given(events=st.lists(slices, min_size=1, max_size=40), edges=st.lists(st.integers(-5, 90)))
+def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list[int]) -> None:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    trace = open_trace(str(path), cached=False)
+    times = sorted(1000 * edge for edge in (*edges, 0, 60))
+    windows = [(a, b) for a in times[:4] for b in times if b >= a]
+    slow = Slow(trace)
+    for device in accounts(trace).devices:
+        agree(device, SlowDevice(slow, device.pid), windows)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
+def test_real_traces(row: dict[str, str]) -> None:
+    """Every trace of the folder: the span of each device, each step, and windows anywhere."""
+    trace = open_trace(str(TRACES / row["file"]))
+    steps = step_spans(trace)
+    windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
+    dice = random.Random(row["file"])
+    for _ in range(3):
+        one, two = (dice.randint(trace.begin_ns, trace.end_ns) for _ in range(2))
+        windows.append((min(one, two), max(one, two)))
+    slow = Slow(trace)
+    for device in accounts(trace).devices:
+        agree(device, SlowDevice(slow, device.pid), windows)
+
+
+MEASURED = {
+    "v100_resnet50_2021": {
+        "idle": 392.919,
+        "host_annotation": 192.442,
+        "host_op": 168.390,
+        "launch_call": 14.946,
+        "queued": 11.451,
+        "launch_latency": 3.469,
+        "host_nothing": 1.674,
+        "host_call": 0.493,
+        "host_sync": 0.054,
+    },
+    "h100_Qwen1.5-0.5B": {
+        "idle": 4.006,
+        "queued": 1.760,
+        "unlinked": 0.728,
+        "host_python": 0.717,
+        "host_op": 0.572,
+        "launch_call": 0.179,
+        "launch_latency": 0.027,
+        "host_call": 0.012,
+        "host_sync": 0.012,
+    },
+    "b300_deepseek_r1_decode": {
+        "idle": 1.860,
+        "launch_call": 0.758,
+        "host_python": 0.705,
+        "host_op": 0.351,
+        "queued": 0.023,
+        "host_call": 0.022,
+    },
+    "nccl_collectives": {
+        "idle": 503.051,
+        "host_op": 394.243,
+        "host_annotation": 44.851,
+        "host_nothing": 28.200,
+        "launch_call": 25.467,
+        "host_call": 4.568,
+        "queued": 2.948,
+        "launch_latency": 2.724,
+        "host_sync": 0.051,
+    },
+    "h100_owlv2": {"idle": 511.529, "host_python": 493.762},
+}
+"""Milliseconds, as measured before there was this code."""
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+@pytest.mark.parametrize("name", MEASURED)
+def test_measured_before(name: str) -> None:
+    account = only(open_trace(str(TRACES / f"{name}.json.gz")))
+    found = {reason: round(ns / 1e6, 3) for reason, ns in account.idle.items()}
+    found["idle"] = round(account.idle_ns / 1e6, 3)
+    assert {key: found[key] for key in MEASURED[name]} == MEASURED[name]
+    if len(MEASURED[name]) > 2:
+        assert found.keys() == MEASURED[name].keys()
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+def test_measured_before_in_a_step() -> None:
+    """The GPU is idle for longer in the step than in its span, which begins later."""
+    trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
+    (device,), steps = accounts(trace).devices, step_spans(trace)
+    (account,) = device.over(steps.start, steps.end)
+    assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
+
+
+@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
+def test_the_step_of_owlv2() -> None:
+    trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
+    (device,) = accounts(trace).devices
+    assert round(device.span.span_ns / 1e6, 1) == 1078.3
+    steps = step_spans(trace)
+    (step,) = device.over(steps.start, steps.end)
+    assert (round(step.span_ns / 1e6), round(step.idle_ns / 1e6)) == (1211, 644)

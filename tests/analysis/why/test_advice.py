@@ -1,0 +1,144 @@
+"""A remedy names only what the device and the program of the trace have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.analysis.why.rules.work import ADD, SGEMM, work
+
+from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.advice import DEFAULT, said, tags_of
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.why import why
+from fusetui.trace import Trace
+
+FOREIGN = {
+    "amd": re.compile(r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"),
+    "intel": re.compile(
+        r"nvidia|cuda|cuBLAS|cuDNN|CUPTI|Hopper|NCCL_|nccl|hip[A-Z]", re.IGNORECASE
+    ),
+    "": re.compile(r"nvidia-smi|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper"),
+}
+"""What does not exist on the devices of a vendor; of an unknown one nothing is known."""
+
+OPS = work(*[("aten::add", ADD, 10)] * 3)
+
+
+@pytest.fixture
+def tags(trace_of: Callable[..., Trace]) -> Callable[..., frozenset[str]]:
+    """The tags of a file with these events; keywords become keys of the file."""
+    return lambda events, **keys: tags_of(Facts(accounts(trace_of(events, **keys))))
+
+
+def device(**properties: object) -> dict[str, Any]:
+    return {"deviceProperties": [{"id": 0, **properties}]}
+
+
+@pytest.mark.parametrize(
+    ("tags", "text"),
+    [({"a"}, "x A"), ({"b"}, "x B"), ({"a", "b"}, "x A"), (set(), "x C:D")],
+)
+def test_the_first_part_whose_tag_holds_is_said(tags: set[str], text: str) -> None:
+    assert said("x{none: never} {a:A|b:B|:C:D}", frozenset(tags)) == text
+
+
+@pytest.mark.parametrize("vendor", FOREIGN)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+def test_no_remedy_names_what_the_device_does_not_have(rule: Any, vendor: str) -> None:
+    found = said(rule.remedy, frozenset({vendor, "compile", "training"}))
+    assert not FOREIGN[vendor].search(found)
+    assert not re.search(r"[{}|]|  | [,;]", found)
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+def test_without_a_compiler_no_remedy_is_to_compile(rule: Any) -> None:
+    if rule.id != "recompilation":  # which finds a compiler at work
+        assert "torch.compile" not in said(rule.remedy, DEFAULT - {"compile", "graphs"})
+
+
+def test_inference_has_no_optimizer_and_no_buckets() -> None:
+    for rule in all_rules():
+        if rule.id not in ("optimizer-launches", "recompute"):
+            assert not re.search(r"optimizer|DDP", said(rule.remedy, DEFAULT - {"training"}))
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            device(name="NVIDIA H100 80GB HBM3", computeMajor=9),
+            {"nvidia", "compile", "graphs", "pdl"},
+        ),
+        (device(name="Quadro GP100", computeMajor=6), {"nvidia"}),
+        (device(name="AMD Radeon Graphics", computeMajor=9), {"amd", "compile", "graphs"}),
+        ({"roctracer_version": 4.1}, {"amd", "compile", "graphs"}),
+        (device(name="Intel(R) Data Center GPU Max 1550"), {"intel", "compile"}),
+    ],
+)
+def test_the_device_decides(tags: Callable[..., Any], keys: Any, expected: set[str]) -> None:
+    assert tags(OPS, **keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("category", "call", "vendor"),
+    [
+        ("xpu_runtime", "urEnqueueKernelLaunch", "intel"),
+        ("cuda_runtime", "hipLaunchKernel", "amd"),
+        ("cuda_runtime", "cudaLaunchKernel", "nvidia"),
+    ],
+)
+def test_without_properties_the_launches_do(
+    tags: Callable[..., Any], category: str, call: str, vendor: str
+) -> None:
+    calls = [{**one, "cat": category, "name": call} for one in OPS if "runtime" in one["cat"]]
+    assert vendor in tags([*(one for one in OPS if "runtime" not in one["cat"]), *calls])
+
+
+def test_kernels_alone_tell_no_vendor(tags: Callable[..., Any]) -> None:
+    kernels = [one for one in OPS if one["cat"] == "kernel"]
+    assert not tags(kernels) & {"nvidia", "amd", "intel", "serving"}
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "found"),
+    [
+        ("AddBackward0", "cpu_op", {"training"}),
+        ("Optimizer.step#SGD.step", "user_annotation", {"training"}),
+        ("module.py(1): _get_backward_hooks", "python_function", set()),
+        ("execute_context_0(0)_generation_16(16)", "user_annotation", {"serving"}),
+    ],
+)
+def test_the_program_decides(
+    tags: Callable[..., Any], event: Callable[..., Any], name: str, category: str, found: set[str]
+) -> None:
+    around = event(name, 0, 10_000, cat=category)
+    assert tags([*OPS, around]) & {"training", "serving"} == found
+
+
+def test_nothing_said_of_an_intel_gpu_is_about_cuda(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Launches, allocations, synchronization, pageable copies, plain products, steps and stacks."""
+    events: list[Any] = []
+    for n in range(6):
+        ts, link = 1_000 * n, {"args": {"correlation": n + 1}}
+        name = ("gemm_kernel", ADD, SGEMM)[n % 3]
+        calls = ("urUSMDeviceAlloc", "urEnqueueEventsWait", "urEnqueueKernelLaunch")
+        events += [
+            event("aten::copy_", ts, 900),
+            event("a.py(1): f", ts, 950, cat="python_function"),
+            *(event(call, ts + 200 * k, 190, cat="xpu_runtime") for k, call in enumerate(calls)),
+            event("urEnqueueKernelLaunch", ts + 700, 150, cat="xpu_runtime", **link),
+            event(name, ts + 900, 50, cat="kernel", pid=0, tid=7, **link),
+            event("Memcpy HtoD (Pageable -> Device)", ts + 950, 40, cat="gpu_memcpy", pid=0, tid=7),
+        ]
+    events.append(event("ProfilerStep#1", 0, 6_000, cat="user_annotation"))
+    found = why(trace_of(events, **device(name="Intel(R) Data Center GPU Max 1550")))
+    assert {"host-bound", "recording", "casts-and-copies"} <= {one.rule for one in found.findings}
+    texts = [text for one in found.findings for text in (one.text, one.try_ or "")]
+    texts += [one.record_with for one in found.cannot_tell]
+    assert [text for text in texts if FOREIGN["intel"].search(text)] == []

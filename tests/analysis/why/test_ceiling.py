@@ -1,0 +1,137 @@
+"""The ceiling: what every kernel's work would take at attainable rates, worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+from tests.trace.test_corpus import ROWS
+
+from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.why.ceiling import bounds, ceiling
+from fusetui.analysis.why.model import Ceiling
+from fusetui.gpu.roofline.attainable import ASSUMED, MEASURED, attainable, is_assumed
+from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
+from fusetui.gpu.roofline.row import work_of
+from fusetui.trace import Trace, open_trace
+
+Make = Callable[..., Any]
+BF16 = "c10::BFloat16"
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+ADD = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>, "
+    "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
+    "std::array<char*, 3ul>)"
+)
+
+
+@pytest.fixture
+def kernel(trace_of: Make, event: Make) -> Callable[..., Trace]:
+    """One kernel under one op on an A100."""
+
+    def make(op: str, dims: list[list[int]], name: str, us: float, sms: int = 108) -> Trace:
+        link = {"correlation": 1}
+        args = {
+            "Input Dims": dims,
+            "Input type": [BF16] * len(dims),
+            "Input Strides": [[shape[1], 1] for shape in dims],
+        }
+        device = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": sms}
+        trace: Trace = trace_of(
+            [
+                event(op, 0, 50, args=args),
+                event("cudaLaunchKernel", 5, 5, cat="cuda_runtime", args=link),
+                event(name, 100, us, cat="kernel", pid=0, tid=7, args=link),
+            ],
+            deviceProperties=[device],
+        )
+        return trace
+
+    return make
+
+
+def test_a_product_at_the_measured_rate(kernel: Callable[..., Trace]) -> None:
+    """2 * 8192^3 FLOP at 271.2 TFLOP/s (A100 SXM, bf16) are 4,054,246 ns."""
+    trace = kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=5000)
+    bound = round(2 * 8192**3 / 271.2e12 * 1e9)
+    assert bound == 4_054_246
+    at_most = 5_000_000 - int(2 * 8192**3 / 312e12 * 1e9)  # by the data sheet
+    assert ceiling(bounds(trace)) == Ceiling(5_000_000, 0, 5_000_000 - bound, 0, at_most)
+
+
+def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
+    """Three tensors of 128 MiB at 0.8 * 2,039 GB/s."""
+    trace = kernel("aten::add", [[8192, 8192]] * 2, ADD, us=400)
+    bound = round(3 * 8192 * 8192 * 2 / (0.8 * 2039e9) * 1e9)
+    at_most = 400_000 - int(3 * 8192 * 8192 * 2 / 2039e9 * 1e9)
+    found = ceiling(bounds(trace))
+    assert found == Ceiling(400_000, 0, 400_000 - bound, assumed_ns=400_000, at_most_ns=at_most)
+
+
+def test_faster_than_attainable_has_nothing_at_stake(kernel: Callable[..., Trace]) -> None:
+    """By the estimate; the data sheet leaves room."""
+    found = ceiling(bounds(kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=4000)))
+    assert (found.known_ns, found.at_stake_ns) == (4_000_000, 0)
+    assert found.at_most_ns == 4_000_000 - int(2 * 8192**3 / 312e12 * 1e9)
+
+
+def test_no_kernel_is_expected_below_two_microseconds(kernel: Callable[..., Trace]) -> None:
+    trace = kernel("aten::mm", [[640, 640]] * 2, GEMM, us=3)
+    found = bounds(trace)
+    assert (found.bound_ns.tolist(), found.at_stake_ns.tolist()) == ([2000], [1000])
+
+
+def test_an_unknown_device_settles_nothing(kernel: Callable[..., Trace]) -> None:
+    trace = kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=5000, sms=56)
+    assert ceiling(bounds(trace)) == Ceiling(0, 5_000_000, 0, 0)
+    given = ceiling(bounds(trace, given={"bf16": 300e12, BANDWIDTH: 1e12}))
+    bound = round(2 * 8192**3 / (0.8 * 300e12) * 1e9)
+    assert (given.at_stake_ns, given.assumed_ns) == (5_000_000 - bound, 5_000_000)
+    assert given.at_most_ns == 5_000_000 - int(2 * 8192**3 / 300e12 * 1e9)
+
+
+def test_attainable_figures_are_below_the_data_sheets() -> None:
+    names = {"A100-SXM4-80GB": 108, "A100 80GB PCIe": 108, "H100 80GB HBM3": 132, "H200": 132}
+    names |= {"B200": 148, "B300": 148, "MI300X": 304, "MI325X": 304, "MI355X": 256}
+    for name, sms in names.items():
+        peak = peak_of({"name": name, "numSms": sms})
+        assert peak is not None
+        reached = attainable(peak)
+        assert not is_assumed(peak, "bf16")
+        assert all(reached.teraflops[kind] < rate for kind, rate in peak.teraflops.items())
+    assert len(names) == len(MEASURED)
+    assert all(entry.teraflops.keys() <= set(KINDS) for entry in MEASURED)
+
+
+def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
+    peak = peak_of({"name": "NVIDIA H200", "numSms": 132}, {"bf16": 500e12})
+    assert peak is not None
+    assert (is_assumed(peak, "bf16"), is_assumed(peak, "fp8")) == (True, False)
+    assert attainable(peak).flop_per_s("bf16") == pytest.approx(0.8 * 500e12)
+
+
+def test_what_nobody_measured_is_assumed() -> None:
+    peak = peak_of({"name": "NVIDIA L4", "numSms": 58})
+    assert peak is not None
+    assert is_assumed(peak, "bf16")
+    assert attainable(peak).flop_per_s("bf16") == pytest.approx(ASSUMED * 121e12)
+    assert len(PEAKS) > len(MEASURED)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
+def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
+    """And a few kernels are bounded as the formula has it, from what is found for each alone."""
+    trace = open_trace(str(TRACES / row["file"]))
+    found = bounds(trace)
+    total = ceiling(found)
+    own = dict(zip(trace.gpu_rows.tolist(), effective_ns(trace).tolist(), strict=True))
+    assert total.known_ns + total.unknown_ns == sum(own[r] for r in found.rows.tolist())
+    assert 0 <= total.at_stake_ns <= total.known_ns
+    for n in range(0, len(found.rows), max(1, len(found.rows) // 50)):
+        work = work_of(trace, int(found.rows[n]))
+        assert (found.bound_ns[n] >= 0) == (work is not None and work.share_of_peak is not None)
+        if found.bound_ns[n] >= 0:
+            stake = max(0, own[int(found.rows[n])] - int(found.bound_ns[n]))
+            assert found.at_stake_ns[n] == stake

@@ -1,0 +1,75 @@
+"""Many devices, streams and threads take the passes of a few: what is asked of each is computed for
+all together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.analysis.why.test_account import call, kernel
+
+from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.selection import accounted
+from fusetui.analysis.why.stretches import idle_times
+from fusetui.analysis.why.why import why
+from fusetui.trace import Trace
+
+Make = Callable[..., Any]
+Ask = Callable[[Trace], object]
+
+
+def idle(trace: Trace) -> object:
+    return [idle_times(line) for line in accounts(trace).lines]
+
+
+def calls_of(ask: Ask, trace: Trace) -> int:
+    """How many functions are called, those of numpy too."""
+    found = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal found
+        found += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        ask(trace)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def alike(_: int) -> dict[str, Any]:
+    return {}
+
+
+def work(count: int, **each: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Two events on each of as many devices (streams, threads)."""
+    call_of, kernel_of = each.get("call", alike), each.get("kernel", alike)
+    return [
+        event
+        for n in range(2 * count)
+        for event in (
+            call("aten::add", 100 * n, 30, cat="cpu_op", **call_of(n % count)),
+            call("cudaLaunchKernel", 100 * n + 10, 15, n + 1, **call_of(n % count)),
+            kernel(100 * n + 60, 30, n + 1, **kernel_of(n % count)),
+        )
+    ]
+
+
+MOST = 160  # calls for one more device (stream, thread): mostly of what is told of each
+KINDS = {
+    "devices": {"kernel": lambda n: {"pid": n}},
+    "streams": {"kernel": lambda n: {"tid": n}},
+    "threads": {"call": lambda n: {"tid": n}},
+    "processes": {"call": lambda n: {"pid": n + 1000}},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ask", [accounted, why, idle])
+def test_each_takes_few_calls_of_its_own(trace_of: Make, kind: str, ask: Ask) -> None:
+    ask(trace_of(work(2, **KINDS[kind])))  # what is imported or compiled once
+    few, many = (trace_of(work(count, **KINDS[kind])) for count in (200, 300))
+    assert calls_of(ask, many) - calls_of(ask, few) < 100 * MOST

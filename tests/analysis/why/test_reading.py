@@ -1,0 +1,55 @@
+"""What the findings need of the args is read in one pass, by two processes if it can be."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from tests.laptops import needs_fork
+from tests.places import TRACES
+
+from fusetui.analysis.why import reading
+from fusetui.analysis.why.why import why
+from fusetui.gpu.roofline.many import jobs
+from fusetui.trace import open_trace
+from fusetui.trace.program.backward import backward_ops
+from fusetui.trace.read import workers
+from fusetui.trace.read.document import Document
+
+TRACE = TRACES / "mi250_minitoy.json.gz"
+FORWARD_ONLY = TRACES / "h100_bert-small.json.gz"
+why_module = sys.modules["fusetui.analysis.why.why"]
+
+
+@pytest.fixture(autouse=True)
+def _needs_traces() -> None:
+    if not TRACE.is_file():
+        pytest.skip(f"there is no {TRACE}")
+
+
+def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError("no bytes")
+
+    trace, alone = (open_trace(str(TRACE), cached=False) for _ in range(2))
+    with reading.args_read(trace):
+        pass
+    expected = jobs(alone).number.tolist(), backward_ops(alone).forward.tolist()
+    monkeypatch.setattr(Document, "part", fail)
+    assert (jobs(trace).number.tolist(), backward_ops(trace).forward.tolist()) == expected
+    assert max(expected[0]) > 0
+    assert max(expected[1]) > 0
+
+
+@needs_fork
+@pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, path: Path) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(why_module, "args_read", lambda _: nullcontext())
+        expected = why(open_trace(str(path), cached=False))
+    monkeypatch.setattr(reading, "WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(workers, "_cores", lambda: cores)
+    assert why(open_trace(str(path), cached=False)) == expected

@@ -1,0 +1,69 @@
+"""Stretches of idle time hold, in any window, exactly what the account says of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.analysis.why.test_account import call, kernel
+from tests.places import TRACES
+
+from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.stretches import idle_times
+from fusetui.trace import Trace, open_trace
+
+Make = Callable[..., Any]
+REAL = ("h100_owlv2", "nccl_collectives", "mi300_vllm_decode_graph", "b200_vllm_eager")
+
+
+def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+    found = idle_times(device.line)[device.number]
+    names = [reason.name for reason in found.reasons]
+    wanted = device.over(edges[:-1], edges[1:])
+    for column, account in zip(found.within(edges).T.tolist(), wanted, strict=True):
+        assert {name: ns for name, ns in zip(names, column, strict=True) if ns} == account.idle
+
+
+def busy_and_idle() -> Iterator[dict[str, Any]]:
+    """Gaps in which the launching thread waits, runs ops, Python, and nothing."""
+    for n in range(4):
+        at = 1000 * n
+        yield call("train.py(1): step", at, 300 + 100 * n, cat="python_function")
+        yield call("aten::mm", at + 50, 100, cat="cpu_op")
+        yield call("cudaDeviceSynchronize", at + 200, 80)
+        yield call("cudaLaunchKernel", at + 340, 20, n + 1)
+        yield kernel(at + 400, 90, n + 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(st.sets(st.integers(0, 3_600_000), min_size=2, max_size=20))
+def test_any_window(trace_of: Make, times: set[int]) -> None:
+    trace = trace_of(busy_and_idle())
+    (device,) = accounts(trace).devices
+    agrees(device, np.array(sorted(times)) + trace.begin_ns)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_traces(name: str) -> None:
+    path = TRACES / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip("FUSETUI_TRACES names no folder with this trace")
+    trace: Trace = open_trace(str(path))
+    for device in itertools.islice(accounts(trace).devices, 2):
+        agrees(device, np.linspace(trace.begin_ns, trace.end_ns, 40).astype(np.int64))
+
+
+def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
+    trace = trace_of([kernel(0, 10), kernel(20, 10), kernel(100, 10)])
+    (device,) = accounts(trace).devices
+    found = idle_times(device.line)[device.number]
+    assert found.longest.tolist() == [1, 0]
+    assert [gap.dur_ns for gap in found.told] == [70_000, 10_000]
+    assert found.gap_at(trace.begin_ns + 50_000) == 1
+    assert found.gap_at(trace.begin_ns + 5_000) == -1
+    assert found.over(trace.begin_ns, trace.end_ns) == {"unlinked": 80_000}

@@ -1,0 +1,49 @@
+"""What was not recorded: the headline says so, and advises what fits the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fusetui.analysis.why.telling import answer, brief_answer, not_recorded
+from fusetui.analysis.why.why import why
+
+Make = Callable[..., Any]
+GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100"}]}
+ARTEMIS = {"deviceProperties": [{"id": 17, "name": "ARTEMIS"}]}
+
+
+def test_the_headline_is_qualified_where_work_is_missing(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """10 and 40 us of 500; the call at 100 us has no event."""
+    lost = event("cudaLaunchKernel", 100, 130, cat="cuda_runtime", args={"correlation": 9})
+    work = [*launched(1, 0, 10), *launched(2, 400, 470, 40)]
+    found = why(trace_of([*work, lost]))
+    assert "The GPU is busy at least 10 % of it, as some work was not recorded." in answer(found)
+    assert "the GPU is at least 10 % busy" in brief_answer(found)
+    assert "The GPU is busy 10 % of it." in answer(why(trace_of(work)))
+
+
+def test_a_run_on_the_cpu_gets_no_advice_about_gpus(trace_of: Make, event: Make) -> None:
+    found = why(trace_of([event("aten::mul")], deviceProperties=[]))
+    assert "ProfilerActivity" not in not_recorded(found)
+    assert {one.record_with for one in found.cannot_tell if one.missing == "GPU events"} == {""}
+
+
+def test_a_run_without_gpu_events_beside_a_gpu_does(trace_of: Make, event: Make) -> None:
+    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(
+        why(trace_of([event("aten::mul")], **GPU))
+    )
+
+
+def test_a_run_on_xpu_is_told_its_own_activity(trace_of: Make, event: Make) -> None:
+    call = event("urQueueFinish", cat="xpu_runtime")
+    assert "GPU events (ProfilerActivity.XPU)" in not_recorded(why(trace_of([call])))
+
+
+def test_another_accelerator_is_named(trace_of: Make, event: Make) -> None:
+    work = event("fc", 0, 5, cat="mtia_ccp_events", pid=17, tid=1)
+    found = why(trace_of([event("aten::mul"), work], **ARTEMIS))
+    assert "the trace has 1 event of ARTEMIS instead" in answer(found)
+    assert "CUDA" not in not_recorded(found)

@@ -1,0 +1,59 @@
+"""The other kernels of ATen."""
+
+import pytest
+from tests.gpu.kernel_names.conftest import Says
+
+
+def test_softmax_types(says: Says) -> None:
+    says(
+        "void (anonymous namespace)::softmax_warp_forward<c10::Half, float, float, 6, false, false>"
+        "(float*, c10::Half const*, int)",
+        family="aten-other",
+        op="softmax",
+        pass_="fwd",
+        dtype_a="fp16",
+        dtype_out="fp32",
+        dtype_acc="fp32",
+    )
+
+
+@pytest.mark.parametrize(
+    ("base", "op", "direction"),
+    [
+        ("(anonymous namespace)::CatArrayBatchedCopy_contig<float, 2>", "copy", None),
+        ("(anonymous namespace)::vectorized_layer_norm_kernel<float, float>", "norm", "fwd"),
+        ("(anonymous namespace)::RowwiseMomentsCUDAKernel<float>", "norm", None),
+        ("batch_norm_backward_elemt_kernel<float>", "norm", "bwd"),
+        ("(anonymous namespace)::indexSelectLargeIndex<float, long>", "index", None),
+        ("(anonymous namespace)::max_pool_backward_nchw<float, float>", "pool", "bwd"),
+        ("bitonicSortKVInPlace<-2, -1, 16, 16, float>", "sort", None),
+        ("(anonymous namespace)::searchsorted_cuda_kernel<float, long>", None, None),
+    ],
+)
+def test_operation_from_the_base_name(says: Says, base: str, op: str, direction: str) -> None:
+    says(f"void at::native::{base}(float*)", family="aten-other", op=op, pass_=direction)
+
+
+def test_foreach_and_optimizer(says: Says) -> None:
+    scope = "at::native::(anonymous namespace)::"
+    says(
+        f"void {scope}multi_tensor_apply_kernel<{scope}TensorListMetadata<2>, {scope}"
+        f"BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>(int)",
+        op="foreach",
+        functor="BinaryOpListAlphaFunctor",
+        short="foreach BinaryOpListAlpha plus fp32",
+    )
+    says(
+        f"void {scope}multi_tensor_apply_kernel<{scope}FusedOptimizerTensorListMetadata<5>, {scope}"
+        f"FusedAdamMathFunctor<float, 5> >(int)",
+        op="optimizer",
+        functor="FusedAdamMathFunctor",
+    )
+
+
+def test_mangled(says: Says) -> None:
+    says(
+        "_ZN2at6native12_GLOBAL__N_120vectorized_gather_kernelIfEEvv",
+        family="aten-other",
+        op="index",
+    )

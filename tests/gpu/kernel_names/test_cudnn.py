@@ -1,0 +1,106 @@
+"""cuDNN kernels."""
+
+import pytest
+from tests.gpu.kernel_names.conftest import Says
+
+
+def test_tuned_convolution(says: Says) -> None:
+    says(
+        "cudnn_infer_volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+        family="cudnn",
+        op="conv",
+        arch_name="Volta",
+        arch=None,
+        algo="winograd",
+        epilogue="relu",
+        tile_m=128,
+        dtype_a="fp32",
+    )
+    says("volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1", split_k=True, algo=None)
+    says("_5x_cudnn_ampere_fp16_scudnn_fp16_128x32_relu_small_nn_v1", arch="sm80", dtype_a=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "direction"),
+    [
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1>(float)", "norm", "fwd"),
+        ("void cudnn::bn_bw_1C11_singleread<float, 512>(float)", "norm", "bwd"),
+        ("void cudnn::cnn::wgrad_alg0_engine<float, 128>(int)", "conv", "wgrad"),
+        ("void wgrad_alg0_engine<float, 128>(int)", "conv", "wgrad"),
+        ("void cudnn::detail::dgrad2d_alg1_1<float, 0>(int)", "conv", "dgrad"),
+        ("void implicit_convolve_sgemm<float, float, 1024>(int)", "conv", None),
+        ("void cudnn::ops::nchwToNhwcKernel<float, float>(int)", "copy", None),
+        ("void fft2d_r2c_32x32<float, false>(float2*)", None, None),
+        ("void cask_cudnn::computeOffsetsKernel<false, false>(int)", None, None),
+    ],
+)
+def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
+    says(name, family="cudnn", op=op, pass_=direction)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)", "fp32"),
+        ("void wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", "fp32"),
+        ("void implicit_convolve_sgemm<float, float, 1024>(int)", "fp32"),
+        ("void cudnn::detail::dgrad_engine<__half, 512>(int)", "fp16"),
+        ("void cudnn::cnn::conv2d_grouped_direct_kernel<false, true>(int)", None),
+        ("void cudnn::bn_bw_1C11_singleread<float, 512>(float)", None),
+    ],
+)
+def test_the_type_of_an_engine(says: Says, name: str, dtype: str | None) -> None:
+    says(name, dtype_a=dtype)
+
+
+def test_bundled_cutlass(says: Says) -> None:
+    says(
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816f"
+        "prop_optimized_bf16_256x64_32x4"
+        "_nhwc_align8>(int)",
+        family="cudnn",
+        op="conv",
+        pass_="fprop",
+        layout="nhwc",
+        stages=4,
+    )
+    says(
+        "void cutlass_cudnn_train::Kernel<cutlass_cudnn_train::reduct"
+        "ion::kernel::ReduceSplitK<int> >"
+        "(int)",
+        op="reduction",
+        role="splitk_reduce",
+    )
+
+
+def test_attention(says: Says) -> None:
+    says(
+        "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x128_1x4x1_"
+        "cga1x1x1",
+        op="attention",
+        arch="sm90",
+        pass_="bwd",
+        cluster="1x1x1",
+        dtype_a=None,
+    )
+
+
+def test_implicit_gemm_of_cudnn_7(says: Says) -> None:
+    name = "Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1"
+    says(name, family="cudnn", op="conv", pass_="fprop", arch_name="Volta")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("gemm::kernel::cutlass_80_tensorop_s1688gemm_128x128_16x4_nt_align4", "gemm"),
+        (
+            "conv::kernel::ImplicitGemmConvolution<cutlass_cudnn_train::conv::threadblock::X>",
+            "conv",
+        ),
+        ("gemm::kernel::GemmUniversal<float>", "gemm"),
+    ],
+)
+def test_what_is_in_cudnns_copy_of_cutlass(says: Says, kernel: str, op: str) -> None:
+    name = f"void cutlass_cudnn_train::Kernel2<cutlass_cudnn_train::{kernel}>(int)"
+    says(name, family="cudnn", op=op)

@@ -1,0 +1,89 @@
+"""The work of many kernels is that of each of them, on traces made here and on real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.places import TRACES
+
+from fusetui.gpu.roofline.many import jobs, peaks_of_devices, share_known
+from fusetui.gpu.roofline.row import work_in, work_of
+from fusetui.trace import Trace, open_trace
+
+Make = Callable[..., Any]
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+REDUCE = "void splitKreduce_kernel<32, 16, int, __nv_bfloat16, float>(p)"
+NAMES = (
+    "a100_switch_transformer",
+    "h100_Qwen1.5-0.5B",
+    "mi300_ddp_resnet18",
+    "mi300_vllm_decode_graph",
+    "v100_resnet50_2021",
+    "cpu_only_small",
+)
+
+
+def agrees(trace: Trace, most: int = 300) -> int:
+    """Compares some kernels with each computed alone; returns how many have work."""
+    found = jobs(trace)
+    places = np.unique(np.linspace(0, max(len(found.rows) - 1, 0), most).astype(int)).tolist()
+    known = 0
+    for place in places if len(found.rows) else ():
+        row, number = int(found.rows[place]), int(found.number[place])
+        work = work_in(found.distinct[number], int(trace.dur[row])) if number >= 0 else None
+        assert work == work_of(trace, row)
+        share = work.share_of_peak if work else None
+        assert share_known(trace, found)[place] == (share is not None)
+        known += work is not None
+    return known
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_each_alone(name: str) -> None:
+    path = TRACES / f"{name}.json.gz"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}")
+    agrees(open_trace(str(path)))
+
+
+def test_equal_kernels_have_one_job(trace_of: Make, event: Make) -> None:
+    """Ten products: nine with the same shapes, one of which has a helper kernel."""
+    events = []
+    for n in range(10):
+        shapes = [[8192, 4096], [4096, 4096 if n else 64]]
+        args = {"Input Dims": shapes, "Input type": ["c10::BFloat16"] * 2, "Ev Idx": n}
+        events.append(event("aten::mm", 100 * n, 90, args=args))
+        for k, kernel in enumerate([GEMM, REDUCE][: 2 if n == 5 else 1]):
+            link = {"args": {"correlation": 10 * n + k + 1}}
+            events.append(event("cudaLaunchKernel", 100 * n + 9 * k, 5, cat="cuda_runtime", **link))
+            place = {"cat": "kernel", "pid": 0, "tid": 7, **link}
+            events.append(event(kernel, 10_000 + 1000 * n + 600 * k, 500, **place))
+    trace = trace_of(events)
+    found = jobs(trace)
+    assert len(found.distinct) == 3
+    assert np.bincount(found.number[found.number >= 0]).tolist() in (
+        [1, 8, 1],
+        [8, 1, 1],
+        [1, 1, 8],
+    )
+    assert agrees(trace) == 10
+
+
+def test_devices_and_what_is_known_of_them(trace_of: Make, event: Make) -> None:
+    kernels = [event("k", 0, 5, cat="kernel", pid=pid, tid=7) for pid in (0, 1, 2)]
+    listed = [
+        {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108},
+        {"id": 1, "name": "Foo"},
+        {"id": 2},
+    ]
+    found = peaks_of_devices(trace_of(kernels, deviceProperties=listed))
+    assert [(d.device, d.name, d.peak is not None) for d in found] == [
+        (0, "NVIDIA A100-SXM4-80GB", True),
+        (1, "Foo", False),
+        (2, None, False),
+    ]
+    given = peaks_of_devices(trace_of(kernels, deviceProperties=listed), {"bf16": 1e15})
+    assert all(d.peak and d.peak.flop_per_s("bf16") == 1e15 for d in given)

@@ -1,0 +1,189 @@
+"""The table of peaks, and which of its figures a kernel is compared with."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.bounds import arithmetic, limits
+from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
+
+
+def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "numSms": sms, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "sms", "bf16", "bandwidth"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 108, 312.0, 1555),
+        ("NVIDIA A100-SXM4-80GB", 108, 312.0, 2039),
+        ("NVIDIA A100 80GB PCIe", 108, 312.0, 1935),
+        ("NVIDIA H100 80GB HBM3", 132, 989.4, 3352),
+        ("NVIDIA H100 PCIe", 114, 756.0, 2039),
+        ("NVIDIA H200", 132, 989.4, 4800),
+        ("NVIDIA GH200 480GB", 132, 989.4, 4000),
+        ("NVIDIA B200", 148, 2250.0, 8000),
+        ("NVIDIA A10G", 80, 70.0, 600),
+        ("NVIDIA GeForce RTX 4090", 128, 165.2, 1008),
+        ("AMD Instinct MI300X", 304, 1307.4, 5325),
+        ("AMD Instinct MI300X VF", 304, 1307.4, 5325),
+        ("AMD Instinct MI210", 104, 181.0, 1638.4),
+    ],
+)
+def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
+    peak = peak_of(device(name, sms))
+    assert peak is not None
+    assert (peak.teraflops["bf16"], peak.gigabytes_per_s) == (bf16, bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("name", "sms"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16),
+        ("AMD Instinct MI300X", 38),
+        ("NVIDIA GH200 144G HBM3e", 132),
+        ("NVIDIA GeForce RTX 4090 D", 114),
+        ("NVIDIA A100-PG509-200", 108),  # 40 or 80 GB: the memory decides
+        ("AMD Radeon Graphics", 104),
+        ("", 304),
+    ],
+)
+def test_unknown(name: str, sms: int) -> None:
+    assert peak_of(device(name, sms)) is None
+    assert peak_of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("compute", "sms", "memory", "name"),
+    [
+        ((9, 4), 304, 206_141_652_992, "AMD Instinct MI300X"),
+        ((9, 4), 304, 274_861_129_728, "AMD Instinct MI325X"),
+        ((9, 4), 304, 100_000_000_000, None),
+        ((9, 4), 38, 206_141_652_992, None),
+        ((9, 0), 304, 206_141_652_992, None),
+    ],
+)
+def test_a_device_without_a_name(
+    compute: tuple[int, int], sms: int, memory: int, name: str | None
+) -> None:
+    """As ROCm records it at times."""
+    major, minor = compute
+    known = {"computeMajor": major, "computeMinor": minor, "totalGlobalMem": memory}
+    found = peak_of(device("", sms, **known))
+    assert (found.device if found else None) == name
+
+
+def test_memory_settles_what_the_name_does_not() -> None:
+    size = 42_505_273_344
+    assert peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None
+
+
+def test_given_figures_are_used_instead_of_those_of_the_table() -> None:
+    peak = peak_of(device("NVIDIA A100-SXM4-80GB", 108), {"bf16": 250e12, BANDWIDTH: 1.5e12})
+    assert peak is not None
+    assert (peak.flop_per_s("bf16"), peak.flop_per_s("tf32")) == (250e12, 156e12)
+    assert peak.bytes_per_s == 1.5e12
+
+
+def test_given_figures_make_a_device_known() -> None:
+    peak = peak_of(device("NVIDIA GH200 144G HBM3e", 132), {"bf16": 800e12})
+    assert peak is not None
+    assert (peak.flop_per_s("bf16"), peak.flop_per_s("fp8"), peak.bytes_per_s) == (
+        800e12,
+        None,
+        None,
+    )
+    assert peak.cache_bytes == max(entry.cache_bytes for entry in PEAKS)
+
+
+def test_the_table_is_sound() -> None:
+    assert len({peak.pattern for peak in PEAKS}) == len(PEAKS)
+    for peak in PEAKS:
+        re.compile(peak.pattern)
+        assert peak.teraflops.keys() <= set(KINDS)
+        assert peak.sms > 0
+        assert 100 < peak.gigabytes_per_s < 10_000
+        rates = peak.teraflops
+        wide = [rates.get(kind, 0) for kind in ("fp64", "fp32", "tf32", "fp16", "fp8")]
+        assert [w for w in wide if w] == sorted(w for w in wide if w)
+
+
+A100 = PEAKS[[p.pattern for p in PEAKS].index(r"\bA100-SXM4-80GB\b")]
+RTX = PEAKS[[p.pattern for p in PEAKS].index(r"\bRTX 3090$")]
+
+
+MXFP4_BY_MXFP8 = (
+    "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_"
+    "transOut_schedP2x1x2x3_biasM_bN_tmaOpt_clmp_dynBatch_sm100f"
+)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "kind"),
+    [
+        ("fp32", "ampere_sgemm_128x64_tn", "fp32"),
+        ("fp32", "cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4", "tf32"),
+        (
+            "fp32",
+            "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x128x32_"
+            "stage5_warpsize2x2x1_g1_tensor16x8x8_execute_kernel_cudnn_infer",
+            "tf32",
+        ),
+        ("fp32", "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 8, 9, false>(p)", None),
+        ("bf16", "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "bf16"),
+        ("fp8_e4m3", "nvjet_qst_128x256_64x4_2x1_v_bz_TNT", "fp8"),
+        ("fp16", "ampere_hgemm_256x128_tn", "fp16_plain"),
+        ("fp16", "cutlass_80_simt_hgemm_128x128_8x4_nn_align1", "fp16_plain"),
+        ("fp16", "cutlass_80_simt_sgemm_128x128_8x4_nn_align1", None),  # sums in fp32: neither
+        ("fp16", "volta_h884gemm_128x64_tn", "fp16"),
+        ("uint8", MXFP4_BY_MXFP8, "fp8"),
+        ("bf16", "some_kernel", None),
+        (None, "ampere_sgemm_128x64_tn", None),
+    ],
+)
+def test_arithmetic(dtype: str | None, name: str, kind: str | None) -> None:
+    assert arithmetic(dtype, decode(name), A100) == kind
+
+
+def test_sums_in_fp16_are_another_peak_on_some_devices() -> None:
+    name = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_tn"
+    half = name.replace("fp16_s16816gemm_fp16", "h16816gemm")
+    assert arithmetic("fp16", decode(name), RTX) == "fp16"
+    assert arithmetic("fp16", decode(half), RTX) == "fp16_acc16"
+    assert arithmetic("fp16", decode(half), A100) == "fp16"
+
+
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+def shares(flop: int, size: int, ns: int) -> Any:
+    amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
+    return limits(amount, decode(SGEMM), SGEMM, A100).reached(ns)
+
+
+def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
+    amount = Amount(kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9)
+    name = "ampere_hgemm_256x128_tn"
+    assert limits(amount, decode(name), name, A100).reached(
+        10**9
+    ).share_of_compute == pytest.approx(0.5)
+
+
+def test_which_limit_binds() -> None:
+    half = shares(flop=9_750 * 10**9, size=10**9, ns=10**9)
+    assert (half.bound, half.share_of_compute) == ("compute", pytest.approx(0.5))
+    half = shares(flop=10**9, size=1_019_500_000_000, ns=10**9)
+    assert (half.bound, half.share_of_bandwidth) == ("memory", pytest.approx(0.5))
+    assert shares(1, 1, 0).bound is None
+
+
+def test_what_may_come_from_the_cache_has_no_share_of_bandwidth() -> None:
+    small = shares(flop=1000, size=40 * 2**20, ns=10**6)
+    assert (small.bound, small.share_of_bandwidth) == ("memory", None)
+    fast = shares(flop=1000, size=10**9, ns=400_000)
+    assert fast.share_of_bandwidth is None
