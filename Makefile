@@ -39,6 +39,7 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/mypy --explicit-package-bases tests benchmarks docs
+	@$(BIN)/lint-imports --no-cache
 
 dist: $(VENV)/.dev
 	@rm -rf dist

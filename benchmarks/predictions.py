@@ -6,9 +6,9 @@
 With `--write` they go into docs/experiments.md, each below the GPU table of its experiment.
 
 A kernel takes as long as its arithmetic or its memory traffic, whichever is longer, at the rates
-that devices attain in practice (src/fusetui/gpu/roofline/attainable.py); each tensor moves once. The blocks
-that run at once follow from the registers and the shared memory of the compiled code, and a last
-wave that is not full takes as long as a full one. Launching is not included.
+that devices attain in practice (src/fusetui/gpu/roofline/attainable.py); each tensor moves once.
+The blocks that run at once follow from the registers and the shared memory of the compiled code,
+and a last wave that is not full takes as long as a full one. Launching is not included.
 """
 
 from __future__ import annotations

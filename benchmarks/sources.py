@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from fusetui.analysis.questions.totals import kernel_totals
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.telling import account_parts
-from fusetui.analysis.why.why import why
 from fusetui.capture.saved import SavedRun, SavedVariant, read_run
 from fusetui.text.figures import duration, percent
 from fusetui.text.tables import Column, table

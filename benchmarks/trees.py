@@ -23,7 +23,7 @@ from benchmarks.pages import put
 
 from fusetui.text.figures import count
 from fusetui.trace import open_trace
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.layout.tree import op_tree
 from fusetui.tui.pages.tree import MAKERS, TREE
@@ -53,7 +53,7 @@ def after(state: State, *names: str) -> State:
 
 def draw(state: State) -> None:
     """All lines of the screen."""
-    picture = whole.stack(whole.panes(state))
+    picture = screen_layout.stack(screen_layout.panes(state))
     for y in range(SIZE.height):
         picture.line(y, SIZE.width, SIZE.height)
 

@@ -15,13 +15,12 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
 from fusetui.text.printable import printable
-from fusetui.tui import heap, loading, ranking, registry, searching, summaries, whole
+from fusetui.tui import heap, loading, ranking, registry, screen_layout, searching, summaries
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.early import Early, as_pressed, is_starting
 from fusetui.tui.ending import Ending
-from fusetui.tui.kept import keep, restored
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.pages.page import Drag, Turn
@@ -35,6 +34,7 @@ from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.view_store import keep, restored
 
 __all__ = ["FusetuiApp", "Options", "run"]
 
@@ -122,7 +122,7 @@ class FusetuiApp(Ending):
     def _draw(self, before: State) -> None:
         state = self.state
         if not _is_covered(before, state):
-            self._page.canvas.show(whole.stack(whole.panes(state)))
+            self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
         if state.overlay is None:
@@ -144,7 +144,7 @@ class FusetuiApp(Ending):
             self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
         self._overlay.resize(overlay_size(self.state))
-        self._overlay.canvas.show(whole.stack(whole.overlay_panes(self.state)))
+        self._overlay.canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
 
     def _uncover(self) -> None:
         if self._overlay is not None:
@@ -216,15 +216,15 @@ class FusetuiApp(Ending):
             self.do(partial(search.typed, text=message.value))
 
     def on_pointed(self, message: Pointed) -> None:
-        self.do(partial(whole.pointed, x=message.x, y=message.y))
+        self.do(partial(screen_layout.pointed, x=message.x, y=message.y))
 
     def on_wheeled(self, message: Wheeled) -> None:
         turn = Turn(message.x, message.lines, message.shifted)
-        self.do(partial(whole.wheeled, y=message.y, turn=turn))
+        self.do(partial(screen_layout.wheeled, y=message.y, turn=turn))
 
     def on_dragged(self, message: Dragged) -> None:
         drag = Drag(message.x, message.to, message.ended)
-        self.do(partial(whole.dragged, y=message.y, drag=drag))
+        self.do(partial(screen_layout.dragged, y=message.y, drag=drag))
 
     def on_resize(self, event: events.Resize) -> None:
         self._resized(event.size.width, event.size.height)

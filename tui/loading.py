@@ -14,15 +14,15 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
-from fusetui.tui.beside import Beside, NotBeside
+from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.drawing.head import parts
-from fusetui.tui.kept import Kept, name_of, read_kept
-from fusetui.tui.later import Made, Piece, pieces
+from fusetui.tui.helper_client import Beside, NotBeside
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.shares import shares
 from fusetui.tui.layout.sides import make_sides, short_label
 from fusetui.tui.layout.view import Side
+from fusetui.tui.view_store import Kept, name_of, read_kept
 
 Post = Callable[[Message], object]
 Pair = tuple[Side, Side]

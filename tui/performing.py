@@ -9,9 +9,9 @@ from textual.worker import get_current_worker
 
 from fusetui.analysis.questions.query import Pattern
 from fusetui.tui import heap
-from fusetui.tui.ahead import Ahead
-from fusetui.tui.beside import Beside
+from fusetui.tui.args_prefetch import Ahead
 from fusetui.tui.ending import Ending
+from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.view import Side
 from fusetui.tui.loading import Loading, Pair, compare, load
 from fusetui.tui.ranking import rank

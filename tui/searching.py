@@ -24,7 +24,7 @@ from fusetui.analysis.questions.search import (
 )
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.beside import ArgsRead, Beside, NotBeside
+from fusetui.tui.helper_client import ArgsRead, Beside, NotBeside
 from fusetui.tui.layout.arrangement import names_of
 from fusetui.tui.layout.found import Found, found_of
 from fusetui.tui.layout.view import Side

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fusetui import __version__
-from fusetui.commands.streams import write
 from fusetui.registry import COMMANDS, command
+from fusetui.report.streams import write
 
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."
 EXIT_CODES = {

@@ -7,7 +7,7 @@ from tests.places import ROOT
 from tests.scripts import benchmark
 
 from fusetui import kernels
-from fusetui.analysis.why.why import why
+from fusetui.analysis.why.answer import why
 from fusetui.trace import open_trace
 
 torch = pytest.importorskip("torch", reason="the runs are made with torch")

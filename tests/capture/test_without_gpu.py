@@ -1,4 +1,4 @@
-"""The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands in for it."""
+"""The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands in."""
 
 import json
 from collections.abc import Mapping

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 from tests.places import TRACES
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Ceiling, Finding
 from fusetui.analysis.why.telling import answer
-from fusetui.analysis.why.why import why
 from fusetui.report.why import why_text
 
 Run = Callable[..., Any]

@@ -10,8 +10,8 @@ from tests.fuzz.checks import check
 from tests.fuzz.oracle import Expected, Slice, expected, good_lines
 from tests.fuzz.packing import unpacked
 
-from fusetui.analysis.questions.counters import MOST, counters
 from fusetui.trace import Trace
+from fusetui.trace.layout.counters import MOST, counters
 from fusetui.trace.read.elements import TOO_DEEP
 
 MOST_ARGS = 100  # slices whose args are compared

@@ -22,8 +22,8 @@ from fusetui.analysis.questions.chain import (
     launched_under,
     queue_delay_ns,
 )
-from fusetui.analysis.questions.counters import counters
 from fusetui.analysis.questions.search import find
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.tally import tallies
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.analysis.questions.windows import window_figures
@@ -38,9 +38,10 @@ from fusetui.report.summary import summary_text
 from fusetui.report.totals import kernels_text, ops_text
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import TOP_ALL
-from fusetui.trace import Trace, summary
+from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of, values
 from fusetui.trace.cells.raster import Lines, cells, edges
+from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.categories import Role
 
 Asked = Callable[[], None]

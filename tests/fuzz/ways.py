@@ -17,7 +17,8 @@ from tests.fuzz.checks import check, check_trace
 from tests.fuzz.oracle import expected
 from tests.fuzz.packing import unpacked
 
-from fusetui.trace import Trace, open_trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.read.events import PHASES_OF_PAIRS
 

@@ -17,9 +17,10 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.questions.busy import gpu_times
-from fusetui.analysis.questions.counters import counters
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, self_ns
-from fusetui.trace import Trace, open_trace, summary
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.categories import Layer
 
 COUNTS = {

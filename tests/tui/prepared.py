@@ -10,9 +10,9 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
+from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.later import Made, pieces
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
@@ -74,12 +74,12 @@ def at(name: str) -> Run:
 
 def drawn(state: State) -> str:
     """The lines of the screen, without colors."""
-    return _text(whole.stack(whole.panes(state)), state.size)
+    return _text(screen_layout.stack(screen_layout.panes(state)), state.size)
 
 
 def laid_over(state: State) -> str:
     """The lines of the overlay."""
-    return _text(whole.stack(whole.overlay_panes(state)), overlay_size(state))
+    return _text(screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state))
 
 
 def _text(picture: Picture, size: Size) -> str:

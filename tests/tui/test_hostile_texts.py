@@ -12,10 +12,10 @@ from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import registry
-from fusetui.tui.kept import Kept, KeptMark, restored
 from fusetui.tui.keymap import KeymapError, parsed
 from fusetui.tui.state import commands, reading
 from fusetui.tui.state.offers import Offer
+from fusetui.tui.view_store import Kept, KeptMark, restored
 
 
 def test_notes_of_marks(mlp: Trace) -> None:

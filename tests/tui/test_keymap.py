@@ -17,7 +17,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_keymap
 from fusetui.tui.pages.page import Page
@@ -150,7 +150,7 @@ KEY = re.compile(
 
 def everything(state: State) -> str:
     """The page, and what lies over it."""
-    over = whole.stack(whole.overlay_panes(state))
+    over = screen_layout.stack(screen_layout.overlay_panes(state))
     return drawn(state) + "".join(over.line(y, 98, 30).text for y in range(30))
 
 

@@ -19,7 +19,7 @@ from fusetui.analysis.ranks.strip import strip_of
 from fusetui.analysis.why.telling import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.found import found_of
@@ -77,7 +77,7 @@ def seen(state: State) -> str:
     """The lines of the screen, or those of what lies over it."""
     if state.overlay is None:
         return drawn(state)
-    picture, box = whole.stack(whole.overlay_panes(state)), overlay_size(state)
+    picture, box = screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state)
     lines = (picture.line(y, box.width - 2, box.height - 2) for y in range(box.height - 2))
     return "\n".join(line.text for line in lines)
 
@@ -169,7 +169,7 @@ def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
     bar = drawn(state).splitlines()[0]
     assert "6 Modules" in bar
     assert bar.rstrip()[-1] in ("8", "e")
-    clicked = after(state, lambda now: whole.pointed(now, bar.rindex("8"), 0))
+    clicked = after(state, lambda now: screen_layout.pointed(now, bar.rindex("8"), 0))
     assert clicked.page == "flame"
 
 

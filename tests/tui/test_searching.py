@@ -20,8 +20,8 @@ from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
 from fusetui.tui import registry
-from fusetui.tui.beside import Beside
 from fusetui.tui.drawing.found_lines import said
+from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search

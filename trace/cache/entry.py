@@ -12,15 +12,15 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from fusetui.trace.cache import beside, pack
+from fusetui.trace.cache import pack, sidecar
 from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
 from fusetui.trace.cache.own import open_own
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.document_text import Filed
 from fusetui.trace.read.foreign import is_archive
-from fusetui.trace.read.kept import Filed
 from fusetui.trace.read.source import likely_size, open_stored
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True):
         """What was kept beside the trace for this state of the file; `name` is one of BESIDE."""
         try:
             with open_own(self._beside(name)) as file:
-                found = beside.read(file, self.origin, kind)
+                found = sidecar.read(file, self.origin, kind)
                 with suppress(OSError):
                     os.utime(file.fileno())
         except Exception:  # whatever is wrong, it can be worked out again
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
         """Keeps a record beside the trace, unless the file has changed, or there is no space."""
-        self._store(self._beside(name), partial(beside.write, found, self.origin))
+        self._store(self._beside(name), partial(sidecar.write, found, self.origin))
 
     def _beside(self, name: str) -> Path:
         return self.place.with_name(f"{self.place.name}.{name}")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fusetui.trace.cache import beside
+from fusetui.trace.cache import sidecar
 from fusetui.trace.cache.entry import place_in
 from fusetui.trace.cache.folder import cache_folder, make_room, replace_file
 from fusetui.trace.cache.origin import Origin, origin_of
@@ -32,7 +32,7 @@ class Record(msgspec.Struct, frozen=True):
         """The record, if there is one for this state of the file."""
         try:
             with open_own(self.place) as file:
-                found = beside.read(file, self.origin, kind)
+                found = sidecar.read(file, self.origin, kind)
                 with suppress(OSError):  # the least recently used is removed first
                     os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
         except Exception:  # whatever is wrong, it can be worked out again
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True):
         """Keeps the record, unless the file has changed, or there is no space. See `tidy`."""
         with suppress(Exception):
             if _origin(self.path) == self.origin:
-                replace_file(self.place, partial(beside.write, found, self.origin))
+                replace_file(self.place, partial(sidecar.write, found, self.origin))
 
 
 def record_for(path: str, name: str) -> Record | None:

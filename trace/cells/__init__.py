@@ -1,8 +1,1 @@
 """What each cell of a line of the timeline shows, found with a few binary searches."""
-
-__all__ = [
-    "counters",
-    "deepest",
-    "kinds",
-    "raster",
-]

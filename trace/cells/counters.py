@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.counters import Counter
+from fusetui.trace.layout.counters import Counter
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.first_fit import Slice, first_fit
-from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 
 Int64s = NDArray[np.int64]
 Depths = NDArray[np.int32]

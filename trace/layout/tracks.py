@@ -29,7 +29,7 @@ from fusetui.trace.model.categories import (
 )
 from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.pool import each, in_threads
-from fusetui.trace.model.short_lists import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.read import Raw
 from fusetui.trace.read.gather import Label, Lane, Thread
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.short_lists import MANY, as_one
+from fusetui.trace.model.small_tracks import MANY, as_one
 
 Int64s = NDArray[np.int64]
 

@@ -1,15 +1,3 @@
 """Where work comes from in the program: modules, annotations, Python frames, phases. Backward work
 belongs to its forward op.
 """
-
-__all__ = [
-    "around",
-    "backward",
-    "calls",
-    "functions",
-    "modules",
-    "origin",
-    "phases",
-    "regions",
-    "spans",
-]

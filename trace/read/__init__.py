@@ -3,28 +3,4 @@
 from fusetui.trace.read.assemble import Raw
 from fusetui.trace.read.reading import Callbacks, read
 
-__all__ = [
-    "Callbacks",
-    "Raw",
-    "aside",
-    "autograd",
-    "body",
-    "chunks",
-    "document",
-    "elements",
-    "events",
-    "foreign",
-    "gather",
-    "join",
-    "kept",
-    "memory",
-    "mend",
-    "peek",
-    "read",
-    "remote",
-    "repair",
-    "reread",
-    "source",
-    "structure",
-    "totals",
-]
+__all__ = ["Callbacks", "Raw", "read"]

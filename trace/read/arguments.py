@@ -11,7 +11,7 @@ import msgspec
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import BETWEEN, Stretch, Text
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.kept import list_text
+from fusetui.trace.read.document_text import list_text
 
 Decode = Callable[[bytearray], list[Any]]
 

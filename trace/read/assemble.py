@@ -19,10 +19,10 @@ from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body
 from fusetui.trace.read.chunks import Chunk
+from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
 from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark
-from fusetui.trace.read.kept import text_of
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source

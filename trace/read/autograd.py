@@ -24,8 +24,8 @@ from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 

@@ -17,7 +17,7 @@ from typing import IO
 
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document import read_at
-from fusetui.trace.read.rooms import file_in_memory
+from fusetui.trace.read.spool_file import file_in_memory
 
 HEAD = struct.Struct("<QQ")  # extent, number of pieces
 SIZE = 8  # bytes of the size of a piece

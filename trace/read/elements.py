@@ -15,8 +15,8 @@ import orjson
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import BETWEEN, Keeper, Sample, Stretch, Text
 from fusetui.trace.read.arguments import texts_of_args
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
 

@@ -14,7 +14,7 @@ from typing import IO
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
-from fusetui.trace.read.rooms import SHARE, file_in_memory, file_on_disk
+from fusetui.trace.read.spool_file import SHARE, file_in_memory, file_on_disk
 from fusetui.trace.read.unpack import Damaged, TooLarge, packing_of, unpack
 
 PIECE = 1 << 20  # bytes that are copied at once

@@ -27,7 +27,7 @@ from fusetui.trace.read.autograd import (
     numbers_of,
 )
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.kept import list_text
+from fusetui.trace.read.document_text import list_text
 
 Int64s = NDArray[np.int64]
 

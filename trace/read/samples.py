@@ -13,8 +13,8 @@ from fusetui.trace.model.events import Sample, Stretch, Text
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import ExactEvent, decode_raw
-from fusetui.trace.read.kept import list_text
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 

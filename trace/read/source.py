@@ -21,7 +21,7 @@ from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.pipe import seekable
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
-from fusetui.trace.read.rooms import SHARE, file_in_memory, file_on_disk
+from fusetui.trace.read.spool_file import SHARE, file_in_memory, file_on_disk
 from fusetui.trace.read.unpack import (
     GIB,
     LIMIT,

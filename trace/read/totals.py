@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.kept import list_text
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.samples import MEMORY
 
 Rows = NDArray[np.float64]

@@ -3,10 +3,3 @@ command lines and folders. Figures stay as they are.
 
 `file.scrub_file` is the entry point. `found` reports what looks like a secret, and imports little.
 """
-
-__all__ = [
-    "document",
-    "file",
-    "found",
-    "texts",
-]

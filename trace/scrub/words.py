@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from fusetui.gpu.kernel_names.aten_ops import ATEN_OPS
+from fusetui.trace.model.aten_ops import ATEN_OPS
 
 SHORTEST = 3  # characters of a name that is searched for everywhere
 PART = re.compile(r"[A-Za-z]+")

@@ -10,8 +10,8 @@ from rich.style import Style
 
 from fusetui.analysis.diff.fitted import fitted
 from fusetui.analysis.diff.lines import APART, REGION, Line
-from fusetui.analysis.diff.marks import differing
 from fusetui.analysis.diff.model import Kind
+from fusetui.analysis.diff.name_diff import differing
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.rows import Styled

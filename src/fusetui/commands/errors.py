@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui.commands import signals, streams
+from fusetui.commands import signals
 from fusetui.parser import WrongUse
+from fusetui.report import streams
 
 DONE = 0
 NO = 1

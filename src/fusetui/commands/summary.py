@@ -6,13 +6,13 @@ from argparse import Namespace
 
 import numpy as np
 
-from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.questions.summary import Summary, summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.report.note import emit_json_of, emit_of
 from fusetui.report.output import width
-from fusetui.trace import Trace, summary
+from fusetui.trace import Trace
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
 
@@ -46,7 +46,7 @@ def _cut_off(trace: Trace, figures: Summary) -> bool:
     first = rows[np.unique(trace.track[rows], return_index=True)[1]]
     if not np.isin(after, first).any():
         return False
+    from fusetui.analysis.why.answer import why
     from fusetui.analysis.why.telling import cut_off
-    from fusetui.analysis.why.why import why
 
     return bool(cut_off(why(trace)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
-from fusetui.analysis.why.why import why
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.commands.selecting import found_in

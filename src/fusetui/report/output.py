@@ -9,7 +9,7 @@ import sys
 import msgspec
 import orjson
 
-from fusetui.commands.streams import write
+from fusetui.report.streams import write
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import Unseen
 

@@ -19,7 +19,7 @@ from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
 from fusetui.analysis.diff.model import REPEATED, Diff, Kind, Row
 from fusetui.analysis.diff.noise import FEWEST
 from fusetui.analysis.diff.pieces import work_of
-from fusetui.analysis.diff.where import places
+from fusetui.analysis.diff.program_location import places
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 

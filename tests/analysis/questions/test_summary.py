@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from fusetui.analysis.questions.summary import StepFigures
-from fusetui.trace import summary
+from fusetui.analysis.questions.summary import StepFigures, summary
 
 Make = Callable[..., Any]
 

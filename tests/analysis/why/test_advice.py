@@ -11,9 +11,9 @@ from tests.analysis.why.rules.work import ADD, SGEMM, work
 
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.advice import DEFAULT, said, tags_of
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rules import all_rules
-from fusetui.analysis.why.why import why
 from fusetui.trace import Trace
 
 FOREIGN = {

@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 from tests.places import TRACES
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.compared import Compared, below_rows, finding_rows
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
 from fusetui.analysis.why.recorded import needed_by
 from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import Selection
 from fusetui.analysis.why.versus import Versus, versus
-from fusetui.analysis.why.why import why
 from fusetui.trace import open_trace
 
 LENGTH = 1_000_000  # ns of a step

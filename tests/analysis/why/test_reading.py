@@ -11,7 +11,7 @@ from tests.laptops import needs_fork
 from tests.places import TRACES
 
 from fusetui.analysis.why import reading
-from fusetui.analysis.why.why import why
+from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
 from fusetui.trace.program.backward import backward_ops
@@ -20,7 +20,7 @@ from fusetui.trace.read.document import Document
 
 TRACE = TRACES / "mi250_minitoy.json.gz"
 FORWARD_ONLY = TRACES / "h100_bert-small.json.gz"
-why_module = sys.modules["fusetui.analysis.why.why"]
+why_module = sys.modules["fusetui.analysis.why.answer"]
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.telling import answer, brief_answer, not_recorded
-from fusetui.analysis.why.why import why
 
 Make = Callable[..., Any]
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100"}]}

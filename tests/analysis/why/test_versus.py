@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.analysis.why.rules.work import ADD, SGEMM, module, work
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.versus import Moved, Versus, versus
-from fusetui.analysis.why.why import why
 from fusetui.trace import Trace
 
 US = 1_000

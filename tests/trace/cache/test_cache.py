@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from fusetui.trace import Trace, open_trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.cache import folder as cache_module
 
@@ -207,6 +208,7 @@ def test_the_oldest_go_first(tmp_path: Path, folder: Path, monkeypatch: pytest.M
 OPEN_OFTEN = """
 import sys
 from pathlib import Path
+from fusetui.analysis.questions.summary import summary
 from fusetui.trace import open_trace
 from fusetui.trace.cache import entry
 

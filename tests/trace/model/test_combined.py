@@ -9,7 +9,7 @@ from tests.analysis.serving.servers import call, cpu, opened
 
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.combined import Combined, own_events
-from fusetui.trace.read.kept import list_text
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.reread import Reread
 
 

@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.serving.captures import captures
 from fusetui.analysis.serving.graphs import wants_capture
-from fusetui.analysis.why.why import why
+from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.describe import describe
 from fusetui.sample_traces import lessons
-from fusetui.trace import Trace, open_trace, summary
+from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import origins
 from fusetui.tui.drawing.details import details

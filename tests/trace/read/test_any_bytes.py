@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 from tests.places import ROOT
 
-from fusetui.analysis.questions.counters import counters
-from fusetui.trace import TraceError, open_trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import TraceError, open_trace
+from fusetui.trace.layout.counters import counters
 
 VALID = b"""{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A"}], "traceEvents": [
 {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "thread 1 (main)"}},

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.places import TRACES
 
-from fusetui.trace import Trace, open_trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import Trace, open_trace
 
 Write = Callable[[str | bytes], Path]
 DAMAGED = TRACES.parent / "damaged"

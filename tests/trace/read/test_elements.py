@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fusetui.trace.model.events import Stretch
+from fusetui.trace.read.document_text import Held
 from fusetui.trace.read.elements import Elements
-from fusetui.trace.read.kept import Held
 
 Make = Callable[..., Any]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.trace import CannotRead, NotATrace, Trace, open_trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace import Trace, summary
+from fusetui.analysis.questions.summary import summary
+from fusetui.trace import Trace
 
 Events = list[dict[str, Any]]
 Found = list[tuple[str, int, int]]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals, self_ns
-from fusetui.trace import Trace, TraceError, open_trace, summary
+from fusetui.trace import Trace, TraceError, open_trace
 
 CATEGORIES = ["cpu_op", "user_annotation", "python_function", "cuda_runtime", "kernel", "", "x"]
 

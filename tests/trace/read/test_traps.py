@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import op_totals
-from fusetui.trace import NotATrace, Trace, open_trace, summary
+from fusetui.trace import NotATrace, Trace, open_trace
 from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.read import mend
 

@@ -16,8 +16,9 @@ import pytest
 from msgspec.structs import asdict
 from tests.places import TRACES
 
+from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.trace import open_trace, summary
+from fusetui.trace import open_trace
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.file import scrub_file
 from fusetui.trace.scrub.found import secrets_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.gpu.kernel_names.aten_ops import ATEN_OPS
+from fusetui.trace.model.aten_ops import ATEN_OPS
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders
 

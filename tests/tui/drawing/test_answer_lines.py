@@ -9,10 +9,10 @@ from tests.hostile import WORST, obeyed
 from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
+from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.telling import answer, brief_answer
-from fusetui.analysis.why.why import why
 from fusetui.trace import Trace
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.drawing.answer_lines import widths_of
 from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
 from fusetui.tui.registry import page_of
@@ -57,7 +57,7 @@ def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
 def clicked(state: State, text: str) -> State:
     lines = drawn(state).split("\n")
     y = max(n for n, line in enumerate(lines) if text in line)
-    return after(state, lambda now: whole.pointed(now, lines[y].index(text), y))
+    return after(state, lambda now: screen_layout.pointed(now, lines[y].index(text), y))
 
 
 def test_names_stay_printable(trace_of: Make) -> None:

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import SMALL, opened, screen
 
-from fusetui.analysis.questions.counters import Counter
 from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of
+from fusetui.trace.layout.counters import Counter
 from fusetui.tui.drawing.counter_line import counter_line, levels
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.strips import labeled

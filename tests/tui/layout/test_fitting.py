@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, opened
 
-from fusetui.analysis.questions.counters import Counter
 from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of
+from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.division import in_view, thumb
 from fusetui.tui.layout.frame import busy_of

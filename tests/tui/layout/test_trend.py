@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, opened
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.trend import Trend, trend
 from fusetui.tui.pages.hit_rows import spark
@@ -60,5 +60,5 @@ def test_steps_are_a_list(mlp: Trace) -> None:
 def drawn_over(trace: Trace, *names: str) -> str:
     """The lines of the overlay."""
     state = after(opened(trace), *do(*names))
-    picture = whole.stack(whole.overlay_panes(state))
+    picture = screen_layout.stack(screen_layout.overlay_panes(state))
     return "\n".join(picture.line(y, 90, 20).text for y in range(20))

@@ -18,8 +18,8 @@ from fusetui.tui.layout.division import divided
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Drag, Page, Turn
 from fusetui.tui.registry import PAGES
+from fusetui.tui.screen_layout import dragged, pointed, wheeled
 from fusetui.tui.state.state import Size
-from fusetui.tui.whole import dragged, pointed, wheeled
 
 STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis

@@ -11,7 +11,7 @@ from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.why.why import why
+from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace
 from fusetui.tui.pages.why import WhyPage, entries_of
 from fusetui.tui.state.session import Hits

@@ -12,7 +12,7 @@ from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.analysis.questions.matching import matching
 from fusetui.trace import Trace
-from fusetui.tui import searching, whole
+from fusetui.tui import screen_layout, searching
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
 from fusetui.tui.searching import LanesMatched, match_lanes
@@ -154,4 +154,4 @@ def test_all_lanes_unfolded(state: State) -> None:
 
 def test_a_click_on_what_is_hidden_shows_it(state: State) -> None:
     (y,) = [y for y, line in enumerate(drawn(state).splitlines()) if "folded:" in line]
-    assert "thread 101" in labels(after(state, partial(whole.pointed, x=3, y=y)))
+    assert "thread 101" in labels(after(state, partial(screen_layout.pointed, x=3, y=y)))

@@ -3,13 +3,3 @@
 `compare.diff` answers, `text` says it. A room imports nothing for its own sake: who needs one small
 module of it should not wait for the others.
 """
-
-__all__ = [
-    "compare",
-    "fitted",
-    "lines",
-    "marks",
-    "model",
-    "text",
-    "windows",
-]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from fusetui.analysis.diff import dispatch, explain, odd
+from fusetui.analysis.diff import dispatch, explain, outlier_steps
 from fusetui.analysis.diff.account import accounting, side
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.change import step_change
@@ -66,11 +66,11 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     groups = moved(of_a, of_b, groups)
     groups = by_region(*programs, groups) + surplus(of_a, of_b, aligned)
     step = step_change(of_a, of_b, groups)
-    once = odd.once(of_a, of_b, groups)
+    once = outlier_steps.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
-        *odd.rows(of_a, of_b),
+        *outlier_steps.rows(of_a, of_b),
         *(one.row for one in once),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )

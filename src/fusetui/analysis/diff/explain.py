@@ -20,9 +20,9 @@ from fusetui.analysis.diff.names import adds_up_parts, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import Program
 from fusetui.analysis.diff.replaced import differences
-from fusetui.analysis.diff.sorts import OTHER, of_all
 from fusetui.analysis.diff.statistics import resolution
 from fusetui.analysis.diff.traffic import saved
+from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.op_names import stem

@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.hidden import behind_compute
 from fusetui.analysis.diff.names import helps, identity, part, work_class
+from fusetui.analysis.diff.overlap import behind_compute
 from fusetui.analysis.diff.pieces import Work
+from fusetui.analysis.diff.representative_steps import mean, usual_steps
 from fusetui.analysis.diff.statistics import median
-from fusetui.analysis.diff.usual import mean, usual_steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem

@@ -14,8 +14,8 @@ from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
 from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.diff.nearest import closest, is_feasible
-from fusetui.analysis.diff.sorts import OTHER, sorts
-from fusetui.analysis.diff.where import phases, places
+from fusetui.analysis.diff.program_location import phases, places
+from fusetui.analysis.diff.work_kind import OTHER, sorts
 from fusetui.trace.model.op_names import is_compiler
 
 Key = tuple[str, ...]

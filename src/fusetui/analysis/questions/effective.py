@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.short_lists import as_one
+from fusetui.trace.model.small_tracks import as_one
 
 Int64s = NDArray[np.int64]
 

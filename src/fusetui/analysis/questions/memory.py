@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.counters import DEVICES, TOTALS, finite
+from fusetui.trace.layout.counters import DEVICES, TOTALS, finite
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST

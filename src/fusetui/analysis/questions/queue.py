@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.counters import Counter
+from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import device_label
 

@@ -3,14 +3,3 @@ waits for whom is computed from the summaries alone.
 
     answer.explained(executors.summarize(paths)).answer
 """
-
-__all__ = [
-    "answer",
-    "executors",
-    "model",
-    "naming",
-    "records",
-    "strip",
-    "summary",
-    "telling",
-]

@@ -22,7 +22,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.seen import (
+from fusetui.analysis.serving.capture_index import (
     File,
     Graphs,
     Remembered,

@@ -1,18 +1,2 @@
 """Why a device was idle, and what its time went to: figures that add up, and claims with their
 evidence."""
-
-__all__ = [
-    "account",
-    "causes",
-    "facts",
-    "gaps",
-    "longest",
-    "markdown",
-    "model",
-    "selection",
-    "stretches",
-    "telling",
-    "versus",
-    "why",
-    "words",
-]

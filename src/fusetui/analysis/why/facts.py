@@ -20,8 +20,8 @@ from fusetui.analysis.why.cover import (
     joined,
     without,
 )
-from fusetui.analysis.why.covering import inside_of
 from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.dominant_slice import inside_of
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle import (

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.covering import Covering, covering, inside_of
 from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.dominant_slice import Covering, covering, inside_of
 from fusetui.analysis.why.gaps import IDLE, Gaps, Reasons, cuts_of
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.model import Gap

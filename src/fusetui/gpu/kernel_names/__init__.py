@@ -42,17 +42,7 @@ from fusetui.gpu.kernel_names import (
 from fusetui.gpu.kernel_names.model import KernelName, Part
 from fusetui.gpu.kernel_names.unknown import base_text
 
-__all__ = [
-    "KernelName",
-    "Part",
-    "annotate",
-    "arch",
-    "aten_ops",
-    "decode",
-    "kinds",
-    "model",
-    "short_name",
-]
+__all__ = ["KernelName", "Part", "decode", "short_name"]
 
 Decoder = Callable[[str], KernelName | None]
 Family = tuple[tuple[str, ...], Decoder]

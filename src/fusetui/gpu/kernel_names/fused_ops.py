@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from fusetui.gpu.kernel_names.aten_ops import ATEN_OPS
+from fusetui.trace.model.aten_ops import ATEN_OPS
 
 _MAX_CUSTOM: Final = 64
 _MAX_TEXT: Final = 600

@@ -4,16 +4,3 @@
 for users. A figure
 is None if anything that it depends on is unknown.
 """
-
-__all__ = [
-    "attainable",
-    "bounds",
-    "describe",
-    "inputs",
-    "many",
-    "matmul",
-    "model",
-    "peaks",
-    "pointwise",
-    "row",
-]

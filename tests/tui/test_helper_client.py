@@ -21,14 +21,14 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.tui import performing
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.beside import Beside, Named, NotBeside
-from fusetui.tui.later import Made, Piece, pieces
+from fusetui.tui.background_results import Made, Piece, pieces
+from fusetui.tui.helper_client import Beside, Named, NotBeside
 from fusetui.tui.layout.call_tree import call_tree
 from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.sides import make_sides
 from fusetui.tui.loading import Compared, Explained, compare, load
-from fusetui.tui.shipping import ship, unship
 from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.wire import ship, unship
 
 
 @pytest.fixture

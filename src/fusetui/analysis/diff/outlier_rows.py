@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, Items
 from fusetui.analysis.diff.model import Kind, Row
-from fusetui.analysis.diff.odd_fusion import fused
-from fusetui.analysis.diff.odd_piece import Piece
+from fusetui.analysis.diff.outlier_fusion import fused
+from fusetui.analysis.diff.outlier_piece import Piece
 from fusetui.text.figures import plural
 
 KINDS = 8

@@ -14,11 +14,11 @@ from tests.tui.driving import screen
 from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.trace import Trace
-from fusetui.tui import kept
-from fusetui.tui.kept import Kept, KeptMark, keep, name_of, read_kept, restored
+from fusetui.tui import view_store
 from fusetui.tui.layout.view import first_view
 from fusetui.tui.state import commands, marks
 from fusetui.tui.state.state import Size, State
+from fusetui.tui.view_store import Kept, KeptMark, keep, name_of, read_kept, restored
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(mlp: Trace, path: str, fold
 def test_the_oldest_go(
     mlp: Trace, path: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "MOST", 1)
+    monkeypatch.setattr(view_store, "MOST", 1)
     folder.mkdir()
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))

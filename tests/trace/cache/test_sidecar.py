@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.why.why import why
+from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.model.arguments import arguments
@@ -94,7 +94,7 @@ def test_nothing_is_kept_of_a_document_that_could_not_be_read(
 
     open_trace(path)
     with monkeypatch.context() as during:
-        during.setattr("fusetui.trace.read.kept.room_for", no_room)
+        during.setattr("fusetui.trace.read.document_text.room_for", no_room)
         assert forward(open_trace(path)) == [-1]
     assert forward(open_trace(path)) == [0]
 

@@ -15,7 +15,7 @@ from tests.tui.prepared import after, do, explained, opened
 from textual.strip import Strip
 
 from fusetui.trace import Trace
-from fusetui.tui import whole
+from fusetui.tui import screen_layout
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
@@ -32,15 +32,15 @@ def pressed(action: int) -> Run:
 
 
 def clicked(x: int, y: int) -> Run:
-    return partial(whole.pointed, x=x, y=y)
+    return partial(screen_layout.pointed, x=x, y=y)
 
 
 def wheeled(x: int, y: int, lines: int, shifted: bool) -> Run:
-    return partial(whole.wheeled, y=y, turn=Turn(x, lines, shifted))
+    return partial(screen_layout.wheeled, y=y, turn=Turn(x, lines, shifted))
 
 
 def dragged(x: int, y: int, to: int) -> Run:
-    return partial(whole.dragged, y=y, drag=Drag(x, to, ended=True))
+    return partial(screen_layout.dragged, y=y, drag=Drag(x, to, ended=True))
 
 
 def resized(size: Size) -> Run:
@@ -61,10 +61,10 @@ RUNS = st.lists(
 
 def drawn(state: State) -> None:
     """Draw every line."""
-    heights = [pane.height for pane in whole.panes(state)]
+    heights = [pane.height for pane in screen_layout.panes(state)]
     assert sum(heights) == state.size.height
-    for panes in (whole.panes(state), whole.overlay_panes(state)):
-        picture = whole.stack(panes)
+    for panes in (screen_layout.panes(state), screen_layout.overlay_panes(state)):
+        picture = screen_layout.stack(panes)
         for y in range(state.size.height):
             picture.key(y, state.size.width, state.size.height)
             line = picture.line(y, state.size.width, state.size.height)
@@ -101,7 +101,7 @@ def test_lines_with_equal_keys_are_equal(mlp: Trace) -> None:
         state = first
         for run in do(*names):
             state = after(state, run)
-            picture, size = whole.stack(whole.panes(state)), state.size
+            picture, size = screen_layout.stack(screen_layout.panes(state)), state.size
             for y in range(size.height):
                 place = y, size.width, size.height
                 key, line = picture.key(*place), picture.line(*place)
@@ -112,7 +112,7 @@ def test_lines_with_equal_keys_are_equal(mlp: Trace) -> None:
 
 def keys(state: State) -> list[Hashable]:
     """Of all lines of the screen."""
-    picture, size = whole.stack(whole.panes(state)), state.size
+    picture, size = screen_layout.stack(screen_layout.panes(state)), state.size
     return [picture.key(y, size.width, size.height) for y in range(size.height)]
 
 

@@ -26,10 +26,10 @@ from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.tui.beside import Request, request_for
-from fusetui.tui.later import pieces
+from fusetui.tui.background_results import pieces
+from fusetui.tui.helper_client import Request, request_for
 from fusetui.tui.searching import as_read, often
-from fusetui.tui.shipping import ship
+from fusetui.tui.wire import ship
 
 
 def main() -> None:
@@ -85,6 +85,6 @@ def _listen(requests: SimpleQueue[Request]) -> None:
 
 def _warm() -> None:
     """Imports what is needed while the app still reads the trace."""
-    import fusetui.analysis.why.why
+    import fusetui.analysis.why.answer
     import fusetui.tui.layout.cpu_answer
     import fusetui.tui.layout.kernel_table  # noqa: F401

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.later import Piece
-from fusetui.tui.shipping import unship
+from fusetui.tui.background_results import Piece
+from fusetui.tui.wire import unship
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
 ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
 """Hits, those by args alone, and the share of the args that was read."""
-START = "import os; os.nice(5); from fusetui.tui.beside_process import main; main()"
+START = "import os; os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 

@@ -13,7 +13,7 @@ import pytest
 
 from fusetui.trace import CannotRead, open_trace
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.kept import Filed, Held, text_of
+from fusetui.trace.read.document_text import Filed, Held, text_of
 from fusetui.trace.read.source import open_source, state_of
 
 Write = Callable[[str | bytes], Path]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.counters import MOST, Counter, counters
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
+from fusetui.trace.layout.counters import MOST, Counter, counters
 
 Make = Callable[..., Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.questions.counters import counters
 from fusetui.analysis.questions.queue import queues
 from fusetui.trace.cells.counters import Curve, curve_of
+from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
@@ -50,9 +50,9 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import accounts
+    from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.selection import asked
     from fusetui.analysis.why.stretches import idle_times
-    from fusetui.analysis.why.why import explained
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists
     from fusetui.tui.layout.cpu_answer import cpu_lists

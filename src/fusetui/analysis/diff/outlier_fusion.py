@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fusetui.analysis.diff.collectors import Collector, collector
-from fusetui.analysis.diff.odd_piece import Piece
 from fusetui.analysis.diff.ops import known_names
+from fusetui.analysis.diff.outlier_piece import Piece
 from fusetui.trace.model.columns import Trace
 
 MOST = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from fusetui.trace import Trace
-from fusetui.tui.ahead import Ahead, likely
+from fusetui.tui.args_prefetch import Ahead, likely
 from fusetui.tui.layout.moves import next_line, next_slice, select_first
 from fusetui.tui.layout.view import Side, View
 
