@@ -3,6 +3,7 @@ evidence."""
 
 __all__ = [
     "account",
+    "breakdown",
     "causes",
     "facts",
     "gaps",

@@ -10,13 +10,13 @@ from fusetui.trace.insights.telling import headline
 from fusetui.trace.insights.wording import module_text
 from fusetui.trace.kernel_names import decode
 from fusetui.trace.program.modules import Modules
-from fusetui.trace.text.cutting import clip
 from fusetui.trace.text.figures import percent
 from fusetui.trace.text.printable import printable
+from fusetui.trace.text.tables import cut
 
 MOST = 10  # kernels, and modules
 TOLD = 3  # in a sentence
-LONGEST_NAME = 60  # characters
+LONGEST_NAME = 1000  # characters
 LONGEST_TOLD = 48
 BUSY = 0.8
 """From this share of the time asked about on, the GPU itself is the limit."""
@@ -42,7 +42,7 @@ def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
     for number, count, time in zip(names.tolist(), counts.tolist(), ns.tolist(), strict=True):
         name = trace.names[number]
         kernel = decode(name)
-        short = clip(kernel.short if kernel else name[:1000], LONGEST_NAME)
+        short = kernel.short if kernel else name[:LONGEST_NAME]
         before = found.get(short, (0, 0))
         found[short] = before[0] + count, before[1] + time
     return _longest(found)
@@ -51,7 +51,7 @@ def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
 def _by_module(modules: Modules) -> tuple[Share, ...]:
     found: dict[str, tuple[int, int]] = {}
     for one in modules.modules:
-        name = clip(module_text(one.module.removesuffix("_*")), LONGEST_NAME)
+        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
         before = found.get(name, (0, 0))
         found[name] = before[0] + one.count, before[1] + one.gpu_self_ns
     return _longest(found)
@@ -68,19 +68,24 @@ def is_limit(found: Why) -> bool:
     return bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
 
 
-def breakdown_text(found: Why) -> str:
-    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
-    where the GPU is not the limit."""
+def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
+    """By what the time is divided, its parts, and the time that their shares are of."""
     known = found.breakdown
-    if known is None or not known.kernels or not is_limit(found):
-        return ""
+    if known is None:
+        return []
     parts = [("kernel", known.kernels, known.kernels_ns)]
-    parts += [("module or annotation", known.modules, known.modules_ns)] if known.modules else []
+    parts.append(("module or annotation", known.modules, known.modules_ns))
+    return [part for part in parts if part[1]]
+
+
+def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:
+    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
+    where the GPU is not the limit. Names are cut to `longest`, unless nobody sees that."""
+    if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
+        return ""
     told = (
         f"by {what}: "
-        + ", ".join(
-            f"{clip(one.name, LONGEST_TOLD)} {percent(one.ns, whole)}" for one in some[:TOLD]
-        )
-        for what, some, whole in parts
+        + ", ".join(f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
+        for what, some, whole in breakdown_parts(found)
     )
     return f"GPU time {'; '.join(told)}."

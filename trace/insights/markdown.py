@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fusetui.trace.insights.breakdown import breakdown_parts, is_limit
 from fusetui.trace.insights.compared import below_rows, finding_rows
-from fusetui.trace.insights.model import Finding, Gap, Why
+from fusetui.trace.insights.model import Finding, Gap, Share, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,
     NOTHING,
@@ -23,10 +24,11 @@ from fusetui.trace.insights.telling import (
 from fusetui.trace.insights.typical import CLASSES as PARTS
 from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
-from fusetui.trace.text.figures import duration, percent, signed_duration
+from fusetui.trace.text.figures import count, duration, percent, signed_duration
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
+SHARES = 5  # kernels, and modules
 MOVED = 5  # modules, and families
 
 
@@ -37,6 +39,8 @@ def why_markdown(found: Why) -> str:
         lines += [*_account(found), ""]
     else:
         lines += [*_threads(found), ""]
+    for what, some, whole in breakdown_parts(found) if is_limit(found) else ():
+        lines += [*_shares(what, some[:SHARES], whole), ""]
     lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
     lines += [*_findings(found.findings), *_gaps(listed(found)[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
@@ -81,6 +85,14 @@ def _moved(title: str, moved: Sequence[Moved]) -> list[str]:
         for one in moved
     ]
     return markdown_table([title, "A", "B", "change"], rows, [0])
+
+
+def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
+    rows = [
+        (markdown(one.name), duration(one.ns), percent(one.ns, whole_ns), count(one.count))
+        for one in some
+    ]
+    return markdown_table([what, "GPU time", "share", "count"], rows, [0])
 
 
 def _account(found: Why) -> list[str]:
