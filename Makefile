@@ -4,6 +4,7 @@
 # make dist       build sdist and wheel, check both, and install the wheel alone
 # make pictures   redraw the pictures of the documentation
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
+# make lessons    write the lessons anew, byte for byte
 # make reference  regenerate docs/reference.md from the code
 
 VENV := .venv
@@ -14,7 +15,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist pictures questions reference clean
+.PHONY: demo test check dist pictures questions lessons reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -52,6 +53,9 @@ pictures: $(VENV)/.dev
 
 questions: $(VENV)/.dev
 	@$(BIN)/python -P docs/questions.py
+
+lessons: $(VENV)/.dev
+	@$(BIN)/python -P docs/lessons
 
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py

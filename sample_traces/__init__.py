@@ -1,6 +1,6 @@
 """The traces that ship with fusetui: small, real, without private data. Needs no torch.
 
-The table in README.md, which make.py writes, is the list of them. The lessons, which are
+The table in README.md is the list of them. The lessons, which are
 reconstructed and not recorded, are a package of their own: `fusetui.sample_traces.lessons`.
 """
 

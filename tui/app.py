@@ -12,7 +12,7 @@ from textual import events
 from textual.app import SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from fusetui.trace.text.printable import printable
 from fusetui.tui import heap, loading, ranking, registry, searching, summaries, whole
@@ -33,7 +33,7 @@ from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
 from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
 from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.screen import overlay_size, too_small
+from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 __all__ = ["FusetuiApp", "Options", "run"]
@@ -179,8 +179,11 @@ class FusetuiApp(Ending):
         action, state = registry.always(event.key, self.state), self.state
         if action is None:
             if self.screen not in (self._page, self._overlay):
-                # The palette is open; without a line for its list, Textual cannot page it.
-                return event.key in PAGING and bool(too_small(self.state.size))
+                # The palette is open; a list that was given no room yet, Textual cannot page.
+                lists = self.screen.query(OptionList)
+                return event.key in PAGING and not all(
+                    one.scrollable_content_region for one in lists
+                )
             if state.prompt is not None:
                 return self._answered(state.prompt, event)
             action = registry.action_for(event.key, state)

@@ -1,8 +1,7 @@
 """The lessons: traces with a GPU in them, to learn reading on. Reconstructed, not recorded.
 
-Their kernel names and most kernel times were published; `figures.py` says which, and where the
-other times come from. `python -P -m fusetui.sample_traces.lessons` writes the files anew, byte for
-byte, and the table in README.md, which is the list of them. Needs no torch.
+Their kernel names and most kernel times were published; README.md says which, and where the
+other times come from. Its table is the list of them. Needs no torch.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ def test_kernels_by_op_and_shape(fusetui: Run, replay: Path) -> None:
 
 def test_modules(fusetui: Run, replay: Path) -> None:
     text = fusetui("modules", replay, "--captured-by", replay.parent / "captures").out
+    assert "0 ns" not in text  # the CPU ran no module of a replay
     assert "Attention_*" in text
     assert "have the op, module and shapes of their capture" in text.replace("\n  ", " ")
 

@@ -129,6 +129,21 @@ def test_summary_text(fusetui: Run, trace_file: File) -> None:
         assert said in text
 
 
+def test_no_share_of_busy_where_earlier_work_is_missing(
+    fusetui: Run, tmp_path: Path, event: Any, launched: Any
+) -> None:
+    """The first event of stream 9 waits while the program waits for the device."""
+    path, args = tmp_path / "a.json", {"correlation": 2}
+    other = [
+        event("cudaLaunchKernel", 10, 2, cat="cuda_runtime", args=args),
+        event("k", 95, 10, cat="kernel", pid=0, tid=9, args=args),
+        event("cudaStreamSynchronize", 14, 80, cat="cuda_runtime"),
+    ]
+    path.write_text(json.dumps({"traceEvents": [*launched(1, 0, 5), *other]}), encoding="utf-8")
+    busy = "GPU busy    20 us, and longer with work from before the recording\n"
+    assert busy in fusetui("summary", path).out
+
+
 @pytest.mark.parametrize("command", [("summary",), ("why",), ("why", "--markdown")])
 @pytest.mark.parametrize("name", ["sample:mlp-eager", "lesson:mlp-eager"])
 def test_what_ships_is_headed_by_its_name(fusetui: Run, command: Sequence[str], name: str) -> None:

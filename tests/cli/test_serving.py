@@ -20,6 +20,13 @@ def served(tmp_path: Path) -> Path:
     return save(tmp_path / "replay.json", *steps)
 
 
+def test_a_step_of_unknown_phase(fusetui: Run, tmp_path: Path) -> None:
+    """No annotation says what the replay does."""
+    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
+    text = fusetui("serving", save(tmp_path / "a.json", events)).out
+    assert "An unknown step (hipGraphLaunch)" in text
+
+
 def test_text(fusetui: Run, served: Path) -> None:
     text = fusetui("serving", served).out
     assert "decode     19" in text

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KINDS = ("reader", "app", "large", "zip", "url", "terminal")
+KINDS = ("reader", "app", "large", "zip", "url", "terminal", "scrub")
 HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
 # The root of the project comes last: its folder `trace` would hide a module of Python.
@@ -23,12 +23,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--kind", choices=KINDS, default="reader")
     parser.add_argument("--save", type=Path, help="folder for the inputs that fail")
+    parser.add_argument("--write", action="store_true", help="put the outcome into docs/safety.md")
     parser.add_argument("--replay", type=Path, nargs="+", help="only try these files again")
     args = parser.parse_args()
 
     from importlib import import_module
 
-    from tests.fuzz.campaign import Plan, run, save_failures, say
+    from tests.fuzz.campaign import Plan, run, save_failures, say, write_row
 
     kind = import_module(f"tests.fuzz.{args.kind}").KIND
     seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -36,6 +37,8 @@ def main() -> int:
     say(f"seed {seed}")
     result = run(kind, plan)
     say(f"seed {seed}, {result}")
+    if args.write:
+        write_row(kind, plan, result, HERE.parents[1] / "docs" / "safety.md")
     folder = args.save or Path(tempfile.gettempdir()) / "fusetui-fuzz"
     save_failures(kind, plan, result, folder)
     return 1 if result.failed else 0

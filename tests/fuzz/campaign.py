@@ -71,6 +71,19 @@ def run(kind: Kind, plan: Plan) -> Result:
     return result
 
 
+def write_row(kind: Kind, plan: Plan, result: Result, page: Path) -> None:
+    """Puts the outcome in the place of the line of this kind in a table of the page."""
+    failed = sum(map(len, result.failed.values()))
+    tried = result.counts.total() + failed
+    became = ", ".join(f"{count:,} {what}" for what, count in result.counts.most_common())
+    row = f"| `{kind.name}` | {tried:,} | {plan.seed} | {failed} | {became} |"
+    line = re.compile(rf"^\| `{kind.name}` \|.*$", re.MULTILINE)
+    text, found = line.subn(row, page.read_text(encoding="utf-8"), count=1)
+    if not found:
+        raise ValueError(f"{page}: no line for `{kind.name}`")
+    page.write_text(text, encoding="utf-8")
+
+
 def _until_interrupted(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
     with suppress(KeyboardInterrupt):
         yield from outcomes

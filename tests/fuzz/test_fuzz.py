@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.fuzz import app
+from tests import starting
+from tests.fuzz import app, scrub, terminal
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -35,3 +36,27 @@ def test_archives_are_read_exactly_or_up_to_their_damage() -> None:
     for number in range(25):
         print(f"kind zip, seed {SEED}, first {number}")
         archives.attempt(SEED, number)
+
+
+def test_secrets_are_warned_of_and_nothing_of_them_is_left() -> None:
+    for number in range(60):
+        print(f"kind scrub, seed {SEED}, first {number}")
+        scrub.attempt(SEED, number)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_server_that_misbehaves_costs_nothing_that_arrived(number: int) -> None:
+    pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
+    from tests.fuzz import url
+
+    print(f"kind url, seed {SEED}, first {number}")
+    url.attempt(SEED, number)
+
+
+@pytest.mark.parametrize("number", [2, 7, 12])
+def test_no_process_outlives_its_terminal(number: int) -> None:
+    print(f"kind terminal, seed {SEED}, first {number}")
+    try:
+        terminal.attempt(SEED, number)
+    finally:
+        starting.end()

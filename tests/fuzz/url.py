@@ -172,13 +172,19 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads, block_on_close = True, False
+
+    def handle_error(self, *_: object) -> None:
+        """Who asks may leave at any time."""
+
+
 @contextmanager
 def serving(site: Site) -> Iterator[str]:
     """The URL while it is served."""
     Handler.site, Handler.asked = site, 0
     Handler.over.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.daemon_threads, running.block_on_close = True, False
+    with Server(("127.0.0.1", 0), Handler) as running:
         thread = Thread(target=partial(running.serve_forever, 0.01), daemon=True)
         thread.start()
         try:

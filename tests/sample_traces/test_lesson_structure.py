@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docs.lessons.device import Launch, Occupancy
 from tests.places import TRACES
 
 from fusetui import sample_traces
 from fusetui.sample_traces import lessons
-from fusetui.sample_traces.lessons.device import Launch, Occupancy
 
 Keys = dict[tuple[str, ...], set[str]]
 OF_KERNELS_SINCE_2026 = {"occupancy", "graph id", "graph node id", "channel", "channel_type"}

@@ -8,10 +8,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from docs.lessons.__main__ import HERE, packed, readme
 
 from fusetui.commands.loading import notices
 from fusetui.sample_traces import lessons
-from fusetui.sample_traces.lessons.__main__ import HERE, packed, readme
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.diff.compare import diff
 from fusetui.trace.diff.model import Answer

@@ -13,6 +13,7 @@ from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
 from textual.css.query import NoMatches
 from textual.events import Key
 from textual.message import Message
+from textual.widgets import OptionList
 
 from fusetui.trace import CannotRead
 from fusetui.trace.model.callbacks import never
@@ -162,6 +163,18 @@ async def test_a_part_of_the_screen_that_is_gone_is_no_bug_once_the_app_ends(pat
         app.exit(129)
         app._handle_exception(NoMatches("CommandList"))
     assert app.outcome() == 129
+
+
+async def test_a_palette_that_was_given_no_room_yet_is_not_paged(path: str) -> None:
+    """As when PageDown follows Ctrl+p at once."""
+    async with opened([path]) as (app, pilot):
+        await pilot.press("ctrl+p")
+        found = app.screen.query_one(OptionList)
+        found.styles.max_height = 0
+        await pilot.pause()
+        found.clear_options().add_option("one")
+        await pilot.press("pagedown", "pageup", "escape")
+        assert app.is_running
 
 
 async def test_a_kernel_without_a_name(

@@ -34,7 +34,11 @@ LEAST = 3
 
 IDLE, IDLE_BESIDE = 0.01, 0.03
 """Idle time is told when it changed by this share of a step; the latter in a step that does other
-work too, which costs some by itself."""
+work too, whose launches take some: in a step of 0.5 ms, a copy costs 2 %."""
+
+MOST, TOGETHER = 0.75, 4
+"""Both sides vary alike where the differences of so many kernels, step by step, vary by so much
+less than their times."""
 
 SHOWN = 5
 """At most this many such kernels are reported."""
@@ -69,9 +73,10 @@ def rows(a: Items, b: Items) -> list[Row]:
 
 
 def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
-    """Kernels and idle time that changed in one step only, if both sides have equally many
-    steps."""
-    if len(a.work.windows) != len(b.work.windows):
+    """Kernels and idle time that changed in one step only, if both sides have equally many steps
+    and vary alike, as two copies of one recording do: the n-th steps of two runs have nothing in
+    common but chance."""
+    if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
@@ -124,6 +129,22 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     return found
 
 
+def _vary_alike(a: Items, b: Items, groups: Sequence[Group]) -> bool:
+    """In the steps that do the usual work on both sides."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    before, after = (
+        side.samples[np.isin(side.alike, np.intersect1d(a.alike, b.alike))][:, of]
+        for side, of in ((a, one), (b, other))
+    )
+    if not before.size:
+        return False
+    apart, times = (
+        np.quantile(np.ptp(of, axis=0), MOST, method="lower") for of in (after - before, before)
+    )
+    return bool(TOGETHER * apart <= times)
+
+
 def _few(a: Items, b: Items) -> bool:
     return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
@@ -173,16 +194,16 @@ def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_ro
 
 
 def _idle_once(a: Items, b: Items) -> list[Once]:
-    """Idle time that only one step has, of those that do the usual work on one side at least: what
-    a step lacks leaves a gap that is no change of its own."""
+    """Idle time that only one step has, of those that do the usual work on one side at least. Work
+    that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
     usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
     steps = np.flatnonzero(usual[0] | usual[1])
     if _few(a, b):
         return []
     before, after = _idle(a)[steps], _idle(b)[steps]
-    gaps = (_work_in(a) - _work_in(b))[steps]
-    change = after - before
-    filled = np.sign(change) * np.clip(np.sign(change) * gaps, 0, np.abs(change))
+    less = _work_in(a, b)[steps]
+    gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
+    filled = np.clip(after - before, -more, gone)
     apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
     number = int(steps[place[0]])
     share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
@@ -196,11 +217,14 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     return [Once(number, row, bool(paired[0]))]
 
 
-def _work_in(items: Items) -> Int64s:
-    """The time of all work of each step."""
-    found = np.zeros(len(items.work.windows), dtype=np.int64)
-    np.add.at(found, items.work.window, items.work.ns)
-    return found
+def _work_in(a: Items, b: Items) -> Int64s:
+    """How much more time A spends in each step on each kind of work; shape [steps, kinds]."""
+    kinds = np.unique(np.concatenate([a.every, b.every]))
+    found = np.zeros((2, len(a.work.windows), len(kinds)), dtype=np.int64)
+    for side, items in zip(found, (a, b), strict=True):
+        np.add.at(side, (items.work.window, np.searchsorted(kinds, items.every)), items.work.ns)
+    apart: Int64s = found[0] - found[1]
+    return apart
 
 
 def _idle(items: Items) -> Int64s:

@@ -10,7 +10,10 @@ _LAUNCHES = "waiting for launches"
 _SAID = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
-    **{reason: WHERE[reason] for reason in ("unlinked", "graph", "queued", "after")},
+    **{
+        reason: WHERE[reason]
+        for reason in ("unlinked", "graph", "launch_latency", "queued", "after")
+    },
     **{reason: WHILE[reason] for reason in ("host_sync", "host_alloc")},
 }
 

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+<<<<<<< HEAD
 from fusetui.trace.insights.breakdown import breakdown_parts, is_limit
 from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.model import Finding, Gap, Share, Why
+=======
+from fusetui.trace.insights.model import Finding, Gap, Why
+>>>>>>> main
 from fusetui.trace.insights.telling import (
     HIDDEN,
-    NOTHING,
     account_columns,
     answer,
     ceiling_text,
     covered_by,
     device_text,
     listed,
-    named,
     not_recorded,
-    qualified,
-    verdict,
 )
 from fusetui.trace.insights.typical import CLASSES as PARTS
-from fusetui.trace.insights.versus import Moved, Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
+<<<<<<< HEAD
 from fusetui.trace.text.figures import count, duration, percent, signed_duration
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
 SHARES = 5  # kernels, and modules
 MOVED = 5  # modules, and families
+=======
+from fusetui.trace.text.figures import duration, percent
+from fusetui.trace.text.markdown import markdown, markdown_table
+
+GAPS = 5
+>>>>>>> main
 
 
 def why_markdown(found: Why) -> str:
@@ -47,6 +53,7 @@ def why_markdown(found: Why) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+<<<<<<< HEAD
 def versus_markdown(found: Versus) -> str:
     """What changed most, and a table of the classes of both sides."""
     head = f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**"
@@ -95,6 +102,8 @@ def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
     return markdown_table([what, "GPU time", "share", "count"], rows, [0])
 
 
+=======
+>>>>>>> main
 def _account(found: Why) -> list[str]:
     columns = account_columns(found)
     main = columns[0][1]

@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from fusetui.trace.insights.model import Gap, Why
 from fusetui.trace.insights.typical import CLASSES as PARTS
 from fusetui.trace.insights.typical import median_step, steps_tell, totals, working
-from fusetui.trace.insights.versus import Versus
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.text.cutting import clip, joined
 from fusetui.trace.text.cutting import width as cells
-from fusetui.trace.text.figures import change as changed
 from fusetui.trace.text.figures import count, duration, percent, plural
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import GAP, Column, table
@@ -311,17 +309,3 @@ def listed(found: Why) -> Sequence[Gap]:
 def named(name: str) -> str:
     """A class or a reason in words."""
     return CLASSES[name] if name in CLASSES else REASONS[name]
-
-
-def verdict(found: Versus) -> str:
-    """The largest change of any class or reason, of which there is at least one."""
-    parts = [one for one in found.change if one.name not in ("span", "idle")]
-    span = next(one for one in found.change if one.name == "span")
-    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
-    text = f"B's {found.of} takes {longer}"
-    largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
-    if largest is None or largest.a_ns == largest.b_ns:
-        return f"{text}: every class takes as long as before."
-    more = duration(abs(largest.b_ns - largest.a_ns))
-    way = "more" if largest.b_ns > largest.a_ns else "less"
-    return f"{text}. The largest change: {more} {way}, {named(largest.name)}."

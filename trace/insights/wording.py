@@ -68,6 +68,11 @@ def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> 
 STACKS = "Python stacks were recorded: these times include the profiler's own work."
 
 
+COLD = "Most of the time is warm-up: what is left may be, too."
+
+
 def why_likely(facts: Facts) -> str | None:
     """Why CPU times are only likely; None if they are certain."""
-    return STACKS if facts.is_profiled else None
+    if facts.is_profiled:
+        return STACKS
+    return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None

@@ -114,9 +114,9 @@ def size_of_url(url: str) -> int | None:
     system, path = _system(url)
     try:
         size = system.info(path).get("size")
-    except TimeoutError as error:
-        raise _unreadable(url, error) from None
-    except Exception:  # reading it will report it
+    except Exception as error:  # others are reported when it is read
+        if isinstance(error.__cause__ or error, TimeoutError):
+            raise _unreadable(url, error) from None
         return None
     return size if isinstance(size, int) else None
 

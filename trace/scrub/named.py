@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator
 
 from fusetui.trace.scrub.compiled import compiled
-from fusetui.trace.scrub.placeholders import FORM, is_placeholder
+from fusetui.trace.scrub.placeholders import KINDS, is_placeholder
 from fusetui.trace.scrub.secrets import Secrecy, hides, is_random, is_trivial, secrecy
 
 Place = tuple[int, int, str]
 """Begin and end of a secret in a text, and what it is called."""
 
 NAME = r"[A-Za-z_][\w.-]{1,80}+"
-SIGN = r"[=:](?<=[\w\\\"'\]\s:!=][=:])(?!:)|--[A-Za-z]"
+SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"
+"""Part of every setting, and of few names of kernels and frames."""
+
 SETTING = rf"""(?x)
-    (?<![\w.-])
+    (?<![A-Za-lo-qsu-z0-9_.-]) # soon known of most places; then more exactly
+    (?:(?<![\w.-])|(?<=\[[0-9]m)|(?<=\[[0-9]{{2}}m)|(?<=\\[nrt](?=-)))
     (?: --?(?P<option>{NAME})(?: = | \s{{1,2}}+)
       | (?P<name>{NAME})[\\"'\[\]]{{0,5}}+\s{{0,2}}+(?P<sign>:=|!?={{1,3}}>?|:(?!:))\s{{0,2}}+
     )
@@ -35,9 +38,13 @@ COMPARED = (
     rf"(?P<name>{NAME})"
 )
 WORDS = ("pass", "key", "token", "pwd", "secret", "credential")
-VALUE = rf"(?:(?!{FORM})[^\s\"'`,;])++"
-CLOSING = ")]}.:"
+PLAIN = r"[^\s\"'`,;<\x00-\x1f]"
+ANGLE = rf"<(?!(?:{'|'.join(KINDS)})[1-9])"
+CLOSING = ")]}.:\\"
 LONGEST = 1 << 12  # characters up to the quote that closes a value
+PROBE = 1000  # characters of a value by which is known whether it is a secret
+VALUE = rf"{PLAIN}{{0,{PROBE}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE}}}+){{0,9}}+"
+REST = rf"{PLAIN}*+(?:{ANGLE}{PLAIN}*+)*+"
 
 
 def named_in(text: str) -> Iterator[Place]:
@@ -60,20 +67,33 @@ def end_of(text: str, found: re.Match[str], value: str) -> int:
     return match.end() if match else begin
 
 
+def may_hold_setting(text: str) -> bool:
+    return compiled(SIGN).search(text) is not None
+
+
 def name_of(found: re.Match[str]) -> str:
-    return found["option"] or found["name"]
+    """The name of a setting, without the letter of an escape before it."""
+    name: str = found["option"] or found["name"]
+    return name[name[0] in "nrt" and found.string.endswith("\\", 0, found.start()) :]
 
 
 def _settings(text: str) -> Iterator[Place]:
     at = 0
-    if not compiled(SIGN).search(text):
+    if not may_hold_setting(text):
         return
     while found := compiled(SETTING).search(text, at):
         at, name = found.end(), name_of(found)
         if secrecy(name) is Secrecy.NONE:
             continue
-        end = at + len(text[at : end_of(text, found, VALUE)].rstrip(CLOSING))
-        if _is_hidden(name, text[at:end], found["sign"] != ":" or found["quote"] != ""):
+        end = end_of(text, found, VALUE)
+        cut = end >= at + PROBE
+        value = text[at:end]
+        if secrecy(name) is not Secrecy.STRONG:
+            value = value.partition("\\")[0]  # an escape ends it
+        value = value.rstrip(CLOSING)
+        if _is_hidden(name, value, found["sign"] != ":" or found["quote"] != ""):
+            rest = compiled(REST).match(text, end) if cut else None
+            end = rest.end() if rest else at + len(value)
             yield at, end, name
             at = end
 

@@ -23,7 +23,8 @@ class Secrecy(IntEnum):
     WEAK = 1  # only if the value looks drawn at random
     LIKELY = 2  # only if the value is no word
     USUAL = 3
-    STRONG = 4  # even if the value is a number
+    CERTAIN = 4  # a warning, too, for any value
+    STRONG = 5  # even if the value is a number
 
 
 STRONG = listed("password passwd passphrase passcode secret credential contraseña contrasena")
@@ -35,7 +36,7 @@ ALWAYS = listed(
     cookie jwt bearer creds dbpass databasepass keypass sshpass userpass mypass rootpass adminpass
     mypwd userpwd dbpwd adminpwd"""
 )
-"""A name whose last word is one of these is USUAL."""
+"""A name whose last word is one of these is CERTAIN."""
 
 OF_A_TOKENIZER = listed(
     """eos bos pad unk mask cls sep next prev previous last first new image video audio special
@@ -44,16 +45,19 @@ OF_A_TOKENIZER = listed(
 )
 """Before "token" these mean a token of text, which is not a secret."""
 
-OF_A_LOCK = listed(
-    """api access secret private priv auth authentication signing signature encryption ssh ssl tls
-    pgp gpg license account storage subscription service deploy master session admin root client db
-    database wandb hf openai anthropic azure aws gcp google github gitlab"""
+OF_A_LOCK = listed("api auth service account db database priv private client access secret")
+"""Before "key" these mean a key that grants access: CERTAIN."""
+
+OF_A_VAULT = OF_A_LOCK | listed(
+    """authentication signing signature encryption ssh ssl tls pgp gpg license storage subscription
+    deploy master session admin root wandb hf openai anthropic azure aws gcp google github gitlab"""
 )
-"""Before "key" these mean a key that grants access, also in lower case."""
+"""Before "key" these mean the same, but may also mean something else."""
 
 OF_A_LOGIN = listed(
-    """db database user smtp mail email imap ftp sftp http https proxy mysql pg postgres redis mongo
-    ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn nexus jenkins vpn"""
+    """db database user admin root api smtp mail email imap ftp sftp http https proxy mysql pg
+    postgres redis mongo ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn
+    nexus jenkins vpn"""
 )
 """Before "pass" these mean a password, not one pass of several."""
 
@@ -69,8 +73,8 @@ OF_A_SERVICE = listed(
     datadog discord droneci dropbox etsy facebook fastly finicity finnhub flickr freshbooks gitter
     gocardless heroku hubspot intercom jfrog jira kraken kucoin launchdarkly linkedin mailchimp
     mailgun mapbox mattermost meraki messagebird netlify newrelic nytimes okta plaid privateai
-    rapidapi sendbird sentry softlayer squarespace sumologic sumo travis twitch twitter xray yandex
-    zendesk"""
+    rapidapi sendbird sentry softlayer sonar squarespace sumologic sumo travis twitch twitter xray
+    yandex zendesk"""
 )
 """Services whose keys have no form of their own: after a name with such a word, what is no word
 is one of them."""
@@ -90,16 +94,20 @@ AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str
 
 FEWEST, MOST = 14, 400  # characters of a value that looks random
 ONE_RUN = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
+UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 OTHERS = re.compile(r"[_.~+/=:%-]")
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same if the key alone is not conclusive
-CHANGES = 0.25  # of the kind of character, for each character, in what is drawn at random
+CHANGES = 0.3  # of the kind of character, for each character, in what is drawn at random
+MANY_CHANGES = 0.45  # more than in words joined like ThisOne2
 ALIKE = re.compile(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
+    r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
-MASKED = r"\*{3}|•{3}|\.{3}\Z|x{6}|X{6}"
+MASKED = re.compile(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
+LEFT = 8  # characters beside the mask of what is masked
 
 
 def secrecy(name: str) -> Secrecy:
@@ -120,7 +128,10 @@ def _secrecy(name: str) -> Secrecy:
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.STRONG
     if any(map(_is_strong, words)):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.USUAL
-    if last in ALWAYS or _is_usual(last, before, name.isupper()):
+    locks = {"key": OF_A_LOCK, "token": OF_A_LOCK, "pass": OF_A_LOGIN}.get(last, ())
+    if last in ALWAYS or before in locks:
+        return Secrecy.CERTAIN
+    if _is_usual(last, before, name.isupper()):
         return Secrecy.USUAL
     if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.LIKELY
@@ -140,16 +151,14 @@ def _is_usual(last: str, before: str, is_variable: bool) -> bool:
             return before not in ("", "old")
         case "pw":
             return before != ""
-        case "pass":
-            return before in OF_A_LOGIN or before in OF_A_LOCK
         case "pat":
-            return before in OF_A_LOCK or (is_variable and before != "")
+            return before in OF_A_VAULT or (is_variable and before != "")
         case "auth":
             return is_variable
         case "token":
             return before not in OF_A_TOKENIZER
         case "key":
-            return before in OF_A_LOCK or (
+            return before in OF_A_VAULT or (
                 is_variable and before != "" and before not in OF_A_TABLE
             )
     return False
@@ -157,36 +166,41 @@ def _is_usual(last: str, before: str, is_variable: bool) -> bool:
 
 def is_trivial(value: str) -> bool:
     """Whether the value is blank, a switch, or already masked."""
-    return bool(re.fullmatch(TRIVIAL, value) or re.search(MASKED, value))
+    if re.fullmatch(TRIVIAL, value):
+        return True
+    rest, masks = MASKED.subn("", value)
+    return masks > 0 and len(rest) <= LEFT
 
 
 def is_random(value: str) -> bool:
     """Whether this looks drawn at random, unlike words, numbers, paths and names of kernels."""
+    changes = len(ALIKE.findall(value)) / max(len(value), 1)
+    digits = len(re.findall(r"\d+", value))
     return (
-        is_no_word(value)
-        and len(value) >= LIKELY
-        and len(ALIKE.findall(value)) > CHANGES * len(value)
+        len(value) >= LIKELY
+        and (changes > MANY_CHANGES or (changes > CHANGES and digits > 2))
+        and is_no_word(value)
+        and not UUID.fullmatch(value)
     )
 
 
 def is_no_word(value: str) -> bool:
     """Whether this is one run of letters and digits, with few other characters."""
-    return (
-        FEWEST <= len(value) <= MOST
-        and value[0] not in "/~."
-        and ONE_RUN.fullmatch(value) is not None
-        and len(OTHERS.findall(value)) <= len(value) // 8
-    )
+    if not FEWEST <= len(value) <= MOST or value[0] in "/~." or not ONE_RUN.fullmatch(value):
+        return False
+    return len(OTHERS.findall(value)) <= max(len(value) // 10, min(len(value) // 8, 5))
 
 
 def hides(name: str, value: str) -> bool:
     """Whether a value is taken out because of its name."""
     sure = secrecy(name)
-    if sure is Secrecy.NONE or is_trivial(value):
+    if sure is Secrecy.NONE:
         return False
-    if sure is Secrecy.WEAK:
-        return is_random(value)
-    return sure is not Secrecy.LIKELY or is_no_word(value)
+    if sure is Secrecy.WEAK and not is_random(value):
+        return False
+    if sure is Secrecy.LIKELY and not (is_no_word(value) or UUID.fullmatch(value)):
+        return False
+    return not is_trivial(value)
 
 
 def is_secret(name: str, value: object) -> bool:

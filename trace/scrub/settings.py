@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from fusetui.trace.scrub.compiled import compiled
 from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
-from fusetui.trace.scrub.named import SETTING, Place, end_of, name_of, named_in
+from fusetui.trace.scrub.named import SETTING, Place, end_of, may_hold_setting, name_of, named_in
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
 from fusetui.trace.scrub.tokens import tokens_in
@@ -55,7 +55,7 @@ def _replaced(text: str, places: Iterable[Place], hide: Callable[[str], str]) ->
 
 def scrub_settings(text: str, names: Names) -> str:
     """A text without the values of variables, users and hosts."""
-    if "=" not in text and ":" not in text and "--" not in text:
+    if not may_hold_setting(text):
         return text
     kept: list[str] = []
     done = at = 0

@@ -19,12 +19,12 @@ ALPHABETS = {"A": "A-Za-z0-9", "B": "A-Za-z0-9+/=_-", "D": r"\w.=-", "H": "0-9a-
 
 BEGIN = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv0])|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})"
-    r"|(?<=%[0-9a-fA-F]{2})|(?<=\x1b\[[0-9]m)|(?<=\x1b\[[0-9]{2}m))"
+    r"|(?<=%[0-9a-fA-F]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m))"
 )
 """Where a token may begin: at a word, also after an escape of JSON, of a URL or of a terminal."""
 
 ISSUED = """
-a Hugging Face token : hf_ api_org_ : A16
+a Hugging Face token : hf_ api_org_ : A30
 a GitHub token : ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ : W20
 a GitLab token : glpat- gldt- glft- glsoat- glrt- glcbt- glimt- glptt- glagent- gloas- glffct- : D16
 a GitLab token : GR1348941 : W16
@@ -98,7 +98,7 @@ the issuers document them and as scanners of repositories know them."""
 
 
 class Form(NamedTuple):
-    """A form of its own; its last group, or all of it, is the secret."""
+    """A form of its own; its last group, or all of it, is the secret; none if that is empty."""
 
     kind: str
     mark: str  # in lower case; part of every text of this form
@@ -106,6 +106,7 @@ class Form(NamedTuple):
 
 
 FORMS = (
+    Form("a Hugging Face token", "hf_", r"hf_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{16,}+"),
     Form(
         "a private key",
         "private key",
@@ -123,34 +124,35 @@ FORMS = (
     Form(
         "a bearer token",
         "earer ",
-        r"\b(?i:bearer)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{8,}+)",
+        r"(?i:bearer)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{8,}+)",
     ),
     Form(
         "a bearer token",
         "asic ",
-        r"\b(?i:basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)",
+        r"(?i:basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)",
     ),
     Form(
         "a password of curl",
         "curl ",
-        r"\bcurl\s[^\n]{0,400}?(?<=\s)(?:-u|--user)[ =]{0,4}+[\"']?[^\s:\"']{0,80}:([^\s\"']{3,}+)",
+        r"curl\s[^\n]{0,400}?(?<=\s)(?:-u|--user)[ =]{0,4}+[\"']?[^\s:\"']{0,80}:([^\s\"']{3,}+)",
     ),
+    Form("a signed URL", "sig", r"(?i)[?&](?:x-[a-z]{3,4}-)?sig(?:nature)?=([\w%+/=-]{16,}+)"),
     Form("an API key", "login ", r"(?<=login )([0-9a-f]{40})(?!\w)"),
     Form(
         "an AWS key",
         "aws",
-        r"(?i)aws[^\n\"']{0,30}(?:key|pwd|pw|pass|token)[^\n\"']{0,20}[\"']{1,2}"
-        r"(?:[:=, ]{1,3}[\"'])?([0-9a-z/+]{40})[\"']",
+        r"(?i)aws[^\n\"']{0,30}(?:key|pwd|pw|pass|token)[^\n\"']{0,20}[\\\"']{1,4}"
+        r"(?:[:=, ]{1,3}[\\\"']{1,4})?([0-9a-z/+]{40})[\\\"']",
     ),
-    Form("a JSON web token", "eyj", r"eyJ(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w=-]*+)?"),
+    Form("a JSON web token", "eyj", r"(eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w=-]*+)?)|eyJ[\w-]*+()"),
     Form("a JSON web token", "zxlk", r"ZXlK[\w+/-]{40,}+"),
     Form("an API key", "sk-", r"sk-(?=[\w-]{0,99}\d)(?=[\w-]{0,99}[A-Za-z])[\w-]{16,}+"),
     Form("a SendGrid key", "sg.", r"SG\.[\w=.-]{32,}+"),
     Form(
         "an Artifactory token",
         "ap",
-        r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[A-Za-z]{0,60}\d)(?=[a-z\d]{0,60}[A-Z])"
-        r"[A-Za-z0-9]{8,}+(?![\w-])",
+        r"AP[\dA-F](?=[A-Z\d]{0,60}[a-z])(?=[a-z\d]{0,60}[A-Z])"
+        r"(?:(?=[A-Za-z]{0,5}\d)|(?=[A-Za-z]{0,60}\d)(?=\w{20}))[A-Za-z0-9]{8,}+(?![\w-])",
     ),
     Form(
         "a Telegram token",
@@ -166,7 +168,7 @@ FORMS = (
     Form("a Vault token", "s.", r"s\.(?=[a-zA-Z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.])"),
     Form("a Mailchimp key", "-us", r"[0-9a-z]{32}-us[0-9]{1,2}"),
     Form("a Mailgun key", "mailgun", r"(?i)mailgun[^\n]{0,30}?([0-9a-h]{32}(?:-[0-9a-h]{8}){2})"),
-    Form("an Azure secret", "q~", r"(?<![\w~.])[\w~.]{3}\dQ~[\w~.-]{31,34}"),
+    Form("an Azure secret", "q~", r"[\w~.]{3}\dQ~[\w~.-]{31,34}"),
     Form("a Terraform token", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{40,}+"),
     Form("a MaxMind key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
     Form("a Harness token", "at.", r"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
@@ -174,7 +176,7 @@ FORMS = (
     Form(
         "an Authress key",
         ".acc",
-        r"[a-z]{2,8}_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}+",
+        r"(?:sc|ext|scauth|authress)_[a-z0-9]{5,30}\.[a-z0-9]{4,6}\.acc[_-][\w-]{10,32}\.[\w+/=-]{30,}+",
     ),
     Form("a Cloudflare key", "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}+"),
     Form("a Facebook token", "|", r"\d{15,16}[|%][\w-]{27,40}"),
@@ -193,7 +195,7 @@ FORMS = (
 """Those that take more than a beginning to be known."""
 
 SEPARATORS = str.maketrans(dict.fromkeys("_-.~:/=+%|,;()[]{}<>\"'`\\\x1b@#$&?!*^", " "))
-ESCAPE = r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[abfnrtv0]|%[0-9a-fA-F]{2}|\x1b\[[0-9]{0,3}m"
+ESCAPE = r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[abfnrtv0]|%[0-9a-fA-F]{2}|\[[0-9]{1,3}m"
 
 
 def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
@@ -202,11 +204,11 @@ def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
         (*match.span(match.lastindex or 0), kind)
         for kind, pattern in _patterns(text)
         for match in pattern.finditer(text)
-        if compiled(BEGIN).match(text, match.start())
+        if not match[0][0].isalnum() or compiled(BEGIN).match(text, match.start())
     ]
     done = -1
     for begin, end, kind in sorted(found, key=lambda token: (token[0], -token[1])):
-        if begin >= done and not is_trivial(text[begin:end]):
+        if done <= begin < end and not is_trivial(text[begin:end]):
             yield begin, end, kind
             done = end
 
@@ -218,8 +220,9 @@ def kinds_in(text: str) -> Iterator[str]:
 
 def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     """The few patterns of which at least the beginning occurs in the text."""
-    for head in _heads(text) & _issued().keys():
-        for kind, prefix, body in _issued()[head]:
+    issued = _issued()
+    for head in issued.keys() & _heads(text):
+        for kind, prefix, body in issued[head]:
             if prefix in text:
                 yield kind, compiled(f"{re.escape(prefix)}{body}")
     lower = text.lower()
@@ -230,10 +233,16 @@ def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
 
 def _heads(text: str) -> set[str]:
     """The words of a text, and the beginnings of long ones."""
-    if "\\" in text or "%" in text or "\x1b" in text:
+    if "\\" in text or "%" in text or "[" in text:
         text = compiled(ESCAPE).sub(" ", text)
     words = set(text.translate(SEPARATORS).split())
-    return words.union(word[:n] for word in words if len(word) > 5 for n in (2, 3, 4))
+    for word in [*words]:
+        if len(word) > 4:
+            words.add(word[:4])
+            if len(word) > 9:
+                words.add(word[:3])
+                words.add(word[:2])
+    return words
 
 
 @cache
@@ -243,11 +252,11 @@ def _issued() -> Mapping[str, list[tuple[str, str, str]]]:
     for line in ISSUED.strip().splitlines():
         kind, prefixes, body = line.split(" : ")
         alphabet = ALPHABETS[body[0]]
-        digits = rf"(?=[{alphabet}]{{0,60}}\d|[A-Za-z]{{30}})"
+        no_word = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])"
         for prefix in prefixes.split():
             word = prefix.translate(SEPARATORS).split()[0]
             head = word if len(word) < len(prefix) else word[:4]
             rows.setdefault(head, []).append(
-                (kind, prefix, rf"{digits}[{alphabet}]{{{body[1:]},}}+")
+                (kind, prefix, rf"{no_word}[{alphabet}]{{{body[1:]},}}+")
             )
     return rows

@@ -17,7 +17,7 @@ from fusetui.trace.serving.experts import Experts, experts_of
 from fusetui.trace.serving.layers import Layers, layers_of
 from fusetui.trace.serving.limit import Limit, limit_of
 from fusetui.trace.serving.outliers import outliers
-from fusetui.trace.serving.passes import Pass, interval_of, passes
+from fusetui.trace.serving.passes import Pass, interval_of, passes, trains
 from fusetui.trace.serving.replays import bare_launches
 from fusetui.trace.serving.requests import Phase
 from fusetui.trace.serving.weights import products_of
@@ -184,9 +184,10 @@ def _limit(
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:
     said = []
     if not found:  # nothing else is known either
+        replayed = "what was replayed is training" if trains(trace) else "no graph was replayed"
         said.append(
-            "Steps: no annotation has the name of a server's step (execute_..., step[...]), and no"
-            " graph was replayed."
+            "Steps: no annotation has the name of a server's step (execute_..., step[...]), and "
+            f"{replayed}."
         )
     elif between is None or not between.count:
         said.append("The time from one pass of the model to the next: the trace has one pass.")

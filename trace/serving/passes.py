@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.kernel_names import decode
+from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.layout.steps import by_launch_time
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -70,9 +71,18 @@ def interval_of(trace: Trace, rows: Rows) -> Interval:
     return Interval(int(start.min()), int(end.max()), union_length(start, end))
 
 
+def trains(trace: Trace) -> bool:
+    """Whether an optimizer runs: graphs are then the forward or the backward part of a step."""
+    rows = trace.rows_of(Role.ANNOTATION)
+    used = np.unique(trace.name[rows]).tolist()
+    return any(OPTIMIZER.match(trace.names[name]) for name in used)
+
+
 def passes(trace: Trace) -> tuple[Pass, ...]:
-    """All steps in time order; without any, all replays."""
+    """All steps in time order; without any, all replays, unless they are parts of training."""
     steps = server_steps(trace)
+    if not len(steps) and trains(trace):
+        return ()
     if not len(steps):
         return tuple(
             Pass(

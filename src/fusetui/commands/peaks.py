@@ -46,9 +46,14 @@ def notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator[str]
         yield "No shapes were recorded (record_shapes=True), so FLOP and bytes are not known."
         return
     devices = peaks_of_devices(trace, given)
-    unknown = [d.name or device_label(d.device) for d in devices if d.peak is None]
+    unknown = [d.name or _the(device_label(d.device)) for d in devices if d.peak is None]
     if unknown:
         yield (
             f"The peaks of {several(list(dict.fromkeys(unknown)), 3)} are not known: give them "
             "with --peak, as in --peak bf16=989e12 --peak bandwidth=3.35e12."
         )
+
+
+def _the(label: str) -> str:
+    """With an article, unless a number tells which device it is."""
+    return label if label[-1:].isdigit() else f"the {label}"

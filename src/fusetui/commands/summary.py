@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+import numpy as np
+
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.render.note import emit_json_of, emit_of
@@ -11,6 +13,8 @@ from fusetui.render.output import width
 from fusetui.trace import Trace, summary
 from fusetui.trace.questions.summary import Summary
 from fusetui.trace.questions.totals import kernel_totals, op_totals
+
+LONG = 0.02  # of the span: a gap that changes what the share of busy time means
 
 
 def run(args: Namespace) -> int:
@@ -29,4 +33,20 @@ def _summary_text(trace: Trace, figures: Summary) -> str:
     """The text; imports the decoders of kernel names, which --json does not need."""
     from fusetui.render.summary import summary_text
 
-    return summary_text(figures, kernel_totals(trace), op_totals(trace), width())
+    totals = kernel_totals(trace), op_totals(trace)
+    return summary_text(figures, *totals, width(), _cut_off(trace, figures))
+
+
+def _cut_off(trace: Trace, figures: Summary) -> bool:
+    """Whether the GPU probably finishes work from before the recording in an idle time, as `why`
+    says; asked only where a stream begins after a long one."""
+    rows = trace.gpu_rows[np.argsort(trace.start[trace.gpu_rows], kind="stable")]
+    before = np.maximum.accumulate(trace.end[rows])[:-1]
+    after = rows[1:][trace.start[rows[1:]] - before > LONG * figures.gpu_span_ns]
+    first = rows[np.unique(trace.track[rows], return_index=True)[1]]
+    if not np.isin(after, first).any():
+        return False
+    from fusetui.trace.insights.telling import cut_off
+    from fusetui.trace.insights.why import why
+
+    return bool(cut_off(why(trace)))

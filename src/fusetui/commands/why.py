@@ -48,11 +48,11 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 
     both = versus(*found)
     if args.json:
-        from fusetui.render.why_json import versus_document
+        from fusetui.render.versus import versus_document
 
         emit_json_of(traces[0], versus_document(both, traces), traces[1])
     elif args.markdown:
-        from fusetui.trace.insights.markdown import versus_markdown
+        from fusetui.trace.insights.versus_text import versus_markdown
 
         emit_of(traces[0], versus_markdown(both), traces[1])
     else:

@@ -145,7 +145,7 @@ def _module(time: ModuleTime, whole: int) -> tuple[str, ...]:
         _figure(time.gpu_backward_ns),
         _figure(time.gpu_recompute_ns),
         count(time.kernels) if time.kernels else "",
-        duration(time.cpu_ns),
+        _figure(time.cpu_ns),
         count(time.count),
         INDENT * time.level + printable(time.module),
     )

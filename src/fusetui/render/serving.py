@@ -118,7 +118,9 @@ def _number(value: int | None) -> str:
 
 def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
     limit, step = one.limit, found.steps[one.step]
-    yield from _wrapped(f"A {one.phase} step ({printable(step.name)}): {_verdict(limit)}", width)
+    article = "An" if one.phase[0] in "iu" else "A"
+    what = f"{article} {one.phase} step"
+    yield from _wrapped(f"{what} ({printable(step.name)}): {_verdict(limit)}", width)
     for line in _amounts(limit):
         yield from _wrapped(f"  {line}", width)
     layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."

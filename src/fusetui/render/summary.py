@@ -28,11 +28,16 @@ LANE_COLUMNS = (
 
 
 def summary_text(
-    figures: Summary, kernels: Sequence[KernelTotal], ops: Sequence[OpTotal], width: int
+    figures: Summary,
+    kernels: Sequence[KernelTotal],
+    ops: Sequence[OpTotal],
+    width: int,
+    cut_off: bool = False,
 ) -> str:
-    """The text; without kernels, ops are listed."""
+    """The text; without kernels, ops are listed. `cut_off`: work from before the recording is
+    missing."""
     blocks = [
-        "\n".join(cut(line, width) for line in _head(figures)),
+        "\n".join(cut(line, width) for line in _head(figures, cut_off)),
         *_steps(figures, width),
         _lanes(figures.tracks, width),
     ]
@@ -43,7 +48,7 @@ def summary_text(
     return "\n\n".join(block for block in blocks if block)
 
 
-def _head(figures: Summary) -> Iterator[str]:
+def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
     cut = "" if figures.complete else "   (cut short)"
     yield f"{printable(figures.file)}   {size(figures.bytes)}{cut}"
     if figures.devices:
@@ -51,17 +56,20 @@ def _head(figures: Summary) -> Iterator[str]:
     yield ""
     yield f"span        {duration(figures.span_ns)}"
     yield f"events      {count(figures.events)}, of which {plural(figures.slices, 'slice')}"
-    yield from _gpu(figures) if figures.gpu_events else ["GPU         no GPU events"]
+    yield from _gpu(figures, cut_off) if figures.gpu_events else ["GPU         no GPU events"]
     if figures.events_skipped:
         yield f"skipped     {plural(figures.events_skipped, 'unreadable event')}"
 
 
-def _gpu(figures: Summary) -> Iterator[str]:
+def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
     busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
     of = "its span" if whole == figures.gpu_span_ns else "the spans of all GPUs, added up"
     share = f" ({percent(busy, whole)} of {of})" if whole else ""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
-    yield f"GPU busy    {duration(busy)}{share}, idle {duration(figures.gpu_idle_ns)}"
+    if cut_off:
+        yield f"GPU busy    {duration(busy)}, and longer with work from before the recording"
+    else:
+        yield f"GPU busy    {duration(busy)}{share}, idle {duration(figures.gpu_idle_ns)}"
     yield (
         f"            compute {duration(figures.gpu_compute_ns)}, "
         f"communication {duration(figures.gpu_comm_ns)}, "

@@ -1,14 +1,17 @@
-"""The text of `why A B`: what changed in each class of time."""
+"""The text and the document of `why A B`: what changed in each class of time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from fusetui.render.why_json import Document, why_document
 from fusetui.trace.insights.compared import below_rows, finding_rows
-from fusetui.trace.insights.telling import NOTHING, named, qualified, verdict
+from fusetui.trace.insights.telling import NOTHING, named, qualified
 from fusetui.trace.insights.versus import Moved, Versus
+from fusetui.trace.insights.versus_text import verdict
 from fusetui.trace.insights.words import REASONS
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.text.figures import duration, signed_duration
 from fusetui.trace.text.printable import printable
 from fusetui.trace.text.tables import Column, Unseen, cut, table
@@ -67,3 +70,16 @@ def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:
             duration(one.b_ns),
             signed_duration(one.b_ns - one.a_ns),
         )
+
+
+def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
+    """The documents of two traces, and what changed."""
+    return {
+        "a": why_document(found.a, traces[0]),
+        "b": why_document(found.b, traces[1]),
+        "change_of": found.of,
+        "change": found.change,
+        "modules": found.modules,
+        "families": found.families,
+        "findings": found.findings,
+    }

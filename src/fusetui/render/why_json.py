@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fusetui.trace.insights.model import Finding, Gap, StepAccount, Why
-from fusetui.trace.insights.versus import Versus
 from fusetui.trace.model.columns import Trace
 
 Document = dict[str, Any]
@@ -34,19 +33,6 @@ def gaps_document(found: Why) -> Document:
     return {
         "gaps_count": found.gaps_count,
         "gaps": [_gap(one, found.base_ns) for one in found.gaps],
-    }
-
-
-def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
-    """The documents of two traces, and what changed."""
-    return {
-        "a": why_document(found.a, traces[0]),
-        "b": why_document(found.b, traces[1]),
-        "change_of": found.of,
-        "change": found.change,
-        "modules": found.modules,
-        "families": found.families,
-        "findings": found.findings,
     }
 
 

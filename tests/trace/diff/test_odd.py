@@ -147,3 +147,11 @@ def test_a_repeated_kernel_is_missing_where_the_others_around_it_say(build: Buil
         (Kind.REMOVED, 61_800),
         (Kind.SLOWER, 41_200),
     }
+
+
+def test_two_runs_whose_steps_vary_each_for_itself_are_not_compared_step_by_step(
+    build: Build,
+) -> None:
+    a = build(USUAL, (1.0, 1.02, 1.01, 1.03, 1.0, 1.04))
+    b = build(USUAL, (1.03, 1.0, 1.02, 1.0, 1.04, 1.01), odd={3: [MM, (*ADD[:2], 90.0), USUAL[2]]})
+    assert changed(diff(a, b)) == []

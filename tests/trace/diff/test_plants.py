@@ -43,6 +43,16 @@ def test_a_change_is_found_alone_with_its_figure(
     assert answer.right, answer.said
 
 
+@pytest.mark.parametrize("nth", range(5))
+def test_a_gap_is_no_idle_time_whatever_is_slower_in_the_same_step(
+    subject: Subject, nth: int, tmp_path: Path
+) -> None:
+    planted = PLANTS["a kernel dropped, another x 1.3"](subject, PLACES[0], nth)
+    assert planted is not None
+    answer = judge(subject, planted, tmp_path / "planted.json")
+    assert answer.right, answer.said
+
+
 def test_what_is_wrong_is_said(subject: Subject, tmp_path: Path) -> None:
     planted = PLANTS["a kernel dropped"](subject, "in all steps", 0)
     assert planted is not None

@@ -23,16 +23,23 @@ OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 def trained(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> Trained:
-    """Five steps: a batch is fetched, then an op takes some time, then it launches a kernel of
-    100 us, which the step waits for; times in us."""
+    """Some steps: a batch is fetched, then an op takes some time, then it launches a kernel of
+    100 us, which begins after a delay, and which the step waits for; times in us."""
 
-    def made(loader: str, fetching: int, preparing: int = 20, compiling: int = 0) -> Trace:
+    def made(
+        loader: str,
+        fetching: int,
+        preparing: int = 20,
+        compiling: int = 0,
+        delay: int = 10,
+        steps: int = 5,
+    ) -> Trace:
         events, begin = [], 0
-        for step in range(5):
+        for step in range(steps):
             plain = {"ph": "X", "pid": 1, "tid": 1}
             note = {**plain, "cat": "user_annotation"}
             ready, launch = begin + fetching, begin + fetching + compiling + preparing
-            dur = launch - begin + 110
+            dur = launch - begin + delay + 100
             events += [
                 {**note, "name": f"ProfilerStep#{step}", "ts": begin, "dur": dur},
                 {**note, "name": loader, "ts": begin, "dur": fetching},
@@ -43,7 +50,7 @@ def trained(
                     "ts": ready + compiling,
                     "dur": preparing + 5,
                 },
-                *launched(step + 1, launch, launch + 10, 100, "gemm"),
+                *launched(step + 1, launch, launch + delay, 100, "gemm"),
             ]
             if compiling:
                 name = "_compile.compile_inner (dynamo_timed)"
@@ -89,6 +96,16 @@ def test_less_loading_does_not_hide_more_launching(trained: Trained) -> None:
     assert found.accounting.idle_ns == 10 * US
     assert "+400 us idle time waiting for launches" in found.story
     assert "-390 us idle time waiting for the data loader" in found.story
+
+
+def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(trained: Trained) -> None:
+    """As on another vendor's GPU. A sum of the two would be -70 us waiting for launches."""
+    a = trained(OF_WORKERS, 10, preparing=120, steps=25)
+    found = diff(a, trained(OF_WORKERS, 10, delay=40, steps=25))
+    assert found.story == (
+        "a step takes 70 us less: -100 us idle time waiting for launches, +30 us idle time in"
+        " launch latency"
+    )
 
 
 def test_compilation_is_told_apart(trained: Trained) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.trace.insights.rules.work import ADD, work
+from tests.trace.insights.rules.work import ADD, SGEMM, work
 
 from fusetui.trace import Trace
 from fusetui.trace.insights.account import accounts
 from fusetui.trace.insights.advice import DEFAULT, said, tags_of
 from fusetui.trace.insights.facts import Facts
 from fusetui.trace.insights.rules import all_rules
+from fusetui.trace.insights.why import why
 
 FOREIGN = {
     "amd": re.compile(r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"),
@@ -116,3 +117,28 @@ def test_the_program_decides(
 ) -> None:
     around = event(name, 0, 10_000, cat=category)
     assert tags([*OPS, around]) & {"training", "serving"} == found
+
+
+def test_nothing_said_of_an_intel_gpu_is_about_cuda(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Launches, allocations, synchronization, pageable copies, plain products, steps and stacks."""
+    events: list[Any] = []
+    for n in range(6):
+        ts, link = 1_000 * n, {"args": {"correlation": n + 1}}
+        name = ("gemm_kernel", ADD, SGEMM)[n % 3]
+        calls = ("urUSMDeviceAlloc", "urEnqueueEventsWait", "urEnqueueKernelLaunch")
+        events += [
+            event("aten::copy_", ts, 900),
+            event("a.py(1): f", ts, 950, cat="python_function"),
+            *(event(call, ts + 200 * k, 190, cat="xpu_runtime") for k, call in enumerate(calls)),
+            event("urEnqueueKernelLaunch", ts + 700, 150, cat="xpu_runtime", **link),
+            event(name, ts + 900, 50, cat="kernel", pid=0, tid=7, **link),
+            event("Memcpy HtoD (Pageable -> Device)", ts + 950, 40, cat="gpu_memcpy", pid=0, tid=7),
+        ]
+    events.append(event("ProfilerStep#1", 0, 6_000, cat="user_annotation"))
+    found = why(trace_of(events, **device(name="Intel(R) Data Center GPU Max 1550")))
+    assert {"host-bound", "recording", "casts-and-copies"} <= {one.rule for one in found.findings}
+    texts = [text for one in found.findings for text in (one.text, one.try_ or "")]
+    texts += [one.record_with for one in found.cannot_tell]
+    assert [text for text in texts if FOREIGN["intel"].search(text)] == []

@@ -79,7 +79,7 @@ FORMS: dict[str, tuple[str, str]] = {
     ),
     "dict in a text": (repr({"username": "adal", "api_key": "k3yk3yk3y"}), "adal k3yk3yk3y"),
     "settings": ("user=adal host=gpu17x", "adal gpu17x"),
-    "a long scheme": ("postgresql+psycopg2://adal:hunt-er2@own-db:5432/x", "adal hunt-er2 own-db"),
+    "a long scheme": ("postgresql+psycopg2://adal:hunt-er2@own-db", "adal hunt-er2 own-db"),
     "glued names": ("PGPASSWORD=hunter2 SSHPASS=k3yk3yk3y DBPASSWORD=hun77er", "ter2 k3yk hun77"),
     "short names": ("db_pass=hunter2 AUTH=k3yk3yk3y GITHUB_PAT=a1b2c3d4e5", "ter2 k3yk a1b2"),
     "YAML": ("userpassword: hunter2\napi-key: k3yk3yk3y", "hunter2 k3yk3yk3y"),

@@ -70,6 +70,11 @@ def test_a_value_that_is_none_is_no_alarm(name: str, value: Any) -> None:
     assert not is_secret(name, value)
 
 
+def test_asterisks_within_a_password_are_no_mask() -> None:
+    assert is_secret("password", "f5p8IAysZMl02***h7")
+    assert not is_secret("password", "f5p8***")
+
+
 def test_secrets_are_named_once_and_never_told() -> None:
     token = TOKENS["a GitHub token"]
     keys = {

@@ -263,6 +263,15 @@ def test_replays_without_annotations_are_passes(tmp_path: Path) -> None:
     )
 
 
+def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
+    """Forward and backward are two graphs, and neither is a step of a server."""
+    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
+    step = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#Adam.step", "pid": 1}
+    found = serving(opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}]))
+    assert found.steps == ()
+    assert found.missing[0].endswith("and what was replayed is training.")
+
+
 def copied(trace: Trace) -> int:
     """When the last input of the first product was copied."""
     named = [(trace.name_of(row), row) for row in trace.gpu_rows.tolist()]

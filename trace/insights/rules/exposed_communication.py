@@ -17,6 +17,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.text.figures import count, duration, percent
 
 TOLD = 3  # kinds that are named
+NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
+"""The remedy where no kernel computes."""
 
 
 class Exposed(msgspec.Struct, frozen=True, eq=False):
@@ -61,6 +63,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"{text}{more if waits else ''}.",
         at_stake_ns=total,
         rows=the_most(exposed.rows, exposed.ns),
+        remedy=None if (kernels.is_kernel & ~kernels.communicates).any() else NO_COMPUTE,
     )
 
 

@@ -19,7 +19,6 @@ from fusetui.trace.insights.wording import module_text, share_of_work
 from fusetui.trace.kernel_names import KernelName
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
-from fusetui.trace.roofline.attainable import attainable
 from fusetui.trace.roofline.inputs import inputs_of
 from fusetui.trace.roofline.many import INPUTS
 from fusetui.trace.roofline.pointwise import broadcast
@@ -84,8 +83,8 @@ def find(facts: Facts) -> Iterator[Claim]:
     )
     if (least >= 0).any():
         yield Claim(
-            text=f"{text}: one kernel for each run would read its first inputs and write its last "
-            f"output once, and save an estimated {duration(at_stake)} "
+            text=f"{text}. One kernel for each run has to read its first inputs and to write its "
+            f"last output: at most, that saves {duration(at_stake)} "
             f"({share_of_work(facts, at_stake)}).",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
@@ -183,7 +182,7 @@ def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
     It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
     and it writes the output of the last one, whose size is taken for that of its largest input.
     """
-    rate = attainable(kernels.peak).bytes_per_s if kernels.peak else None
+    rate = kernels.peak.bytes_per_s if kernels.peak else None
     if not rate or not len(runs.ns):
         return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
     sizes = _sizes(kernels)
@@ -286,8 +285,8 @@ RULE = Rule(
     "next to each other on a stream under one module, each of which has an input of as many "
     "elements as the one before writes and does not merely repeat its op on another tensor, minus "
     "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
-    "if that is more) and to write the output of the last one once, which is at least 2 us per "
-    "run.",
+    "if that is more) and to write the output of the last one once, at the bandwidth of the "
+    "data sheet, which is at least 2 us per run.",
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},

@@ -19,6 +19,12 @@ LEAST_COUNT = 0.5  # of all kernels
 FEWEST = 20  # kernels
 LEAST_TIME = 0.1  # of the span: the short kernels, and the gaps between two of them
 
+REPLAYED = (
+    "Graphs launch them already, so what is left is to fuse them: pointwise work with itself"
+    "{compile: (torch.compile)} or with the products beside it."
+)
+"""The remedy where graphs launch most of the GPU's work."""
+
 
 def find(facts: Facts) -> Iterator[Claim]:
     trace, kernels = facts.trace, facts.kernel_rows
@@ -36,6 +42,7 @@ def find(facts: Facts) -> Iterator[Claim]:
             f"{duration(together)} ({share_of_span(facts, together)}).",
             at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
+            remedy=REPLAYED if facts.is_replayed else None,
         )
 
 

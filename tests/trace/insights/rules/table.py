@@ -19,13 +19,13 @@ from tests.places import ROOT
 from fusetui.trace.insights.model import Finding
 
 TABLE = ROOT / "docs" / "judgments.tsv"
-JUDGMENTS = ("right", "half right", "wrong", "cannot be told", "open")
+JUDGMENTS = ("right", "half right", "wrong", "cannot be told")
 UPDATE = "FUSETUI_UPDATE_FINDINGS" in os.environ
 NONE = "-"
 
 
 class Line(NamedTuple):
-    """A finding, and what is said of it: one of JUDGMENTS, and how that was checked."""
+    """A finding, and what is said of it: one of JUDGMENTS (or `open`), and how that was checked."""
 
     trace: str
     rule: str

@@ -20,6 +20,11 @@ def test_it_speaks(found: Ask) -> None:
     assert "(25 % of it is hidden): 1 all_reduce 30 us." in finding.text
 
 
+def test_where_nothing_computes_there_is_nothing_to_overlap(found: Ask) -> None:
+    (finding,) = found("exposed-communication", [reduce(0, 50)])
+    assert finding.try_ == "Nothing was recorded that could run beside it; compare the ranks."
+
+
 def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     """10, 15 and 40 us for the same: 5 and 30 us of waiting."""
     transfers = [reduce(0, 10, 99), reduce(100, 15, 99), reduce(200, 40, 99)]

@@ -19,12 +19,12 @@ THREE = (("aten::add", ADD, 20), ("aten::add", ADD, 30), ("aten::add", ADD, 10))
 
 
 def test_it_speaks(found: Ask) -> None:
-    """60 us; 2 x 4.19 MB in and 4.19 MB out at 0.8 x 2,039 GB/s take 7.714 us."""
+    """60 us; 2 x 4.19 MB in and 4.19 MB out at 2,039 GB/s take 6.171 us."""
     events = [*work(*THREE, args=ROWS), module("Norm_3", 0, 40)]
     (finding,) = found("fusable-run", events, **A100)
-    assert finding.at_stake_ns == 60_000 - 7_714
+    assert finding.at_stake_ns == 60_000 - 6_171
     assert "1 run of pointwise kernels, 3 in all, takes 60 us" in finding.text
-    assert "most of it in Norm:" in finding.text
+    assert "most of it in Norm." in finding.text
 
 
 def test_without_shapes_it_says_how_long_they_take(found: Ask) -> None:
@@ -89,23 +89,23 @@ def test_inputs_of_a_compiled_function_are_not_those_of_its_kernels(found: Ask) 
 
 
 def test_a_large_tensor_that_comes_in_later_is_read(found: Ask) -> None:
-    """8 kB at first; then 8.39 MB, which the last one writes: at 1,631.2 GB/s 10.285 us. The
+    """8 kB at first; then 8.39 MB, which the last one writes: at 2,039 GB/s 8.228 us. The
     small result is added to every row."""
     small = {"Input Dims": [[1024], [1024]], "Input type": ["float", "float"]}
     large = {"Input Dims": [[2048, 1024], [1024]], "Input type": ["float", "float"]}
     events = work(("aten::add", ADD, 20), ("aten::mul", ADD, 30), args=small)
     events[3] |= {"args": large}
     (finding,) = found("fusable-run", [*events, module("A_0", 0, 40)], **A100)
-    assert finding.at_stake_ns == 50_000 - 10_285
+    assert finding.at_stake_ns == 50_000 - 8_228
 
 
 def test_a_copy_writes_its_first_input(found: Ask) -> None:
-    """2 x 4.19 MB in; 2.1 MB out: 6.428 us."""
+    """2 x 4.19 MB in; 2.1 MB out: 5.143 us."""
     half = {"Input Dims": [[1024, 1024]] * 2, "Input type": ["c10::BFloat16", "float"]}
     events = work(("aten::add", ADD, 20), ("aten::copy_", COPY, 30), args=ROWS)
     events[3] |= {"args": half}
     (finding,) = found("fusable-run", [*events, module("A_0", 0, 40)], **A100)
-    assert finding.at_stake_ns == 50_000 - 6_428
+    assert finding.at_stake_ns == 50_000 - 5_143
 
 
 def test_fills_read_nothing_from_each_other(found: Ask) -> None:

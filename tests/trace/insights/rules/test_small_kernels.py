@@ -38,3 +38,11 @@ def test_gaps_of_slow_launch_calls_are_not_counted(found: Ask, launched: Make) -
     for call in slow[::2]:
         call["dur"] = 150
     assert found("small-kernels", slow) == []
+
+
+def test_nodes_of_a_graph_are_launched_together_already(found: Ask, launched: Make) -> None:
+    call, node = launched(1, 0, 10, dur=4)
+    nodes = [{**node, "ts": 10 + 5 * n} for n in range(30)]
+    (finding,) = found("small-kernels", [call | {"name": "cudaGraphLaunch"}, *nodes])
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Graphs launch them already")

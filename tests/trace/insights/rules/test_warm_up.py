@@ -32,6 +32,16 @@ def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
     assert found("slow-launches", events) == []
 
 
+@pytest.mark.parametrize(("load", "certainty"), [(3_000, "likely"), (300, "certain")])
+def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
+    found: Ask, event: Make, load: int, certainty: str
+) -> None:
+    """The GPU waits for 3,000 or 300 us for a first launch, and for 980 before the next one."""
+    events = [*launch(event, 0, 5, "a"), *launch(event, 20, load), *launch(event, load + 1_010, 5)]
+    (finding,) = found("host-bound", events)
+    assert finding.certainty == certainty
+
+
 def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
     """Of 1.2 ms in two allocations, cudaFree takes 1 ms."""
     calls = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fusetui.sample_traces.lessons.device import Launch
-from fusetui.sample_traces.lessons.figures import DOWN, GATE_UP, GELU, LINEAR, MUL, Figure
-from fusetui.sample_traces.lessons.machine import Machine
-from fusetui.sample_traces.lessons.tensors import Argument, Tensor
+from docs.lessons.device import Launch
+from docs.lessons.figures import DOWN, GATE_UP, GELU, LINEAR, MUL, Figure
+from docs.lessons.machine import Machine
+from docs.lessons.tensors import Argument, Tensor
 
 _GATE_UP_NAME = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _DOWN_NAME = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from fusetui.sample_traces.lessons.figures import BF16
+from docs.lessons.figures import BF16
 
 MIB = 1 << 20
 _SMALL, _LARGE, _LARGE_SEGMENT, _UNIT = MIB, 10 * MIB, 20 * MIB, 512

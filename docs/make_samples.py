@@ -1,6 +1,6 @@
 """Makes the sample traces anew on this machine's device, and the table in README.md.
 
-Run it as `python -P -m fusetui.sample_traces.make`, with torch installed.
+Run it as `python -P docs/make_samples.py`, with torch installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fusetui.capture.record import Measured, RunRecord
 from fusetui.capture.scrub import scrubbed
 from fusetui.capture.shapes import describe_shapes
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1] / "sample_traces"
 WORKLOADS = ("mlp", "linear")
 VARIANTS = ("eager", "compiled")
 LARGEST_BYTES = 300_000
@@ -29,7 +29,7 @@ Small captures of real runs: `fusetui samples` lists them, `fusetui open sample:
 one, `fusetui open sample:mlp-eager sample:mlp-compiled` puts two side by side. Host names, user
 names and paths were taken out; every number is as the profiler wrote it.
 
-`python -P -m fusetui.sample_traces.make` makes them anew and writes this file. Each holds
+`python -P docs/make_samples.py` in the source tree makes them anew and writes this file. Each holds
 {STEPS} profiled steps.
 
 | sample | shows | shapes | device | made with | by |

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fusetui.sample_traces.lessons import figures
-from fusetui.sample_traces.lessons.device import Launch
-from fusetui.sample_traces.lessons.figures import OWN_TIME, Figure
-from fusetui.sample_traces.lessons.tensors import Allocator, Argument, Tensor, contiguous, described
+from docs.lessons import figures
+from docs.lessons.device import Launch
+from docs.lessons.figures import OWN_TIME, Figure
+from docs.lessons.tensors import Allocator, Argument, Tensor, contiguous, described
 
 START_NS = 5_000_000_000_000_000
 """Where the clock of every lesson starts. It was never this time anywhere."""

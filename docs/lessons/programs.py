@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fusetui.sample_traces.lessons import torch_ops as aten
-from fusetui.sample_traces.lessons.device import Launch
-from fusetui.sample_traces.lessons.figures import (
+from docs.lessons import torch_ops as aten
+from docs.lessons.device import Launch
+from docs.lessons.figures import (
     BATCH,
     DIM,
     FUSED,
@@ -24,8 +24,8 @@ from fusetui.sample_traces.lessons.figures import (
     ROWS,
     SEQUENCE,
 )
-from fusetui.sample_traces.lessons.machine import Machine
-from fusetui.sample_traces.lessons.tensors import Tensor
+from docs.lessons.machine import Machine
+from docs.lessons.tensors import Tensor
 
 _CALL = "torch/nn/modules/module.py(1782): _call_impl"
 _LINEAR_FORWARD = "torch/nn/modules/linear.py(130): forward"

@@ -1,15 +1,19 @@
-"""Writes the lessons and the table in README.md: `python -P -m fusetui.sample_traces.lessons`."""
+"""Writes the lessons and the table in README.md: `make lessons`."""
 
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
-from fusetui.sample_traces.lessons import figures
-from fusetui.sample_traces.lessons.kineto import document
-from fusetui.sample_traces.lessons.profiler import STEPS, run
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))
 
-HERE = Path(__file__).resolve().parent
+from docs.lessons import figures  # noqa: E402
+from docs.lessons.kineto import document  # noqa: E402
+from docs.lessons.profiler import STEPS, run  # noqa: E402
+
+HERE = ROOT / "sample_traces" / "lessons"
 _MLP = f"bfloat16, batch={figures.BATCH} seq={figures.SEQUENCE} dim={figures.DIM} hidden=3072"
 _LINEAR = f"bfloat16, rows={figures.LINEAR_ROWS} in={figures.LINEAR_IN} out={figures.LINEAR_OUT}"
 _CUDA = "CUDA: NVIDIA A100-SXM4-80GB"
@@ -31,7 +35,7 @@ and of the MLPs most kernel times, are from {figures.SOURCE}.
 lesson:mlp-eager lesson:mlp-compiled` puts two side by side. Each holds {STEPS} steps that repeat
 the same times, so a comparison of two lessons shows what changed, and no verdict.
 
-`python -P -m fusetui.sample_traces.lessons` writes the files anew, byte for byte, and this page.
+`make lessons` in the source tree writes the files anew, byte for byte, and this page.
 
 | lesson | shows | shapes | device |
 |---|---|---|---|
@@ -47,9 +51,10 @@ public traces.
 |---|---|---|---|
 """
 OWN = """
-What a CPU op costs by itself is assumed, op by op, in `figures.py`; so are registers of the kernels
-(those of the same or a sibling kernel in public traces), the scripts' line numbers and the names of
-generated files. Grids follow from the tile in the kernel's name, or from the number of elements.
+What a CPU op costs by itself is assumed, op by op, in `docs/lessons/figures.py`; so are registers
+of the kernels (those of the same or a sibling kernel in public traces), the scripts' line numbers
+and the names of generated files. Grids follow from the tile in the kernel's name, or from the
+number of elements.
 """
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fusetui.sample_traces.lessons.machine import Machine, Recorded, Slice
-from fusetui.sample_traces.lessons.programs import PROGRAMS
+from docs.lessons.machine import Machine, Recorded, Slice
+from docs.lessons.programs import PROGRAMS
 
 SKIPPED, STEPS = 2, 3
 _ENTER = (

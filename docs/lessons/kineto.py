@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from hashlib import sha256
 
-from fusetui.sample_traces.lessons.device import A100, Occupancy
-from fusetui.sample_traces.lessons.figures import NOTES
-from fusetui.sample_traces.lessons.machine import Call, Kernel, Memory, Recorded, Slice
+from docs.lessons.device import A100, Occupancy
+from docs.lessons.figures import NOTES
+from docs.lessons.machine import Call, Kernel, Memory, Recorded, Slice
 
 PID = TID = 1000
 DEVICE, STREAM, CONTEXT = 0, 7, 1
