@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-<<<<<<< HEAD
 from fusetui.trace.insights.breakdown import breakdown_parts, is_limit
-from fusetui.trace.insights.compared import below_rows, finding_rows
 from fusetui.trace.insights.model import Finding, Gap, Share, Why
-=======
-from fusetui.trace.insights.model import Finding, Gap, Why
->>>>>>> main
 from fusetui.trace.insights.telling import (
     HIDDEN,
     account_columns,
@@ -23,19 +18,11 @@ from fusetui.trace.insights.telling import (
 )
 from fusetui.trace.insights.typical import CLASSES as PARTS
 from fusetui.trace.insights.words import CLASSES, REASONS, SHORT
-<<<<<<< HEAD
-from fusetui.trace.text.figures import count, duration, percent, signed_duration
+from fusetui.trace.text.figures import count, duration, percent
 from fusetui.trace.text.markdown import markdown, markdown_table
 
 GAPS = 5
 SHARES = 5  # kernels, and modules
-MOVED = 5  # modules, and families
-=======
-from fusetui.trace.text.figures import duration, percent
-from fusetui.trace.text.markdown import markdown, markdown_table
-
-GAPS = 5
->>>>>>> main
 
 
 def why_markdown(found: Why) -> str:
@@ -53,47 +40,6 @@ def why_markdown(found: Why) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-<<<<<<< HEAD
-def versus_markdown(found: Versus) -> str:
-    """What changed most, and a table of the classes of both sides."""
-    head = f"**{markdown(found.a.file)} -> {markdown(found.b.file)}**"
-    if not found.change:
-        return f"{head}: {markdown(NOTHING)}\n"
-    rows = [
-        (
-            markdown(named(one.name)),
-            duration(one.a_ns),
-            duration(one.b_ns),
-            signed_duration(one.b_ns - one.a_ns),
-        )
-        for one in found.change
-    ]
-    lines = [f"{head}: {markdown(verdict(found))}", ""]
-    for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in qualified(why) for line in (markdown(f"{side}: {text}"), "")]
-    lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
-    for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += ["", *_moved(title, moved[:MOVED])] if moved else []
-    if told := finding_rows(found.findings):
-        lines += ["", *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1])]
-    for text in below_rows(found.findings, found.is_sure):
-        lines += ["", markdown(text)]
-    return "\n".join(lines) + "\n"
-
-
-def _moved(title: str, moved: Sequence[Moved]) -> list[str]:
-    rows = [
-        (
-            markdown(one.name or "unknown names"),
-            duration(one.a_ns),
-            duration(one.b_ns),
-            signed_duration(one.b_ns - one.a_ns),
-        )
-        for one in moved
-    ]
-    return markdown_table([title, "A", "B", "change"], rows, [0])
-
-
 def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
     rows = [
         (markdown(one.name), duration(one.ns), percent(one.ns, whole_ns), count(one.count))
@@ -102,8 +48,6 @@ def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
     return markdown_table([what, "GPU time", "share", "count"], rows, [0])
 
 
-=======
->>>>>>> main
 def _account(found: Why) -> list[str]:
     columns = account_columns(found)
     main = columns[0][1]
