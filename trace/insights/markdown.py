@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.trace.insights.breakdown import breakdown_parts, is_limit
+from fusetui.trace.insights.breakdown_text import breakdown_parts, is_limit
 from fusetui.trace.insights.model import Finding, Gap, Share, Why
 from fusetui.trace.insights.telling import (
     HIDDEN,

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from rich.style import Style
 
-from fusetui.trace.insights.breakdown import breakdown_text
+from fusetui.trace.insights.breakdown_text import breakdown_text
 from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.model import Finding, Gap, Unknown, Why
 from fusetui.trace.insights.telling import (

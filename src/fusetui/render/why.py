@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from fusetui.render.gaps import gap_rows, gaps_table
-from fusetui.trace.insights.breakdown import LONGEST_TOLD, breakdown_parts, breakdown_text
+from fusetui.trace.insights.breakdown_text import LONGEST_TOLD, breakdown_parts, breakdown_text
 from fusetui.trace.insights.model import Why
 from fusetui.trace.insights.telling import account_lines, answer, ceiling_text, listed, not_recorded
 from fusetui.trace.text.figures import count, duration, percent

@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.render.why import why_text
 from fusetui.trace import Trace
-from fusetui.trace.insights.breakdown import breakdown_text
+from fusetui.trace.insights.breakdown_text import breakdown_text
 from fusetui.trace.insights.markdown import why_markdown
 from fusetui.trace.insights.why import why
 from fusetui.trace.text.tables import Unseen
