@@ -3,7 +3,7 @@ evidence."""
 
 __all__ = [
     "account",
-    "breakdown",
+    "breakdown_text",
     "causes",
     "facts",
     "gaps",
