@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from rich.style import Style
 
+from fusetui.analysis.why.breakdown_text import breakdown_text
 from fusetui.analysis.why.markdown import why_markdown
 from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
 from fusetui.analysis.why.telling import (
@@ -184,14 +185,17 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, the account, and the ceiling if there is room for it."""
+    """The first sentence, the account, and if there is room for them what the GPU's time goes to,
+    and the ceiling."""
     first = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
     left = height - len(first)
     if left <= 0:
         return first[:height]
     rest = [Said(f" {text}", "name") for text in _account(found, width - 2, left)]
-    ceiling = [Said(f" {text}") for text in _wrapped(ceiling_text(found), width)]
-    return [*first, *cut([*rest, *ceiling] if len(rest) + len(ceiling) <= left else rest, left)]
+    for text in (breakdown_text(found), ceiling_text(found)):
+        more = [Said(f" {line}") for line in _wrapped(text, width)]
+        rest += more if len(rest) + len(more) <= left else []
+    return [*first, *cut(rest, left)]
 
 
 def _account(found: Why, width: int, height: int) -> list[str]:

@@ -11,10 +11,9 @@ from fusetui.analysis.why.versus import Moved, Versus
 from fusetui.analysis.why.versus_text import verdict
 from fusetui.analysis.why.words import REASONS
 from fusetui.report.why_json import Document, why_document
-from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import printable
-from fusetui.text.tables import CUT, Column, cut, table
+from fusetui.text.tables import Column, Unseen, cut, table
 from fusetui.trace.model.columns import Trace
 
 MOST = 3  # modules, and families
@@ -31,7 +30,7 @@ def versus_text(found: Versus, width: int) -> str:
     for side, why in (("A", found.a), ("B", found.b)):
         lines += [line for text in qualified(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += _told(_moved(title, moved), width)
+        lines += _told(_moved(title, moved, width), width)
     columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
     rows = list(_change_rows(found))
     lines += ["", *table(columns, rows, width).split("\n")]
@@ -47,18 +46,19 @@ def _told(text: str, width: int) -> list[str]:
     return wrap(text, min(width, WIDEST), subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _moved(title: str, moved: Sequence[Moved]) -> str:
+def _moved(title: str, moved: Sequence[Moved], width: int) -> str:
     """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where nothing did."""
     told = (
-        f"{_short(one.name)} {duration(one.a_ns)} -> {duration(one.b_ns)}" for one in moved[:MOST]
+        f"{_short(one.name, width)} {duration(one.a_ns)} -> {duration(one.b_ns)}"
+        for one in moved[:MOST]
     )
     return f"By {title}: {', '.join(told)}." if moved else ""
 
 
-def _short(name: str) -> str:
+def _short(name: str, width: int) -> str:
     """The innermost two levels of a path."""
     inner = " > ".join((name or "unknown names").split(" > ")[-2:])
-    return clip(printable(inner), LONGEST, CUT)
+    return cut(printable(inner), width if isinstance(width, Unseen) else LONGEST)
 
 
 def _change_rows(found: Versus) -> Iterator[tuple[str, ...]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from fusetui.analysis.why.breakdown import breakdown_text
+from fusetui.analysis.why.breakdown_text import LONGEST_TOLD, breakdown_parts, breakdown_text
 from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.telling import account_lines, answer, ceiling_text, listed, not_recorded
 from fusetui.report.gaps import gap_rows, gaps_table
 from fusetui.text.figures import count, duration, percent
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, cut, left_out, table
+from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
@@ -73,18 +73,16 @@ def _threads(found: Why, width: int) -> list[str]:
 def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
     if not everything or found.breakdown is None:
-        return wrap(breakdown_text(found), min(width, WIDEST))
-    known, lines = found.breakdown, []
-    for what, some, whole in (
-        ("kernel", known.kernels, known.kernels_ns),
-        ("module or annotation, without those inside", known.modules, known.modules_ns),
-    ):
+        longest = width if isinstance(width, Unseen) else LONGEST_TOLD
+        return wrap(breakdown_text(found, longest), min(width, WIDEST))
+    lines: list[str] = []
+    for what, some, whole in breakdown_parts(found):
         columns = [Column(title) for title in ("GPU time", "share", "count")]
         columns.append(Column(what, left=True))
         rows = [
             (duration(one.ns), percent(one.ns, whole), count(one.count), one.name) for one in some
         ]
-        lines += ["", *table(columns, rows, width).split("\n")] if rows else []
+        lines += ["", *table(columns, rows, width).split("\n")]
     return lines[1:]
 
 

@@ -5,21 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import Breakdown, Share, Why
-from fusetui.analysis.why.telling import headline
+from fusetui.analysis.why.model import Breakdown, Share
 from fusetui.analysis.why.wording import module_text
 from fusetui.gpu.kernel_names import decode
-from fusetui.text.cutting import clip
-from fusetui.text.figures import percent
 from fusetui.text.printable import printable
 from fusetui.trace.program.modules import Modules
 
 MOST = 10  # kernels, and modules
-TOLD = 3  # in a sentence
-LONGEST_NAME = 60  # characters
-LONGEST_TOLD = 48
-BUSY = 0.8
-"""From this share of the time asked about on, the GPU itself is the limit."""
+LONGEST_NAME = 1000  # characters
 
 
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
@@ -42,7 +35,7 @@ def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
     for number, count, time in zip(names.tolist(), counts.tolist(), ns.tolist(), strict=True):
         name = trace.names[number]
         kernel = decode(name)
-        short = clip(kernel.short if kernel else name[:1000], LONGEST_NAME)
+        short = kernel.short if kernel else name[:LONGEST_NAME]
         before = found.get(short, (0, 0))
         found[short] = before[0] + count, before[1] + time
     return _longest(found)
@@ -51,7 +44,7 @@ def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
 def _by_module(modules: Modules) -> tuple[Share, ...]:
     found: dict[str, tuple[int, int]] = {}
     for one in modules.modules:
-        name = clip(module_text(one.module.removesuffix("_*")), LONGEST_NAME)
+        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
         before = found.get(name, (0, 0))
         found[name] = before[0] + one.count, before[1] + one.gpu_self_ns
     return _longest(found)
@@ -60,27 +53,3 @@ def _by_module(modules: Modules) -> tuple[Share, ...]:
 def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
     order = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
     return tuple(Share(printable(name), n, ns) for name, (n, ns) in order[:MOST] if ns)
-
-
-def is_limit(found: Why) -> bool:
-    """Whether the GPU is busy for most of what the answer is about."""
-    _, sums = headline(found)
-    return bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
-
-
-def breakdown_text(found: Why) -> str:
-    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
-    where the GPU is not the limit."""
-    known = found.breakdown
-    if known is None or not known.kernels or not is_limit(found):
-        return ""
-    parts = [("kernel", known.kernels, known.kernels_ns)]
-    parts += [("module or annotation", known.modules, known.modules_ns)] if known.modules else []
-    told = (
-        f"by {what}: "
-        + ", ".join(
-            f"{clip(one.name, LONGEST_TOLD)} {percent(one.ns, whole)}" for one in some[:TOLD]
-        )
-        for what, some, whole in parts
-    )
-    return f"GPU time {'; '.join(told)}."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fusetui.analysis.why.model import Finding, Gap, Why
+from fusetui.analysis.why.breakdown_text import breakdown_parts, is_limit
+from fusetui.analysis.why.model import Finding, Gap, Share, Why
 from fusetui.analysis.why.telling import (
     HIDDEN,
     account_columns,
@@ -17,10 +18,11 @@ from fusetui.analysis.why.telling import (
 )
 from fusetui.analysis.why.typical import CLASSES as PARTS
 from fusetui.analysis.why.words import CLASSES, REASONS, SHORT
-from fusetui.text.figures import duration, percent
+from fusetui.text.figures import count, duration, percent
 from fusetui.text.markdown import markdown, markdown_table
 
 GAPS = 5
+SHARES = 5  # kernels, and modules
 
 
 def why_markdown(found: Why) -> str:
@@ -30,10 +32,20 @@ def why_markdown(found: Why) -> str:
         lines += [*_account(found), ""]
     else:
         lines += [*_threads(found), ""]
+    for what, some, whole in breakdown_parts(found) if is_limit(found) else ():
+        lines += [*_shares(what, some[:SHARES], whole), ""]
     lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
     lines += [*_findings(found.findings), *_gaps(listed(found)[:GAPS], found.base_ns)]
     lines.append(markdown(not_recorded(found)))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
+    rows = [
+        (markdown(one.name), duration(one.ns), percent(one.ns, whole_ns), count(one.count))
+        for one in some
+    ]
+    return markdown_table([what, "GPU time", "share", "count"], rows, [0])
 
 
 def _account(found: Why) -> list[str]:

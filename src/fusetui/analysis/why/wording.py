@@ -18,14 +18,14 @@ BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
 LONGEST = 60
 
 
-def frame_text(name: str) -> str:
+def frame_text(name: str, most: int = LONGEST) -> str:
     """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
     name = name[:1000]
     if found := BUILT_IN.match(name):
-        return printable(clip(found[1].removesuffix(">"), LONGEST))
+        return printable(clip(found[1].removesuffix(">"), most))
     if found := FRAME.fullmatch(name):
-        return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", LONGEST))
-    return printable(clip(name, LONGEST))
+        return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", most))
+    return printable(clip(name, most))
 
 
 def share_of_span(facts: Facts, ns: int) -> str:
@@ -47,9 +47,9 @@ def share_of_work(facts: Facts, ns: int) -> str:
     return f"{share_of_span(facts, ns)}, {percent(ns, busy)} of the busy time"
 
 
-def module_text(name: str) -> str:
+def module_text(name: str, most: int = LONGEST) -> str:
     """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
-    return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)))
+    return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
 def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> str:
