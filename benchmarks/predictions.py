@@ -184,7 +184,8 @@ def main() -> None:
     unknown = [name for name, (_, count) in devices.items() if not _peak(name, count)]
     if unknown:
         sys.exit(
-            f"the peak rates of {', '.join(unknown)} are not known: add them to trace/roofline."
+            f"the peak rates of {', '.join(unknown)} are not known: "
+            "add them to src/fusetui/gpu/roofline."
         )
     for experiment in EXPERIMENTS:
         made = (rows(experiment, name, *given, options.runs) for name, given in devices.items())

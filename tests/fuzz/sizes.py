@@ -33,7 +33,7 @@ TINY = {
     "read.mend.WINDOW": 64,
     "read.mend.AFTER_DAMAGE": 32,
     "read.resync.WINDOW": 1 << 11,
-    "model.short_lists.MANY": 0,
+    "model.small_tracks.MANY": 0,
     "model.intervals.MANY": 0,
     "layout.nesting.DEEP": 2,
 }
