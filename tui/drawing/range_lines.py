@@ -16,7 +16,7 @@ from fusetui.tui.drawing.said import Said
 from fusetui.tui.layout.columns import Column, fit, titles
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.ranges import Range
+from fusetui.tui.state.session import Range
 
 FEW = (
     Column("inside", 9),

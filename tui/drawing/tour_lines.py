@@ -10,7 +10,7 @@ from textual.strip import Strip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.wrapping import wrapped
-from fusetui.tui.state.tour_steps import MARGIN
+from fusetui.tui.state.tour import MARGIN
 
 
 class TourPicture(msgspec.Struct, frozen=True):

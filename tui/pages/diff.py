@@ -30,9 +30,8 @@ from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
-from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, Outcome, Size, State
+from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
 
 ROOMY = 25  # lines of a page: with more, there is room for a line about each side
 LOW = 17  # with fewer there is no room for timelines

@@ -18,7 +18,7 @@ from fusetui.tui.drawing.rows import Rows, Styled
 from fusetui.tui.layout.columns import Column, fit, shown, start_unit, titles
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.trend import trend
-from fusetui.tui.state.overlays import HitList
+from fusetui.tui.state.state import HitList
 
 BAR = 10  # cells
 NOTICED = 50

@@ -10,8 +10,7 @@ import msgspec
 
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.state.action import Action
-from fusetui.tui.state.overlays import Overlay, SliceDetails
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
 

@@ -27,9 +27,16 @@ from fusetui.tui.pages.timeline_mouse import chose, clicked, scrolled, turned
 from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import SECTION, looked_at
-from fusetui.tui.state.overlays import GapDetails, Overlay, RangeFigures, SliceDetails
 from fusetui.tui.state.screen import body
-from fusetui.tui.state.state import TIMELINE, Size, State
+from fusetui.tui.state.state import (
+    TIMELINE,
+    GapDetails,
+    Overlay,
+    RangeFigures,
+    Size,
+    SliceDetails,
+    State,
+)
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
 NOTHING = (

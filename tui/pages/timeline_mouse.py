@@ -14,7 +14,7 @@ from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import looked_at
-from fusetui.tui.state.ranges import Range
+from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import State, told
 
 
