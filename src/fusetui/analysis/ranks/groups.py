@@ -1,5 +1,5 @@
-"""Of which process group a collective is, and with which rank a send or a receive, where its own args
-do not say it.
+"""Of which process group a collective is, and with which rank a send or a receive, where its own
+args do not say it.
 
 Collectives of gloo, and those of NCCL in old files, name no group; the file lists those that its
 rank belongs to. Every rank runs the same program, so the n-th collective of a step is of the same
