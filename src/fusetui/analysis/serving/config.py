@@ -1,5 +1,5 @@
-"""The configuration of a model (config.json of transformers), and the products of a dense one by it,
-where no shapes were recorded.
+"""The configuration of a model (config.json of transformers), and the products of a dense one by
+it, where no shapes were recorded.
 
 These only if all of this holds: the architecture is one of DENSE and its weights are not quantized;
 one device runs the whole model; as many products ran as its layers have (q, k and v in one or
