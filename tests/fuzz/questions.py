@@ -31,7 +31,7 @@ from fusetui.capture.expect import compare, parse
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.annotate import annotate
-from fusetui.gpu.kernel_names.kinds import KINDS
+from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.report.output import _json
 from fusetui.report.summary import summary_text

@@ -9,8 +9,7 @@ from textual.strip import Strip
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip
-from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.units import unit_of
+from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs

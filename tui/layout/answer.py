@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.totals import KernelTotal, kernel_totals
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.analysis.why.telling import covered_by
-from fusetui.text.figures import percent
-from fusetui.text.units import unit_of
+from fusetui.text.figures import percent, unit_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Nowhere

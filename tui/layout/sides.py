@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff, Row
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import lanes_of

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from fusetui.text.cutting import joined
-from fusetui.text.figures import count, duration, plural
-from fusetui.text.units import Unit
+from fusetui.text.figures import Unit, count, duration, plural
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing import palette

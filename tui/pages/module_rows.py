@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.text.figures import count, duration, percent
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, count, duration, percent, unit_of
 from fusetui.trace.program.origin import Nowhere
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar

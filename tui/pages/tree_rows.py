@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.text.figures import count, duration, percent
-from fusetui.text.units import Unit
+from fusetui.text.figures import Unit, count, duration, percent
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.glyphs import Glyphs

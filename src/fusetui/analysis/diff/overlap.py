@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.gpu.kernel_names.kinds import kinds_of
+from fusetui.gpu.kinds import is_collective
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
@@ -31,7 +31,7 @@ def _compute(trace: Trace) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
     kernels = trace.rows_of(Role.KERNEL)
     named = np.zeros(len(trace.names), dtype=np.bool_)
     for number in np.unique(trace.name[kernels]).tolist():
-        named[number] = "comm" not in kinds_of(Role.KERNEL, trace.names[number])
+        named[number] = not is_collective(trace.names[number])
     kernels = kernels[named[trace.name[kernels]]]
     computes = np.zeros(len(trace), dtype=np.bool_)
     computes[kernels] = True

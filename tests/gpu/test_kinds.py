@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.kinds import kinds
-from fusetui.trace.model.collectives import is_between_devices, is_collective
+from fusetui.gpu.kinds import is_between_devices, is_collective, kinds
 
 COLLECTIVES = [
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
