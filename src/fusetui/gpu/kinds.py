@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.categories import Role
+
+if TYPE_CHECKING:
+    from fusetui.gpu.kernel_names import KernelName
 
 _WORDS_COUNTED: Final = """
     attention comm conv copy elementwise embedding fill foreach gemm gemv index kernels loss
@@ -95,7 +97,7 @@ def kind_of_kernel(name: str) -> str | None:
     """The kind of a kernel's work; None if its name does not say, or that it does several."""
     if is_collective(name):
         return "comm"
-    known = decode(name)
+    known = _decoded(name)
     if known is not None and (known.op or known.fused_ops):
         return known.op
     head = name[:LONGEST_NAME]
@@ -127,7 +129,13 @@ def kinds(name: str) -> frozenset[str]:
     if name.startswith("aten::"):
         long = len(name) > LONGEST_OP
         return frozenset({"unknown" if long else kind_of_op(name[6:]) or "pointwise"})
-    known, kind = decode(name), kind_of_kernel(name)
+    known, kind = _decoded(name), kind_of_kernel(name)
     found = {kind, *((known.kernel_category, known.family) if known else ())}
     found |= {_ALSO[word] for word in found if word in _ALSO}
     return frozenset(word for word in found if word) or frozenset({"unknown"})
+
+
+def _decoded(name: str) -> KernelName | None:
+    from fusetui.gpu.kernel_names import decode  # a summary needs no decoder
+
+    return decode(name)

@@ -19,7 +19,7 @@ UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"
 SIZES: Units = ((1, "bytes"), (1_000, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
 NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
-TIME = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)")
+TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
 FRACTION = 18  # digits after the point of a time, at most
 DIGITS = 4
 SMALLEST, LARGEST = Fraction(1, 10**6), 10**21
@@ -60,7 +60,7 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
 
 def parse_time(text: str) -> int | None:
     """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a time."""
-    found = TIME.fullmatch(text)
+    found = re.fullmatch(TIME, text)
     if found is None:
         return None
     sign, whole, fraction, unit = found.groups()

@@ -1,5 +1,7 @@
-"""External text is data: what a terminal or Markdown would interpret or hide is escaped, and URLs are
-shown without passwords and signatures."""
+"""External text is data: what a terminal or Markdown would interpret or hide is escaped.
+
+URLs are shown without passwords and signatures.
+"""
 
 from __future__ import annotations
 
