@@ -16,22 +16,21 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.tui.background_results import Made, Piece, pieces
-from fusetui.tui.drawing.head import parts
+from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import Beside, NotBeside
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.insight import Insight
-from fusetui.tui.layout.shares import shares
-from fusetui.tui.layout.sides import make_sides, short_label
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.view_store import Kept, name_of, read_kept
 
 if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer
-    from fusetui.analysis.ranks.strip import Strip
 
 
 from fusetui.text.printable import printable
-from fusetui.tui.drawing.head import summary_line
+from fusetui.tui.drawing.chrome import summary_line
 
 Post = Callable[[Message], object]
 Pair = tuple[Side, Side]
@@ -295,9 +294,8 @@ class _Cancelled(Exception):  # noqa: N818
 
 def rank(paths: tuple[str, ...], post: Callable[[Message], object], cancelled: Stop) -> None:
     """Posts Ranking for each rank, and Ranked, or NotRanked with a sentence."""
-    from fusetui.analysis.ranks.answer import explained
+    from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize
-    from fusetui.analysis.ranks.strip import strip_of
     from fusetui.trace.model.errors import TraceError
 
     def told(done: int, total: int) -> None:

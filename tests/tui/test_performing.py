@@ -1,4 +1,4 @@
-"""Work beside the keys: what is read while nobody presses one, and what the collector passes over."""
+"""Beside the keys: what is read while nobody presses one, and what the collector passes over."""
 
 from __future__ import annotations
 

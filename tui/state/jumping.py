@@ -1,5 +1,4 @@
-"""From one slice to others of its name or of the other pass, to steps, and to idle time, the longest
-first."""
+"""From one slice to others of its name or of the other pass, to steps, and to idle time."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from fusetui.text.figures import count
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
-from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search

@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.fitting import fitted
-from fusetui.tui.layout.gaps import held
 from fusetui.tui.layout.moves import deselect, select
-from fusetui.tui.layout.sides import Views, aligned, first_views
-from fusetui.tui.layout.view import Interval, Side, View, first_view
+from fusetui.tui.layout.places import fitted
+from fusetui.tui.layout.view import (
+    Interval,
+    Side,
+    View,
+    Views,
+    aligned,
+    first_view,
+    first_views,
+    held,
+)
 
 DEEPEST = 200  # views that undo keeps
 NOTHING = np.empty(0, dtype=np.intp)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.wrapping import wrapped
+from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
 from fusetui.tui.state.copying import COPIED
 from fusetui.tui.state.state import DIFF, TIMELINE, SliceDetails, State
