@@ -31,7 +31,10 @@ STALE = 3600  # seconds after which an unfinished file is considered abandoned
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
-BESIDE = "autograd captured graphs inputs memory nodes ranks sizes transfers".split()
+BESIDE = (
+    *("autograd", "captured", "graphs", "inputs", "memory", "nodes", "ranks", "sizes"),
+    "transfers",
+)
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = re.compile(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
 _UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
