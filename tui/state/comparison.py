@@ -9,11 +9,11 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.lines import PINNED, Line, by_effect, closing, regions
 from fusetui.analysis.diff.model import Diff
+from fusetui.report.diff_lines import PINNED, Line, by_effect, closing, regions
 from fusetui.text.figures import microseconds
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.insight import Insight
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view

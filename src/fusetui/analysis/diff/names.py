@@ -1,4 +1,4 @@
-"""What stays the same of a name from run to run, and what an op or kernel does by its name."""
+"""What stays the same of a name, what an op or kernel does by its name, how two names differ."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Final
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
+from fusetui.text.cutting import clip
+from fusetui.text.printable import printable
 from fusetui.trace.model.op_names import stem, words
 
 _COUNTER = re.compile(r"_\d+(?:_\d+d[\dcde]*)?\Z")
@@ -17,24 +20,9 @@ _GRAPH = re.compile(r"\Agraph_\d+_")
 _REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
 _CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 
-_CLASSES: Final = {
-    "gemm": """mm addmm bmm baddbmm addbmm matmul linear _scaled_mm _int_mm _addmm_activation
-        _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm""",
-    "conv": """convolution _convolution conv1d conv2d conv3d cudnn_convolution miopen_convolution
-        mkldnn_convolution _convolution_pointwise convolution_overrideable""",
-    "conv backward": """convolution_backward mkldnn_convolution_backward
-        cudnn_convolution_backward_input cudnn_convolution_backward_weight""",
-    "attention": """scaled_dot_product_attention _flash_attention_forward _flash_attn_forward
-        _efficient_attention_forward _scaled_dot_product_flash_attention
-        _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-        _scaled_dot_product_flash_attention_for_cpu""",
-}
-_BY_STEM: Final = {stem: found for found, stems in _CLASSES.items() for stem in stems.split()}
-_BY_KERNEL: Final = {
-    "gemm": "gemm",
-    "gemv": "gemm",
-    **{op: op for op in words("conv attention norm softmax comm moe rope quant embedding")},
-}
+_PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant embedding")
+"""Kinds of work of which two kernels can be paired; any other is of too many sorts."""
+
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Winograd's changes of basis, before and after the products."""
 
@@ -43,13 +31,7 @@ _DOT = re.compile(r"\bdot_kernel<")
 
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
-_BY_WORD: Final = (
-    (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
-    (re.compile(r"rope_|rotary", re.IGNORECASE), "rope"),
-    (re.compile(r"attention|attn|fmha|flash_(?:fwd|bwd)", re.IGNORECASE), "attention"),
-    (re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE), "act_and_mul"),
-)
-"""Words in names of hand-written kernels that no decoder knows."""
+_ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)
 
 
 @cache
@@ -84,10 +66,23 @@ def work_class(op: str, kernel: str) -> str:
     known = decoded(kernel)
     if known is not None and ((part(kernel) == "helper" and helps(kernel)) or known.fused_ops):
         return ""
-    if known is not None and known.op is not None:
-        found = _BY_KERNEL.get(known.op, "")
-        return _BY_STEM.get(stem(op), found) if found else ""
-    return _BY_STEM.get(stem(op)) or next((c for word, c in _BY_WORD if word.search(kernel)), "")
+    own = _paired(kind_of_kernel(kernel))
+    if known is not None and known.op is not None and not own:
+        return ""
+    words = "act_and_mul" if _ACTIVATION.search(kernel) else ""
+    return _class_of_op(stem(op)) or own or words
+
+
+def _class_of_op(stem: str) -> str:
+    found, backward = _paired(kind_of_op(stem)), "backward" in stem
+    if found == "conv":
+        return "conv backward" if backward else found
+    return found if found == "gemm" or (found == "attention" and not backward) else ""
+
+
+def _paired(kind: str | None) -> str:
+    kind = "gemm" if kind == "gemv" else kind
+    return kind if kind in _PAIRED else ""
 
 
 @cache
@@ -125,3 +120,103 @@ def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
     """The length of the common prefix of two sequences."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
+
+
+_FIELDS = (
+    ("layout", "layout"),
+    ("arch", ""),
+    ("dtype_a", ""),
+    ("dtype_b", "B in"),
+    ("dtype_acc", "sums in"),
+    ("dtype_out", "out"),
+    ("dtype", ""),
+    ("math", "math"),
+    ("stages", "stages"),
+    ("mma", "MMA"),
+    ("mma_mn", "MMA"),
+    ("align", "align"),
+    ("cluster", "cluster"),
+    ("split_k", "split-K"),
+    ("stream_k", "stream-K"),
+    ("role", "role"),
+    ("epilogue", "epilogue"),
+    ("pass_", "pass"),
+    ("head_dim", "head dim"),
+    ("causal", "causal"),
+    ("functor", ""),
+    ("vec", "vector"),
+    ("kernel_category", ""),
+    ("collective", ""),
+    ("redop", ""),
+    ("algo", ""),
+    ("proto", ""),
+    ("direction", ""),
+)
+"""Fields of a decoded name and what to call them; "" where the values speak for themselves."""
+
+_WORDS = re.compile(r"\w+|\W")
+_SHOWN = 5
+_MAX_NAME = 40
+
+
+@cache
+def differences(a: str, b: str) -> str:
+    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding finds no
+    difference."""
+    one, other = decoded(a), decoded(b)
+    if one is not None and other is not None:
+        found = _decoded_differences(one, other)
+        if found:
+            return ", ".join(found[:_SHOWN])
+        if one.short != other.short:
+            return f"{printable(one.short)} -> {printable(other.short)}"
+        return _where_names_differ(a, b)
+    shorts = _short(a, one), _short(b, other)
+    return f"{shorts[0]} -> {shorts[1]}" if shorts[0] != shorts[1] else _where_names_differ(a, b)
+
+
+def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
+    """Only what both names determine: an unknown field is no difference."""
+    found = []
+    if one.family != other.family:
+        found.append(f"{one.family} -> {other.family}")
+    if one.op != other.op and one.op and other.op:
+        found.append(f"{one.op} -> {other.op}")
+    tiles = _tile(one), _tile(other)
+    if all(tiles) and tiles[0] != tiles[1]:
+        found.append(f"tile {tiles[0]} -> {tiles[1]}")
+    for field, label in _FIELDS:
+        before, after = getattr(one, field), getattr(other, field)
+        if before != after and before is not None and after is not None:
+            change = f"{printable(str(before))} -> {printable(str(after))}"
+            found.append(f"{label} {change}".strip())
+    return _without_echo(found)
+
+
+def _without_echo(found: list[str]) -> list[str]:
+    """The second operand's dtype adds nothing when it changes as the first one's does."""
+    seen = set(found)
+    return [
+        text for text in dict.fromkeys(found) if not (text.startswith("B in ") and text[5:] in seen)
+    ]
+
+
+def _where_names_differ(a: str, b: str) -> str:
+    """The stretch in which two names differ, in whole words."""
+    words_a, words_b = _WORDS.findall(a), _WORDS.findall(b)
+    first = shared_start(words_a, words_b)
+    rest_a, rest_b = words_a[first:], words_b[first:]
+    last = shared_start(rest_a[::-1], rest_b[::-1])
+    before, after = ("".join(rest[: len(rest) - last]) for rest in (rest_a, rest_b))
+    if max(len(before), len(after)) > _MAX_NAME:
+        return "the decoded parts agree, the full names do not"
+    return f"in its name: {printable(before) or 'nothing'} -> {printable(after) or 'nothing'}"
+
+
+def _tile(name: KernelName) -> str:
+    sizes = (name.tile_m, name.tile_n, name.tile_k)
+    return "x".join(str(size) for size in sizes if size is not None)
+
+
+def _short(name: str, known: KernelName | None) -> str:
+    return clip(printable(known.short if known is not None else name), _MAX_NAME)

@@ -1,0 +1,261 @@
+"""A diff as text for a terminal and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from fusetui.analysis.diff.model import Answer, Diff, Side, StepChange, Subtotal
+from fusetui.analysis.diff.statistics import CONFIDENCE
+from fusetui.report.diff_lines import Line, by_effect, closing, lines
+from fusetui.text.cutting import clip
+from fusetui.text.figures import (
+    change,
+    count,
+    duration,
+    microseconds,
+    percent,
+    plural,
+    signed_duration,
+    signed_percent,
+)
+from fusetui.text.printable import markdown, printable
+
+TEXT_LINES = 40
+MARKDOWN_LINES = 12
+MARKDOWN_NOTES = 6
+MAX_FOLDS = 3
+PARTS = 5  # of each kind of sum
+PLACE = 40  # cells of a module's name
+_NUMBER = 10
+_KIND = 12
+
+
+def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
+    """A table at most `width` columns wide; of many lines only the `limit` of largest effect, and
+    none that has no time on either side. Without a limit, every line."""
+    width = max(width, 60)
+    found = by_effect(lines(diff))
+    shown, rest = _divided(found, limit)
+    body = [
+        *_wrapped(answer(diff), width, ""),
+        *_wrapped(diff.story, width, "  "),
+        *_wrapped(totals(diff), width, "  "),
+        *(text for said in sums(diff) for text in _wrapped(said, width, "  ")),
+        *(text for note in diff.notes for text in _wrapped(f"! {printable(note)}", width, "  ")),
+        "-" * width,
+        clip(f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what", width),
+    ]
+    for line in shown:
+        body += _row(line, width)
+    body += _rest(rest, width)
+    for line in closing(diff):
+        body += _row(line, width)
+    if any(not line.counts for line in [*shown, *rest]):
+        body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
+    return "\n".join(body) + "\n"
+
+
+def _divided(found: Sequence[Line], limit: int | None) -> tuple[Sequence[Line], Sequence[Line]]:
+    """The lines to show, and those that are summed up."""
+    if limit is None:
+        return found, ()
+    some = [line for line in found if not line.is_nothing]
+    return some[:limit], [*some[limit:], *(line for line in found if line.is_nothing)]
+
+
+def to_markdown(diff: Diff) -> str:
+    """The verdict, the largest changes as a table, and the notes; short enough to be read."""
+    found = by_effect(line for line in lines(diff) if line.mark != "~")
+    shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
+    body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**", ""]
+    body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
+    body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
+    body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
+    if rest:
+        body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
+    notes = [markdown(note) for note in diff.notes]
+    body += ["", *(f"* {note}" for note in notes[:MARKDOWN_NOTES])]
+    if len(notes) > MARKDOWN_NOTES:
+        body.append(f"* and {plural(len(notes) - MARKDOWN_NOTES, 'more note')}")
+    return "\n".join(body).rstrip() + "\n"
+
+
+def answer(diff: Diff) -> str:
+    """The first line: both steps, and how B compares."""
+    a, b, step = printable(diff.a), printable(diff.b), diff.step
+    times = [
+        f"step {duration(ns)}" if ns is not None else "no work" for ns in (step.a_ns, step.b_ns)
+    ]
+    return f"A {a}   {times[0]}     B {b}   {times[1]}     {judgment(diff)}"
+
+
+def judgment(diff: Diff) -> str:
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by step time.
+
+    Without a verdict: why there is none, and what was measured.
+    """
+    step, found = diff.step, diff.verdict
+    if found.answer is Answer.CANNOT_TELL:
+        times = change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
+        measured = f"; B takes {times} time" if times else ""
+        return f"cannot tell: {printable(found.reason or '')}{measured}"
+    by = f"{_by(step)} ({_interval(step)}, {_steps(diff)})"
+    return f"no significant difference: {by}" if not step.shown else f"B is {by}"
+
+
+def _by(step: StepChange) -> str:
+    """`16.5 % faster`."""
+    ratio = step.ratio if step.ratio is not None else 1.0
+    if ratio == 1:
+        return "as fast as A"
+    share = percent(abs(ratio - 1), 1, fine=True)
+    return f"{share} {'faster' if ratio < 1 else 'slower'}"
+
+
+def _interval(step: StepChange) -> str:
+    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it
+    includes no change."""
+    sign = 1 if (step.ratio or 0) <= 1 else -1
+    low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
+    shares = [
+        signed_percent(share, 1) if low < 0 < high else percent(share, 1, fine=True)
+        for share in (low, high)
+    ]
+    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these two runs"
+
+
+def _steps(diff: Diff) -> str:
+    a, b = diff.side_a.steps, diff.side_b.steps
+    return plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
+
+
+def totals(diff: Diff) -> str:
+    """The second line: pieces of work, busy and idle time of a step on both sides."""
+    a, b = diff.side_a, diff.side_b
+    who = "GPU busy" if a.gpu and b.gpu else "busy" if a.gpu or b.gpu else "CPU busy"
+    parts = [
+        f"a step: {count(a.items)} -> {plural(b.items, _thing(a, b))}",
+        f"{who} {duration(a.busy_ns)} -> {duration(b.busy_ns)}",
+        f"idle {duration(a.idle_ns)} -> {duration(b.idle_ns)}",
+        f"CPU {duration(a.cpu_ns)} -> {duration(b.cpu_ns)}" if a.gpu or b.gpu else "",
+    ]
+    return "   ".join(part for part in parts if part)
+
+
+def side_lines(diff: Diff) -> list[str]:
+    """One line for each side, with the same fields below each other."""
+    rows = [
+        _fields("A", diff, diff.side_a, diff.step.a_ns),
+        _fields("B", diff, diff.side_b, diff.step.b_ns),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _fields(name: str, diff: Diff, side: Side, step_ns: int | None) -> list[str]:
+    return [
+        f"{name} {clip(printable(side.label), PLACE)}",
+        f"step {duration(step_ns)}" if step_ns is not None else "no work",
+        plural(side.items, _thing(side, side)),
+        f"busy {duration(side.busy_ns)}",
+        f"idle {duration(side.idle_ns)}",
+        f"CPU {duration(side.cpu_ns)}" if diff.side_a.gpu or diff.side_b.gpu else "",
+        plural(side.steps, "step"),
+    ]
+
+
+def sums(diff: Diff) -> list[str]:
+    """The sums by sort of work and by place, the largest changes of each."""
+    work = [msgspec.structs.replace(part, compiled="") for part in diff.by_work]
+    by = (("work", work), ("place", diff.by_place))
+    return [f"by {name}: {_parts(parts)}" for name, parts in by if len(parts) > 1]
+
+
+def _parts(parts: Sequence[Subtotal]) -> str:
+    changed = [part for part in parts if part.change_ns]
+    named = [f"{_part_name(part)} {_times(part)}" for part in changed[:PARTS]]
+    rest = changed[PARTS:]
+    if rest:
+        more = signed_duration(sum(part.change_ns for part in rest))
+        named.append(f"{count(len(rest))} more {more}")
+    return ", ".join(named) or "no change"
+
+
+def _part_name(part: Subtotal) -> str:
+    """`backward, compiled`, with the place where there is one."""
+    words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
+    name = clip(printable(" ".join(word for word in words if word)), PLACE)
+    return f"{name} (compiled)" if part.compiled == "b" and part.phase + part.name else name
+
+
+def _times(part: Subtotal) -> str:
+    return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({signed_duration(part.change_ns)})"
+
+
+def _thing(a: Side, b: Side) -> str:
+    return "GPU event" if a.gpu and b.gpu else "piece of work" if a.gpu or b.gpu else "working op"
+
+
+def _row(line: Line, width: int) -> Iterator[str]:
+    """The numbers and what it is; the reason behind it or, where there is no room, below."""
+    more = microseconds(line.change_ns, signed=True)
+    more = more if line.counts else f"({more})"
+    numbers = f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
+    if line.a_ns is None and line.b_ns is None:
+        numbers = " " * len(numbers)
+    head = f"  {line.mark or ' '} {numbers} {more:>{_NUMBER}}  {line.kind:<{_KIND}} "
+    room = width - len(head)
+    fits = len(line.what) + 3 + len(line.why) <= room
+    what = [f"{line.what}   {line.why}"] if fits else _folded(line.what, room)
+    below = [] if fits or not line.why else _folded(line.why, room)
+    for number, text in enumerate([*what, *below]):
+        yield f"{' ' * len(head) if number else head}{text}".rstrip()
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """At most MAX_FOLDS lines; the last one shows that more was cut."""
+    found = list(_wrapped(text, width, ""))
+    if len(found) <= MAX_FOLDS:
+        return found
+    return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
+
+
+def _rest(rest: Sequence[Line], width: int) -> list[str]:
+    if not rest:
+        return []
+    line = Line(
+        "",
+        "",
+        None,
+        None,
+        sum(line.change_ns for line in rest if line.counts),
+        f"{plural(len(rest), 'line')} of smaller effect",
+    )
+    return list(_row(line, width))
+
+
+def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
+    """Lines of whole words; a word longer than the width is cut."""
+    line = ""
+    for word in text.split(" "):
+        if line.strip() and len(line) + 1 + len(word) > width:
+            yield line.rstrip()
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line else word
+        line = clip(line, width)
+    yield line.rstrip()
+
+
+def _markdown_row(line: Line) -> str:
+    more = microseconds(line.change_ns, signed=True)
+    more = more if line.counts else f"({more})"
+    numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]
+    why = f" ({markdown(line.why)})" if line.why else ""
+    what = f"{markdown(line.what)}{why}"
+    return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {more} | {what} |"

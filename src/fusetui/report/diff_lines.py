@@ -1,0 +1,361 @@
+"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one kind, are one
+line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Kind, Row
+from fusetui.analysis.diff.names import decoded, identity, shared_start
+from fusetui.analysis.diff.statistics import FLOOR_PERCENT
+from fusetui.analysis.diff.story import changes
+from fusetui.text.cutting import clip, width
+from fusetui.text.figures import change, count, microseconds, plural, signed_duration
+from fusetui.text.printable import printable
+
+MAX_NAME = 48
+MAX_PLAIN = 64
+MANY_LINES = 12
+"""A compiled part of the program with so many lines is one line that can be opened."""
+MOST_WAITS = 3
+ARROW = " -> "
+APART = "  "  # between the parts of a line
+
+MARKS = {
+    Kind.SAME: "~",
+    Kind.FASTER: "-",
+    Kind.SLOWER: "+",
+    Kind.REMOVED: "-",
+    Kind.ADDED: "+",
+}
+
+SAME = "the same kernel"
+REGION = "region"
+NOISE = "may be noise"
+EARLIER = "work that ran in the step, launched before it"
+LATER = "work of the step that ran after it"
+OVERLAP = "work that ran at the same time as other work"
+ODD = "the effect on the median of steps with other work"
+STEP = "step"
+PINNED = ("idle", "", STEP)
+"""The lines that are always in sight: idle time, what is not explained, the sum."""
+TIMED = (Kind.FASTER, Kind.SLOWER)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line; ns per step, None on a side that has nothing. Every text is safe to print."""
+
+    mark: str  # + more time, - less, ~ no change beyond noise
+    kind: str
+    a_ns: int | None
+    b_ns: int | None
+    change_ns: int
+    what: str
+    why: str = ""
+    counts: bool = True
+    rows: tuple[Row, ...] = ()  # what the line stands for
+    parts: tuple[str, ...] = ()  # of `what`: the place, the op, the kernel, where they are known
+    times: str = ""  # the end of `what`: how many rows it stands for
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether all its figures would be zeros."""
+        figures = (self.a_ns, self.b_ns, self.change_ns)
+        both = self.a_ns is not None and self.b_ns is not None
+        return both and all(microseconds(ns) == microseconds(0) for ns in figures)
+
+
+def by_effect(found: Iterable[Line]) -> list[Line]:
+    """The largest change first, whatever its direction; lines of the sum before the others."""
+    return sorted(found, key=lambda line: (not line.counts, -_effect(line)))
+
+
+class Region(msgspec.Struct, frozen=True):
+    """A part of the program that torch.compile made anew on a side: its sums, and its lines."""
+
+    line: Line
+    inner: tuple[Line, ...]
+
+
+def lines(diff: Diff) -> list[Line]:
+    """All rows in program order, then the changes in dispatch on the CPU."""
+    return _lines(diff.rows)
+
+
+def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
+    """The compiled parts of the program that have many lines, and the lines of all else."""
+    places: dict[tuple[str, str], list[Row]] = {}
+    for row in diff.rows:
+        if row.counts and not row.on_cpu:
+            places.setdefault((row.phase, row.where), []).append(row)
+    found: list[Region] = []
+    folded: set[int] = set()
+    for (phase, where), rows in places.items():
+        inner = tuple(_lines(rows))
+        if any(row.compiled for row in rows) and len(inner) >= MANY_LINES:
+            found.append(Region(_region(f"{phase} {where}".strip(), rows), inner))
+            folded.update(map(id, rows))
+    return found, _lines(row for row in diff.rows if id(row) not in folded)
+
+
+def _region(name: str, rows: Sequence[Row]) -> Line:
+    """`forward ## over_arch ##: 372 kernels -> 511 kernels, 498 compiled`."""
+    a_ns, b_ns = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
+    sides = [_side(rows, side) for side in "ab"]
+    return Line(
+        mark=_sign(a_ns, b_ns),
+        kind=REGION,
+        a_ns=a_ns,
+        b_ns=b_ns,
+        change_ns=b_ns - a_ns,
+        what=f"{printable(name) or 'the program'}: {ARROW.join(sides)}",
+        rows=tuple(rows),
+    )
+
+
+def _side(rows: Sequence[Row], side: str) -> str:
+    found = [(row.a_count if side == "a" else row.b_count, side in row.compiled) for row in rows]
+    made = sum(times for times, compiled in found if compiled)
+    said = plural(sum(times for times, _ in found), "kernel")
+    return f"{said}, {count(made)} compiled" if made else said
+
+
+def _lines(rows: Iterable[Row]) -> list[Line]:
+    listed = list(rows)
+    work = [row for row in listed if not row.on_cpu]
+    cpu = [row for row in listed if row.on_cpu]
+    return [_work(group) for group in _alike(work)] + [_dispatch(g) for g in _dispatch_groups(cpu)]
+
+
+def closing(diff: Diff) -> list[Line]:
+    """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
+    other work, what is not explained, and the step itself; none whose figures are all zeros."""
+    sums, a, b = diff.accounting, diff.side_a, diff.side_b
+    found = [
+        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
+        Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
+        Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
+        Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
+        Line("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
+        Line("", "", None, None, sums.not_explained_ns, "not explained"),
+        Line("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
+    ]
+    return [line for line in found if line.kind == STEP or not line.is_nothing]
+
+
+def _effect(line: Line) -> int:
+    return abs(line.change_ns)
+
+
+def _idle(diff: Diff) -> str:
+    gpu = diff.side_a.gpu and diff.side_b.gpu
+    return "no GPU event runs in the step" if gpu else "outside all ops"
+
+
+def _waits(diff: Diff) -> str:
+    """What the GPU waited for longer, or less long: the largest changes."""
+    a, b = diff.side_a, diff.side_b
+    if not (a.gpu and b.gpu):
+        return ""
+    found = [f"{signed_duration(ns)} {cause}" for cause, ns in changes(a.idle, b.idle).items()]
+    return ", ".join(found[:MOST_WAITS])
+
+
+def _alike(rows: Iterable[Row]) -> list[list[Row]]:
+    """Groups of rows that say the same about the same names, in the order of their first rows."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        timed = row.kind in (Kind.SAME, Kind.MOVED, *TIMED)
+        names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
+        why = "" if timed else row.why
+        groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
+    return list(groups.values())
+
+
+def _work(rows: Sequence[Row]) -> Line:
+    row = rows[0]
+    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    parts = _parts(row, _place(rows))
+    times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
+    return Line(
+        mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
+        kind=_kind(row.kind, a_ns, b_ns),
+        a_ns=a_ns if row.a else None,
+        b_ns=b_ns if row.b else None,
+        change_ns=b_ns - a_ns,
+        what=APART.join(parts) + times,
+        why=_why(row, len(rows), a_ns, b_ns),
+        counts=row.counts,
+        rows=tuple(rows),
+        parts=parts,
+        times=times,
+    )
+
+
+def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
+    """What changed by a quarter or more is not called the same, even where it may be noise."""
+    return NOISE if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
+
+
+def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
+    """The reason, without repeating what the kind says already."""
+    if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
+        return f"the same, {change(a_ns, b_ns)} time"
+    if times > 1 and row.kind is Kind.MOVED:
+        return ELSEWHERE
+    if times > 1 and row.kind in TIMED:
+        return f"the same, {change(a_ns, b_ns)} time"
+    return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
+
+
+def _sign(a_ns: int, b_ns: int) -> str:
+    if 100 * abs(b_ns - a_ns) <= FLOOR_PERCENT * max(a_ns, b_ns):
+        return "~"
+    return "+" if b_ns > a_ns else "-"
+
+
+def _place(rows: Sequence[Row]) -> str:
+    """The module or annotation of all of them; with a star when only their beginnings agree. Where
+    there is none: the phase."""
+    places = sorted({row.where for row in rows})
+    if places == [""]:
+        return rows[0].phase
+    if len(places) == 1:
+        return places[0]
+    common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
+    return f"{common}*" if len(common) > 2 else rows[0].phase
+
+
+def _parts(row: Row, place: str) -> tuple[str, ...]:
+    """Where it is, the op, and the kernel, or both kernels where they differ."""
+    op, where = printable(row.op), clip(printable(place), MAX_NAME)
+    if row.work == REPEATED:
+        parts = [op]
+    elif row.kind in (Kind.FUSED, Kind.SPLIT):
+        parts = [where, _several(row, op)]
+    elif row.together:
+        parts = [where, row.work, _as_a_whole(row)]
+    elif row.kind is Kind.REPLACED and row.a_count != row.b_count:
+        parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
+    else:
+        kernel = _short((row.b or row.a)[0])
+        parts = [where, op, kernel if kernel != op else ""]
+    return tuple(part for part in parts if part)
+
+
+def _several(row: Row, op: str) -> str:
+    """Several kernels of an op, or of several ops, for one or for others."""
+    fused = row.kind is Kind.FUSED
+    ones = row.b if fused else row.a
+    one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
+    many = max(row.a_count, row.b_count)
+    if op and " x" not in op and " + " not in op and many > 1:
+        op = f"{op} ({many} kernels)"
+    others = op or _names(row.a if fused else row.b)
+    return f"{others}{ARROW}{one}" if fused else f"{one}{ARROW}{others}"
+
+
+def _as_a_whole(row: Row) -> str:
+    if row.kind is Kind.REPLACED:
+        return ARROW.join(_counted(names) for names in (row.a, row.b))
+    return f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
+
+
+def _counted(names: Sequence[str]) -> str:
+    """The number of kernels, and the most frequent one."""
+    ((most, times),) = Counter(names).most_common(1)
+    return _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
+
+
+def _names(names: Sequence[str]) -> str:
+    return " + ".join(_short(name) for name in names)
+
+
+def _short(name: str) -> str:
+    known = decoded(name)
+    return clip(printable(known.short if known is not None else name), MAX_NAME)
+
+
+def _plain(name: str) -> str:
+    """A kernel by its own name, unless that is a C++ signature."""
+    return name if len(name) <= MAX_PLAIN and name.isidentifier() else _short(name)
+
+
+def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
+    """What is in one step only is told apart from what is in each."""
+    groups: dict[tuple[Kind, bool, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.kind, row.counts, _only(row)), []).append(row)
+    return list(groups.values())
+
+
+def _only(row: Row) -> str:
+    return row.why if row.why.startswith(ONLY) else ""
+
+
+def _dispatch(rows: Sequence[Row]) -> Line:
+    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
+    names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
+    return Line(
+        mark=MARKS.get(rows[0].kind, "~"),
+        kind=str(rows[0].kind),
+        a_ns=a_ns if any(r.a for r in rows) else None,
+        b_ns=b_ns if any(r.b for r in rows) else None,
+        change_ns=b_ns - a_ns,
+        what=CPU + ", ".join(names),
+        why=_only(rows[0]),
+        counts=rows[0].counts,
+        rows=tuple(rows),
+    )
+
+
+LEAST = 10  # cells: a shorter part of a place says nothing
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """The text, and the parts that it has no room for."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
+
+
+def fitted(line: Line, most: int) -> Fitted:
+    """In at most `most` cells. Where `what` is wider, the place is shortened or left out, then the
+    op, and only then the kernel is cut.
+
+    >>> parts = ("Attention_*", "aten::bmm", "gemm bf16 128x128x64")
+    >>> what = "Attention_*  aten::bmm  gemm bf16 128x128x64  x24"
+    >>> line = Line("-", "removed", 9, None, -9, what, parts=parts, times="  x24")
+    >>> fitted(line, 36).text
+    'aten::bmm  gemm bf16 128x128x64  x24'
+    >>> fitted(line, 22).text
+    'gemm bf16 128x12…  x24'
+    """
+    if width(line.what) <= most or not line.parts:
+        return Fitted(clip(line.what, most))
+    indent = line.what[: len(line.what) - len(line.what.lstrip())]
+    room = most - width(indent) - width(line.times)
+    for left_out in range(1, len(line.parts)):
+        text = APART.join(line.parts[left_out:])
+        if width(text) <= room:
+            break
+    else:
+        left_out, text = len(line.parts) - 1, _cut(line.parts[-1], room)
+    spare = room - width(text) - width(APART)
+    if left_out == 1 and spare >= LEAST:
+        text = f"{clip(line.parts[0], spare)}{APART}{text}"
+    return Fitted(clip(f"{indent}{text}{line.times}", most), line.parts[:left_out])
+
+
+def _cut(text: str, most: int) -> str:
+    """Of `A -> B` both sides are cut, so that both can be seen."""
+    before, arrow, after = text.partition(ARROW)
+    if not arrow:
+        return clip(text, most)
+    room = most - width(ARROW)
+    first = clip(before, max(room // 2, room - width(after)))
+    return f"{first}{ARROW}{clip(after, room - width(first))}"
