@@ -1,6 +1,6 @@
 """Parts of a name."""
 
-from fusetui.gpu.kernel_names.parts import explain_tokens, ordered
+from fusetui.gpu.kernel_names.record import explain_tokens, ordered
 
 
 def test_parts_are_sorted_and_apart() -> None:

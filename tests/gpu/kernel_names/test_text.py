@@ -2,7 +2,7 @@
 
 import pytest
 
-from fusetui.gpu.kernel_names.text import MAX_SHORT, dtype_words, gemm_label, safe
+from fusetui.gpu.kernel_names.record import MAX_SHORT, dtype_words, gemm_label, safe
 
 
 def test_gemm_label() -> None:

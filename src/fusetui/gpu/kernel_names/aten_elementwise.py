@@ -13,10 +13,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.gpu.kernel_names.cxx import SCOPE, base_of
-from fusetui.gpu.kernel_names.dtypes import CXX, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import dtype_words
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words
+from fusetui.gpu.kernel_names.vocabulary import CXX, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
 _KERNEL = re.compile(

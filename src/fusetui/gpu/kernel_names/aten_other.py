@@ -11,11 +11,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.callee import callee_text
-from fusetui.gpu.kernel_names.cxx import Signature, base_of, signature, split_args
-from fusetui.gpu.kernel_names.dtypes import cxx_type
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.cxx import Signature, base_of, callee_text, signature, split_args
+from fusetui.gpu.kernel_names.record import KernelName, Part, build
+from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 _FREE_BASES = re.compile(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"

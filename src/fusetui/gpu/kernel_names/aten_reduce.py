@@ -11,10 +11,8 @@ from typing import Any
 
 from fusetui.gpu.kernel_names.aten_elementwise import operation_word
 from fusetui.gpu.kernel_names.cxx import SCOPE, Span, base_of, split_args
-from fusetui.gpu.kernel_names.dtypes import cxx_type
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import dtype_words
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words
+from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 _KERNEL = re.compile(
     r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "

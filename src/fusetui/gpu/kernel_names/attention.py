@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
 from fusetui.gpu.kernel_names.cxx import cute_tuple
-from fusetui.gpu.kernel_names.dtypes import CUTLASS, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import tile_words
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, tile_words
+from fusetui.gpu.kernel_names.vocabulary import CUTLASS, cxx_type, from_capability
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
 _BOOL = r"(?:\(bool\))?(?:true|false|0|1)"
@@ -150,7 +147,7 @@ def _decode_flash3(name: str) -> KernelName | None:
         name,
         match,
         ("fa3", f"s{match['stages']}", "local" if flags["local"] else None),
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         pass_="fwd",
         stages=int(match["stages"]),
         cluster=f"{match['x']}x{match['y']}x{match['z']}",
@@ -183,7 +180,7 @@ def _decode_mem_eff(name: str) -> KernelName | None:
         name,
         match,
         (*words, None if match["aligned"] == "aligned" else "notaligned", f"sm{match['cc']}"),
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         pass_="fwd" if match["pass"] == "F" else "bwd",
         dtype_a=CUTLASS[match["a"]],
         tile_m=int(match["m"]),
@@ -200,7 +197,7 @@ def _decode_trtllm(name: str) -> KernelName | None:
         name,
         match,
         ("local" if match["window"] else None, tail, f"sm{match['cc']}"),
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         dtype_a=_TRTLLM_TYPES.get(match["a"]),
         dtype_out=_TRTLLM_TYPES.get(match["out"]),
         head_dim=int(match["qk"] or match["head"]),

@@ -12,9 +12,7 @@ import re
 from typing import Any
 
 from fusetui.gpu.kernel_names.cxx import Signature, signature
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, gemm_label
 
 _MANGLED_RUN = re.compile(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = re.compile(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
+from fusetui.gpu.kernel_names.record import KernelName, build, explain
 
 _COPY = re.compile(
     r"Memcpy (?P<direction>[A-Z]to[A-Z])(?: \((?P<source>\w{1,20}) -> (?P<target>\w{1,20})\))?"

@@ -10,9 +10,8 @@ import re
 from typing import Final
 
 from fusetui.gpu.kernel_names.cxx import SCOPE, signature
-from fusetui.gpu.kernel_names.dtypes import CXX, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.record import KernelName, build
+from fusetui.gpu.kernel_names.vocabulary import CXX, cxx_type
 
 _OPERATIONS: Final = (
     ("RadixSort", "sort"),

@@ -17,19 +17,17 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
 from fusetui.gpu.kernel_names.cxx import SCOPE
-from fusetui.gpu.kernel_names.dtypes import (
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, explain_tokens, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import (
     ACCUMULATORS,
     CUTLASS,
     MMA_SHAPES,
     accumulator_meaning,
+    from_capability,
     layout_meaning,
     mma_meaning,
 )
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
 _WRAPPER = re.compile(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
@@ -92,7 +90,7 @@ def decode_at(name: str, start: int, family: str) -> KernelName | None:
     if match is None:
         return None
     fields = _fields(match)
-    parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("mid"), _mid_meaning)
+    parts = explain(match, _MEANINGS) + explain_tokens(name, match.span("mid"), _mid_meaning)
     parts += [
         (*match.span("class"), _CLASSES.get(match["class"], "which units multiply")),
         (*match.span("acc"), accumulator_meaning(match["acc"]) if match["acc"] else ""),
@@ -114,7 +112,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
     return {
         "op": "gemm" if gemm else "conv",
         **({} if gemm else {"pass_": match["kind"]}),
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         **_types(match),
         "mma": MMA_SHAPES.get(match["mma"] or ""),
         "tile_m": int(match["m"]),

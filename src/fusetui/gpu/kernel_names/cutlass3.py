@@ -13,11 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.dtypes import CUTLASS, MMA_SHAPES, layout_meaning
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, explain_tokens, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import CUTLASS, MMA_SHAPES, from_capability, layout_meaning
 
 _TYPE = r"[a-z][a-z0-9]*"
 _HEAD = re.compile(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<rest>\w+)")
@@ -73,7 +70,7 @@ def decode(name: str) -> KernelName | None:
     if match is None:
         return _decode_head(name)
     fields = _fields(match)
-    parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _WORDS.get)
+    parts = explain(match, _MEANINGS) + explain_tokens(name, match.span("rest"), _WORDS.get)
     parts += [
         (*match.span("layout"), layout_meaning(match["layout"])),
         (*match.span("stages"), _stages_text(match["stages"])),
@@ -88,7 +85,7 @@ def _decode_head(name: str) -> KernelName | None:
     match = _HEAD.fullmatch(name)
     if match is None or "gemm" not in match["rest"]:
         return None
-    fields = arch.from_capability(match["cc"])
+    fields = from_capability(match["cc"])
     short = f"gemm sm{match['cc']} {match['rest']}"
     return build(
         name, "cutlass3", short, explain(match, {"cc": _MEANINGS["cc"]}), op="gemm", **fields
@@ -100,7 +97,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
     mma = match["mma"] or ""
     return {
         "op": "gemm",
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         **_types(match),
         "math": CUTLASS.get(match["math"] or ""),
         "mma": mma if "x" in mma else MMA_SHAPES.get(mma),

@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fusetui.gpu.kernel_names import arch
 from fusetui.gpu.kernel_names.cxx import cute_tuple
-from fusetui.gpu.kernel_names.dtypes import CXX, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import CXX, cxx_type, from_capability
 
 _TYPE = "|".join(re.escape(name) for name in sorted(CXX, key=len, reverse=True))
 _TILE = cute_tuple("m", "n", "k")
@@ -88,7 +85,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
     operand = cxx_type(groups.get("a") or "")
     return {
         "op": "gemm",
-        **arch.from_capability(groups.get("cc")),
+        **from_capability(groups.get("cc")),
         "dtype_a": operand,
         "dtype_b": operand,
         "dtype_out": cxx_type(groups.get("out") or ""),

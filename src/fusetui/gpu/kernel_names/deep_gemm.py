@@ -17,11 +17,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names import arch
 from fusetui.gpu.kernel_names.cxx import Span, signature, split_args
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import from_capability
 
 
 class _Form(NamedTuple):
@@ -56,7 +54,7 @@ def decode(name: str) -> KernelName | None:
     capability = _CAPABILITY.match(sign.base)
     fields: dict[str, Any] = {
         "op": "gemm" if "gemm" in sign.base else None,
-        **arch.from_capability(capability[1] if capability else None),
+        **from_capability(capability[1] if capability else None),
     }
     what = "a matrix product" if fields["op"] else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]

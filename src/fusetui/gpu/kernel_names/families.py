@@ -15,7 +15,6 @@ from fusetui.gpu.kernel_names import (
     copies,
     cub,
     cublas,
-    cublas_aux,
     cudnn,
     cutlass2,
     cutlass3,
@@ -24,7 +23,6 @@ from fusetui.gpu.kernel_names import (
     libraries,
     miopen,
     nccl,
-    nvjet,
     other,
     tensile,
     triton_inductor,
@@ -33,7 +31,7 @@ from fusetui.gpu.kernel_names import (
     xmma,
     xpu,
 )
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 
 Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
 
@@ -45,10 +43,10 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("triton_", "cpp_", "graph_"), triton_inductor.decode),
     (("Mem",), copies.decode),
     (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), nccl.decode),
-    ((), cublas.decode),
+    ((), cublas.decode_tuned),
     (("sm",), xmma.decode),
     ((), cutlass2.decode),
-    (("nvjet_",), nvjet.decode),
+    (("nvjet_",), cublas.decode_nvjet),
     (("cutlass3x_",), cutlass3.decode),
     (("Cijk_", "Custom_Cijk_"), tensile.decode),
     (("void at::", "at::"), aten_reduce.decode),
@@ -63,7 +61,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     ((), aten_other.decode),
     ((), deep_gemm.decode),
     ((), libraries.decode),
-    ((), cublas_aux.decode),
+    ((), cublas.decode_small),
     ((), triton_kernels.decode),
     ((), other.decode),
 )

@@ -14,10 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names.callee import callee_text
-from fusetui.gpu.kernel_names.cxx import Signature, signature
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.cxx import Signature, callee_text, signature
+from fusetui.gpu.kernel_names.record import KernelName, build
 
 Rule = tuple[str, str]
 """A pattern for scope and base name together, and the op that it determines."""

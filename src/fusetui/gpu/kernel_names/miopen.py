@@ -10,10 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import from_gfx
 
 _IGEMM = re.compile(
     r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
@@ -76,7 +74,7 @@ def _decode_igemm(name: str) -> KernelName | None:
     fields: dict[str, Any] = {
         "op": "conv",
         "pass_": _PASSES[match["pass"]],
-        **arch.from_gfx(_TARGETS.get(match["target"])),
+        **from_gfx(_TARGETS.get(match["target"])),
         "dtype_a": _TYPES.get(match["a"]),
         "tile_m": int(match["m"]),
         "tile_n": int(match["n"]),

@@ -10,8 +10,7 @@ import re
 from typing import Final
 
 from fusetui.gpu.kernel_names.cxx import signature
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.record import KernelName, build
 
 _RUNTIME = re.compile(r"__amd_rocclr_(fill|copy)Buffer\w*")
 _OPERATIONS: Final = tuple(

@@ -11,11 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.dtypes import layout_meaning
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import from_gfx, layout_meaning
 
 _HEAD = re.compile(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)(?:_(?P<more>[A-Z0-9]+))?"
@@ -93,7 +90,7 @@ def _fields(match: re.Match[str], found: dict[str, re.Match[str] | None]) -> dic
         "tile_k": int(tile[3]) if tile else None,
         "mma": f"{mma[1]}x{mma[2]}x{mma[3]}" if mma and whole else None,
         "mma_mn": f"{mma[1]}x{mma[2]}" if mma and not whole else None,
-        **arch.from_gfx(target[1] if target else None),
+        **from_gfx(target[1] if target else None),
         "epilogue": "bias" if found["bias"] else None,
         "split_k": int(split[1]) if split and int(split[1]) > 1 else None,
         "stream_k": True if stream and int(stream[1]) > 0 else None,

@@ -15,9 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from fusetui.gpu.kernel_names.fused_ops import split_ops
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import MAX_SHORT
+from fusetui.gpu.kernel_names.record import MAX_SHORT, KernelName, Part, build
 
 _TRITON = re.compile(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"

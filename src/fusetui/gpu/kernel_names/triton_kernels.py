@@ -12,9 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, gemm_label
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"

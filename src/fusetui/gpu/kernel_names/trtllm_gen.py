@@ -12,10 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, explain_tokens, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import from_capability
 
 _TYPES: Final = {
     "Bfloat16": "bf16",
@@ -67,7 +65,7 @@ def decode(name: str) -> KernelName | None:
     if match is None:
         return None
     fields = _fields(match)
-    parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _WORDS.get)
+    parts = explain(match, _MEANINGS) + explain_tokens(name, match.span("rest"), _WORDS.get)
     words = [word for word in match["rest"].split("_") if word.startswith("sch")]
     short = gemm_label(name.partition("_")[0], fields, match["unroll"], *words)
     return build(name, "trtllm-gen", short, parts, **fields)
@@ -76,7 +74,7 @@ def decode(name: str) -> KernelName | None:
 def _fields(match: re.Match[str]) -> dict[str, Any]:
     return {
         "op": "gemm",
-        **arch.from_capability(match["cc"]),
+        **from_capability(match["cc"]),
         "dtype_a": _TYPES[match["a"]],
         "dtype_b": _TYPES[match["b"] or match["a"]],
         "dtype_acc": _TYPES[match["acc"]],

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 
 from fusetui.gpu.kernel_names.cxx import signature
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.record import KernelName, build
 
 _FUNCTOR = re.compile(r"at::native::xpu::(\w+Functor\w*)")
 
