@@ -2,7 +2,7 @@
 
 Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
 `cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN also
-bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass2.py).
+bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import cutlass2
+from fusetui.gpu.kernel_names import cutlass
 from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature, split_args
 from fusetui.gpu.kernel_names.record import KernelName, build, explain, explain_tokens, gemm_label
 from fusetui.gpu.kernel_names.vocabulary import (
@@ -153,7 +153,7 @@ def _decode_cutlass(name: str) -> KernelName | None:
     match = _CUTLASS.match(name)
     if match is None:
         return None
-    found = cutlass2.decode_at(name, match.end(), "cudnn")
+    found = cutlass.decode2_at(name, match.end(), "cudnn")
     if found is not None:
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
