@@ -34,7 +34,8 @@ _FLASH2 = re.compile(
 )
 _FLASH3 = re.compile(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
-    rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, {cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
+    rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
+    rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
     r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )

@@ -7,24 +7,19 @@ from functools import lru_cache
 from typing import Final
 
 from fusetui.gpu.kernel_names import (
-    aten_elementwise,
+    aten,
     aten_other,
-    aten_reduce,
     attention,
-    copies,
-    cub,
     cublas,
     cudnn,
     cutlass,
     fp8_gemm,
+    inductor,
     libraries,
-    nccl,
-    other,
     rocm,
-    triton_inductor,
+    transfers,
     triton_kernels,
     xmma,
-    xpu,
 )
 from fusetui.gpu.kernel_names.record import KernelName
 
@@ -34,31 +29,34 @@ Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
 # that read C++ scopes, last the ones that look at single words. A family is asked only about names
 # with one of its beginnings; none given means any name.
 _FAMILIES: Final[tuple[Family, ...]] = (
-    (("void at::", "at::"), aten_elementwise.decode),
-    (("triton_", "cpp_", "graph_"), triton_inductor.decode),
-    (("Mem",), copies.decode),
-    (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), nccl.decode),
+    (("void at::", "at::"), aten.decode_elementwise),
+    (("triton_", "cpp_", "graph_"), inductor.decode),
+    (("Mem",), transfers.decode_copy),
+    (
+        ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
+        transfers.decode_nccl,
+    ),
     ((), cublas.decode_tuned),
     (("sm",), xmma.decode),
     ((), cutlass.decode2),
     (("nvjet_",), cublas.decode_nvjet),
     (("cutlass3x_",), cutlass.decode3),
     (("Cijk_", "Custom_Cijk_"), rocm.decode_tensile),
-    (("void at::", "at::"), aten_reduce.decode),
+    (("void at::", "at::"), aten.decode_reduction),
     (("bmm_", "gemm_"), fp8_gemm.decode_trtllm),
     ((), rocm.decode_miopen),
     ((), attention.decode),
     (("cutlass", "void cutlass"), cutlass.decode_cxx),
     ((), cudnn.decode),
-    ((), cub.decode),
+    ((), libraries.decode_cub),
     ((), rocm.decode_ck),
-    ((), xpu.decode),
+    ((), aten_other.decode_xpu),
     ((), aten_other.decode),
     ((), fp8_gemm.decode_deep_gemm),
     ((), libraries.decode),
     ((), cublas.decode_small),
     ((), triton_kernels.decode),
-    ((), other.decode),
+    ((), libraries.decode_other),
 )
 
 

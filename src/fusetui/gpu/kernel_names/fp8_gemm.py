@@ -3,8 +3,8 @@
 Fields of the former agree with NVIDIA/TensorRT-LLM cpp/tensorrt_llm/kernels/trtllmGenKernels/
 batchedGemm/trtllmGen_bmm_export/KernelMetaInfo.h; the latter are documented by
 deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls/. The places of its template arguments change
-between releases: they are read only where the first argument has the type and the list the length of
-a known form, and otherwise left open.
+between releases: they are read only where the first argument has the type and the list the length
+of a known form, and otherwise left open.
 
     bmm_{C}_{A}{B}_{acc}_[...]t{M}x{N}x{K}[u2][_s{stages}]_et{epilogue tile}_m{mma}
         _{cga|c}{cluster}_..._sm{cc}

@@ -17,6 +17,9 @@ from fusetui.gpu.kernel_names.vocabulary import from_capability
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
 
+Rules = tuple[tuple[re.Pattern[str], str], ...]
+"""Patterns, and the op that each determines; the first that is found counts."""
+
 Meaning = Callable[[str], str | None]
 Meanings = Mapping[str, str | Callable[[str], str]]
 
@@ -144,6 +147,14 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
             found = _filled(meaning, text) if isinstance(meaning, str) else meaning(text)
             parts.append((start, end, found))
     return parts + explain_tokens(name, match.span("rest"), words) if words else parts
+
+
+def rules(*pairs: tuple[str, str]) -> Rules:
+    return tuple((re.compile(pattern), op) for pattern, op in pairs)
+
+
+def op_by(given: Rules, text: str) -> str | None:
+    return next((op for pattern, op in given if pattern.search(text)), None)
 
 
 @lru_cache(maxsize=4096)
