@@ -29,7 +29,6 @@ import msgspec
 from benchmarks.job_cases import case_of, make
 
 from fusetui.analysis.questions.summary import Summary
-from fusetui.analysis.ranks.records import JobAnswer
 from fusetui.arguments import JSON
 from fusetui.cli import main as fusetui
 from fusetui.registry import COMMANDS
@@ -58,9 +57,8 @@ DOCUMENTS: dict[str, type] = {
     "launches": documents.LaunchesDocument,
     "check": documents.CheckDocument,
     "samples": documents.SamplesDocument,
-    "ranks": JobAnswer,
 }
-WITHOUT_NOTE = {"samples", "ranks"}
+WITHOUT_NOTE = {"samples"}
 
 Words = tuple[str, ...]
 Schema = dict[str, Any]
