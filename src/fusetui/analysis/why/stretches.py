@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.cover import Cover, joined, outside, pieces
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.gaps import (
     AFTER,
@@ -30,6 +29,7 @@ from fusetui.analysis.why.longest import LONGEST, told_of
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import Cover, joined, outside, pieces
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
