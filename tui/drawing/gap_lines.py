@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Gap
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.words import REASONS, SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, tick
 from fusetui.trace.model.categories import Role
@@ -32,8 +32,8 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     start = tick(begin - side.origin, max(1, (end - begin) // 100))
     place = f"gap {count(rank + 1)} of {count(len(found.begin))} by length" if rank >= 0 else ""
     lines = [Said("   ".join(filter(None, _head(end - begin, label, start, place))), "title")]
-    main = [f"{REASONS[name]}: {_part(ns, end - begin)}" for name, ns in reasons[:1]]
-    others = [f"{SHORT[name]} {_part(ns, end - begin)}" for name, ns in reasons[1:]]
+    main = [f"{IDLE[name].sentence}: {_part(ns, end - begin)}" for name, ns in reasons[:1]]
+    others = [f"{IDLE[name].short} {_part(ns, end - begin)}" for name, ns in reasons[1:]]
     lines += [Said(text, "name") for text in main]
     lines += [Said(text) for text in flow(others, width)]
     lines += [Said(text) for parts in _covered(told) for text in flow(parts, width)]

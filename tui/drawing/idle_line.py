@@ -8,15 +8,14 @@ import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.words import SHORT
 from fusetui.trace.cells.raster import edges
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import segment
 from fusetui.tui.layout.frame import cells_of
 from fusetui.tui.layout.gaps import gap_times
-from fusetui.tui.layout.idle import LETTERS
 from fusetui.tui.layout.view import Side, View
 
 NOWHERE = -1
@@ -62,9 +61,9 @@ def _cells(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs) 
 
 
 def _bar_text(name: str, width: int) -> str:
-    if width >= len(SHORT[name]) + 2:
-        return f" {SHORT[name]}".ljust(width)
-    return LETTERS[name] * width
+    if width >= len(IDLE[name].short) + 2:
+        return f" {IDLE[name].short}".ljust(width)
+    return IDLE[name].letter * width
 
 
 def _style(name: str, level: int, chosen: bool) -> Style:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from fusetui.analysis.questions.windows import WindowFigures, window_figures
-from fusetui.analysis.why.words import REASONS, SHORT
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.columns import Trace
@@ -59,7 +59,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
         busy, idle = count(figures.busy_ns), count(figures.idle_ns)
         lines.append(Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "name"))
     for name, ns in _idle(side, found):
-        lines.append(Said(f"    idle {count(ns)} ns, {REASONS[name]}", "name"))
+        lines.append(Said(f"    idle {count(ns)} ns, {IDLE[name].sentence}", "name"))
     for stream in figures.streams:
         label, share = narrow(stream.label), percent(stream.busy_ns, figures.span_ns)
         events = plural(stream.events, "event")
@@ -84,7 +84,7 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     whole = sum(ns for _, ns in idle)
     return joined(
         [f"idle {duration(whole)}:"]
-        + [f"{SHORT[name]} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle],
+        + [f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle],
         width,
     )
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.totals import KernelTotal, kernel_totals
 from fusetui.analysis.why.model import Gap, Why
-from fusetui.analysis.why.telling import covered_by
+from fusetui.report.why_answer import covered_by
 from fusetui.text.figures import percent
 from fusetui.text.units import unit_of
 from fusetui.trace.model.categories import Role

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fusetui.analysis.why.words import COMPILER, LOADER, WHERE, WHILE
+from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 
 _LAUNCHES = "waiting for launches"
 _SAID = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
     **{
-        reason: WHERE[reason]
+        reason: IDLE[reason].where
         for reason in ("unlinked", "graph", "launch_latency", "queued", "after")
     },
-    **{reason: WHILE[reason] for reason in ("host_sync", "host_alloc")},
+    **{reason: IDLE[reason].while_ for reason in ("host_sync", "host_alloc")},
 }
 
 

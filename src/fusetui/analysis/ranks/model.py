@@ -13,7 +13,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.why.gaps import IDLE
+from fusetui.analysis.why.idle_reasons import IDLE
 
 Int64s = NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
 from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
-from fusetui.analysis.why.words import COMPILER, LOADER
+from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.why.gaps import (
     AFTER,
-    IDLE,
     Gaps,
     Int32s,
     Reasons,
@@ -21,6 +20,7 @@ from fusetui.analysis.why.gaps import (
     reasons,
 )
 from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.line import line_of
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.model.categories import Role
