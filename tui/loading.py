@@ -15,13 +15,12 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.tui.background_results import Made, Piece, pieces
-from fusetui.tui.drawing.head import parts
+from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import Beside, NotBeside
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.insight import Insight
-from fusetui.tui.layout.shares import shares
-from fusetui.tui.layout.sides import make_sides, short_label
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.view_store import Kept, name_of, read_kept
 
 Post = Callable[[Message], object]

@@ -12,15 +12,14 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
+from fusetui.tui.pages import answer, folding, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
-from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
-from fusetui.tui.pages.page import Page
+from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
@@ -59,7 +58,7 @@ BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
     answer.SECTION,
-    list_keys.SECTION,
+    LISTS,
     folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
@@ -137,7 +136,7 @@ ACTIONS: tuple[Action, ...] = (
     *gaps.ACTIONS,
     *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
-    *list_keys.list_actions(list_of),
+    *list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
     action("details", "All details", "i", "of the slice, or of the range", details),

@@ -8,15 +8,11 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
+from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.head import head, reading_line
-from fusetui.tui.drawing.picture import TextPicture, text
-from fusetui.tui.drawing.said import Said
-from fusetui.tui.drawing.stack import Stack
-from fusetui.tui.drawing.tabs import Tab, TabsPicture
-from fusetui.tui.drawing.tour_lines import TourPicture
+from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
+from fusetui.tui.pages.hits import FoundPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to

@@ -10,7 +10,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.errors import TraceError
-from fusetui.tui.drawing.head import summary_line
+from fusetui.tui.drawing.chrome import summary_line
 
 
 class Summarized(Message):

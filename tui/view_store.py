@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.arrangement import Arrangement
-from fusetui.tui.layout.lanes import ALL, FOLDED, Lane
+from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.bookmarks import Bookmark
 from fusetui.tui.state.state import State, told

@@ -13,8 +13,8 @@ from fusetui.trace.model.callbacks import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.layout.insight import Insight
-from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.answer import Insight
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
+    Answer,
     AnswerAt,
     ToGap,
     ToKernel,
@@ -18,7 +19,6 @@ from fusetui.tui.layout.answer import (
     moved,
     way_of,
 )
-from fusetui.tui.layout.insight import Answer
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn

@@ -12,14 +12,10 @@ from fusetui.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Make, TextPicture, ruled
-from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said, cut
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.drawing.picture import Make, Rows, Said, Styled, TextPicture, cut, ruled
 from fusetui.tui.layout.ranks import Job
-from fusetui.tui.layout.wrapping import sentence_lines
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, titles
+from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text

@@ -26,21 +26,15 @@ from fusetui.text.printable import printable
 from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.gap_lines import gap_lines
-from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import TextPicture, ruled
-from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said, cut
-from fusetui.tui.layout.answer import inside
-from fusetui.tui.layout.columns import Column, fit, shown, titles
-from fusetui.tui.layout.insight import working
+from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
+from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, cut, ruled
+from fusetui.tui.drawing.range_lines import gap_lines
+from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.layout.wrapping import sentence_lines
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import NO_MORE, Pane
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
 from fusetui.tui.state import gaps, search
 from fusetui.tui.state.copying import MOST
 from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails

@@ -8,8 +8,7 @@ from fusetui.analysis.questions.matching import WrongQuery
 from fusetui.analysis.questions.query import Pattern, parse
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
-from fusetui.tui.layout.arrangement import Arrangement, matching
-from fusetui.tui.layout.lanes import ALL
+from fusetui.tui.layout.lanes import ALL, Arrangement, matching
 from fusetui.tui.layout.lanes import groups as groups_of
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import action, on_timeline

@@ -13,7 +13,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.report.diff_lines import PINNED, Line, by_effect, closing, regions
 from fusetui.text.figures import microseconds
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.insight import Insight
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view

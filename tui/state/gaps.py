@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
 from fusetui.trace.model.ids import exact_id
-from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state.action import Run, action

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
-from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.answer import working
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.commands import to_step

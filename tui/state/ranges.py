@@ -8,8 +8,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.tui.layout.gaps import held
-from fusetui.tui.layout.view import Interval, Side, View
+from fusetui.tui.layout.view import Interval, Side, View, held
 
 
 class Range(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration
 from fusetui.text.printable import printable
-from fusetui.tui.layout.arrangement import but_streams
+from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.ranks import SORTS
 from fusetui.tui.layout.view import Interval, Side, View

@@ -14,9 +14,9 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
-from fusetui.tui.layout.insight import Insight
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces

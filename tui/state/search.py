@@ -13,7 +13,7 @@ from fusetui.analysis.questions.search import search, texts_of
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.found import Found
+from fusetui.tui.layout.search_hits import Found
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action
 from fusetui.tui.state.carry import still_there

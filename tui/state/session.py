@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.fitting import fitted
-from fusetui.tui.layout.insight import Insight
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.moves import deselect, select
-from fusetui.tui.layout.sides import Views, aligned, first_views
-from fusetui.tui.layout.view import Interval, Side, View, first_view
+from fusetui.tui.layout.places import fitted
+from fusetui.tui.layout.view import Interval, Side, View, Views, aligned, first_view, first_views
 from fusetui.tui.state import bookmarks, ranges
 from fusetui.tui.state.bookmarks import Bookmarks
 from fusetui.tui.state.ranges import Range

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
-from fusetui.tui.layout.found import Found
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.ranks import Job
+from fusetui.tui.layout.search_hits import Found
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect

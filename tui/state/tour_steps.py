@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.wrapping import wrapped
+from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.copying import COPIED
 from fusetui.tui.state.overlays import SliceDetails
 from fusetui.tui.state.state import DIFF, TIMELINE, State

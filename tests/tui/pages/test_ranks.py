@@ -20,9 +20,9 @@ from fusetui.analysis.ranks.telling import clocks_text, headline
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.arrangement import but_streams
+from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.ranks import SORTS, job_of_paths
-from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages.ranks import NAME, NO_JOB
 from fusetui.tui.ranking import NotRanked, Ranked, Ranking, rank
 from fusetui.tui.registry import arrived

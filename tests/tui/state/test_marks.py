@@ -7,8 +7,7 @@ from tests.tui.driving import opened, screen, selected, settled
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.layout.moves import select, zoom_to
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.bookmarks import bookmark, recalled
 from fusetui.tui.state.session import start
 

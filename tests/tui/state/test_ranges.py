@@ -12,8 +12,7 @@ from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import ruler
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines
 from fusetui.tui.layout.moves import select
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.ranges import Range, interval_of, pressed
 from fusetui.tui.state.session import start
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from pathlib import Path
+
+import msgspec
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
 
 from fusetui.analysis.questions.busy import gpu_times
 from fusetui.analysis.questions.note import note_of
@@ -15,8 +21,12 @@ from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.found import secrets_of
+from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
+from fusetui.tui.state.tour_steps import MARGIN
 
 BAR = 30  # cells of the progress bar
 DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
@@ -94,3 +104,87 @@ def reading_line(
     bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
     name = printable(Path(without_credentials(path)).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
+
+
+BETWEEN = 1  # cells
+
+
+class Tab(msgspec.Struct, frozen=True):
+    """A page; `is_missing`: it cannot be shown now."""
+
+    name: str
+    text: str
+    is_here: bool
+    is_missing: bool
+
+
+class TabsPicture(msgspec.Struct, frozen=True):
+    """One line; where the names of all pages do not fit, those that are not in front have their
+    keys alone."""
+
+    tabs: tuple[Tab, ...]
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self, y, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        if y:
+            return blank(width)
+        parts: list[Segment] = []
+        used = 0
+        for tab, text, cells in self._places(width):
+            parts.append(segment(" " * (cells.start - used), palette.PLAIN))
+            parts.append(segment(text, _style(tab)))
+            used = cells.stop
+        return line(parts, width)
+
+    def at(self, x: int, width: int) -> str:
+        """The name of the page at a cell; "" beside them."""
+        return next((tab.name for tab, _, cells in self._places(width) if x in cells), "")
+
+    def _places(self, width: int) -> Iterator[tuple[Tab, str, range]]:
+        """Without room between them where they would not fit."""
+        texts = [f" {tab.text} " for tab in self.tabs]
+        if len("".join(texts)) > width:
+            texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in self.tabs]
+        begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
+        for tab, text in zip(self.tabs, texts, strict=True):
+            yield tab, text, range(begin, begin + len(text))
+            begin += len(text) + between
+
+
+def _style(tab: Tab) -> Style:
+    if tab.is_here:
+        return palette.HERE
+    return palette.DIM if tab.is_missing else palette.PLAIN
+
+
+class TourPicture(msgspec.Struct, frozen=True):
+    """A rule with the number and the title of a step, and its text, keys between backticks."""
+
+    title: str
+    text: str
+    keys: str  # what else can be done
+    rule: str
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self, y, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        if y == 0:
+            title, keys = f" {self.title} ", f"  {self.keys} "
+            rest = max(0, width - len(title) - len(keys) - 3)
+            return line(
+                [
+                    segment(self.rule * 3, palette.DIM),
+                    segment(title, palette.TITLE),
+                    segment(self.rule * rest + keys, palette.DIM),
+                ],
+                width,
+            )
+        lines = wrapped(self.text, width - MARGIN)
+        if y > len(lines):
+            return blank(width)
+        parts = enumerate(f" {lines[y - 1]}".split("`"))
+        styles = palette.PLAIN, palette.BOLD
+        return line([segment(text, styles[at % 2]) for at, text in parts], width)

@@ -4,7 +4,7 @@ import numpy as np
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.tui.layout.tree import node_of, op_tree, open_to, visible
+from fusetui.tui.layout.op_tree import node_of, op_tree, open_to, visible
 
 
 def names(trace: Trace, rows: list[int]) -> list[str]:

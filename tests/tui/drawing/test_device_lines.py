@@ -11,8 +11,8 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace import Trace
 from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.device_lines import idle_segments
 from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.drawing.idle_line import idle_segments
 from fusetui.tui.drawing.schemes import DARK
 from fusetui.tui.layout.view import View
 

@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.trace import Trace
 from fusetui.trace.scrub.found import secrets_of
-from fusetui.tui.drawing.head import head
+from fusetui.tui.drawing.chrome import head
 from fusetui.tui.layout.view import Side
 
 Open = Callable[..., Trace]

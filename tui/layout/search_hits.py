@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.chain import is_gpu
+from fusetui.trace.layout.steps import Step
 from fusetui.trace.model.columns import Trace
 
 MOST = 50  # names that are listed
@@ -103,3 +105,44 @@ def _by_name(
         for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
     ]
     return found, len(numbers)
+
+
+Rows = NDArray[np.intp]
+FEW = 2
+"""Of fewer slices nothing is said."""
+
+
+class Trend(msgspec.Struct, frozen=True):
+    """The median duration (ns) of each stretch, -1 for a stretch without any."""
+
+    medians: tuple[int, ...]
+    steps: int  # that the stretches are made of; 0: equal numbers of slices instead
+    least_ns: int
+    median_ns: int
+    most_ns: int
+
+
+def trend(trace: Trace, rows: Rows, steps: tuple[Step, ...], cells: int) -> Trend | None:
+    """`rows` in order of time; at most `cells` stretches. GPU work counts where it was launched."""
+    if len(rows) < FEW or cells < FEW:
+        return None
+    dur = trace.dur[rows]
+    number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
+    count = total or len(rows)
+    stretch = number * min(cells, count) // count
+    medians = [
+        int(np.median(own)) if len(own) else -1
+        for own in (dur[stretch == cell] for cell in range(min(cells, count)))
+    ]
+    least, most = int(dur.min()), int(dur.max())
+    return Trend(tuple(medians), total, least, int(np.median(dur)), most)
+
+
+def _of_steps(trace: Trace, rows: Rows, steps: tuple[Step, ...]) -> tuple[Rows, int]:
+    """The step of each row: that in which it, or its launch, began, else the one before."""
+    first = int(rows[0])
+    launched = is_gpu(trace, first) and int(trace.launch[first]) >= 0
+    hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
+    starts = np.array([step.start_ns for step in steps])
+    number = np.searchsorted(starts, trace.start[hosts], side="right") - 1
+    return np.maximum(number, 0), len(steps)

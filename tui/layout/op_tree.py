@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.totals import gpu_under, self_ns
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.tui.layout.figures import FigureTree, Int64s
-from fusetui.tui.layout.preorder import Preorder, by_name
+from fusetui.tui.layout.figure_trees import FigureTree, Int64s, Preorder, by_name
 
 SORTS: Final = ("GPU", "total", "self", "kernels", "start", "name")
 
