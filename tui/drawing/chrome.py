@@ -14,8 +14,7 @@ from fusetui.analysis.questions.busy import gpu_times
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, several, size
-from fusetui.text.printable import printable
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import printable, without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Layer

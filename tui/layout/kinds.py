@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.printable import is_printable
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -77,7 +78,7 @@ BY_ROLE = {
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
 
-BY_OP = {
+BY_WORK = {
     "gemm": Kind.GEMM,
     "gemv": Kind.GEMM,
     "conv": Kind.GEMM,
@@ -153,11 +154,9 @@ def narrow(text: str) -> str:
 
 def _kernel_kind(name: str) -> Kind:
     decoded = decode(name)
-    if decoded is None:
-        return Kind.GPU_OTHER
-    if decoded.fused_ops:
+    if decoded is not None and decoded.fused_ops:
         return Kind.FUSED
-    return BY_OP.get(decoded.op or "", Kind.GPU_OTHER)
+    return BY_WORK.get(kind_of_kernel(name) or "", Kind.GPU_OTHER)
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -10,8 +10,7 @@ from textual.strip import Strip
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
-from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing import palette

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusetui.text.figures import count, plural
+from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
-from fusetui.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for

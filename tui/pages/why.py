@@ -21,9 +21,8 @@ from fusetui.report.why_answer import (
     ceiling_text,
 )
 from fusetui.text.cutting import clip
-from fusetui.text.figures import duration, percent
+from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
-from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 
 JOB = "all ranks"
 TOGETHER = 2  # traces of one offer that are opened at once, side by side

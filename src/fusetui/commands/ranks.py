@@ -18,7 +18,7 @@ from fusetui.commands.sources import of_one_job
 from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace.read.remote import is_remote, matching
 
 Row = TypeVar("Row", RankRow, LeftOut)

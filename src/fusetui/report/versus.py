@@ -11,8 +11,7 @@ from fusetui.report.why import Document, why_document
 from fusetui.report.why_answer import NOTHING, named, qualified
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
-from fusetui.text.markdown import markdown, markdown_table
-from fusetui.text.printable import printable
+from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import Column, Unseen, cut, table
 from fusetui.trace.model.columns import Trace
 

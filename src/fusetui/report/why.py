@@ -29,8 +29,7 @@ from fusetui.report.why_answer import (
     not_recorded,
 )
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.markdown import markdown, markdown_table
-from fusetui.text.printable import printable
+from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table
 from fusetui.trace.model.columns import Trace
 

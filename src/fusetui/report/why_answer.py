@@ -13,10 +13,9 @@ from fusetui.analysis.why.typical import CLASSES as PARTS
 from fusetui.analysis.why.typical import median_step, steps_tell, totals, working
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, cut, table
-from fusetui.text.units import unit_of
 from fusetui.trace.model.ids import device_label
 
 CLASSES: Final = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui.driving import opened, screen, settled
 
-from fusetui.text.times import NS, parse_time
+from fusetui.text.figures import NS, parse_time
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.prompts import PromptInput

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.line import line_of
+from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.collectives import LONGEST_NAME
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     Counted,
