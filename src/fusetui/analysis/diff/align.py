@@ -9,13 +9,11 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.blocks import Block, Lane, blocks
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
-
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Int64s
 
 Places = Sequence[object]
 

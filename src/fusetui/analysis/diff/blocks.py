@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.sequences import in_order
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Int64s, Rows
 
 KINDS = 8
 """At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.work_kind import sorts
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -115,7 +116,7 @@ def _around(trace: Trace, hosts: Rows, layer: Layer, test: Callable[[str], bool]
     return spans.rows_at(spans.around(hosts))
 
 
-def _named(trace: Trace, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+def _named(trace: Trace, test: Callable[[str], bool]) -> Flags:
     return np.array([test(name) for name in trace.names] or [False])
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Flags, Int64s
+
 Pair = tuple[int, int]
 Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
 
@@ -119,7 +119,7 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
     return (first_a + head, last_a - tail, first_b + head, last_b - tail), pairs
 
 
-def _equal_run(equal: NDArray[np.bool_]) -> int:
+def _equal_run(equal: Flags) -> int:
     different = np.flatnonzero(~equal)
     return int(different[0]) if len(different) else len(equal)
 

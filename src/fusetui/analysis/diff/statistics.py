@@ -7,9 +7,8 @@ from functools import cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Floats, Int64s
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a
@@ -99,7 +98,7 @@ def drift(durations: Int64s) -> float:
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
 
 
-def wider(samples: NDArray[np.int64] | NDArray[np.float64]) -> float:
+def wider(samples: Int64s | Floats) -> float:
     """The factor by which an interval is too narrow where slow steps follow slow ones: n steps are
     worth n (1 - r) / (1 + r) independent ones, where r is the correlation of successive ranks. 1 if
     r is not significant."""
@@ -125,7 +124,7 @@ def _rejected(a: int, b: int) -> int:
     return int(np.count_nonzero(below <= TAIL))
 
 
-def _ways(a: int, b: int) -> NDArray[np.float64]:
+def _ways(a: int, b: int) -> Floats:
     """The number of orders of a and b steps with each number of inversions: the coefficients of the
     Gaussian binomial."""
     found = np.zeros(a * b + 1)

@@ -8,7 +8,6 @@ from functools import cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import Items
@@ -16,6 +15,7 @@ from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import FEW_STEPS, drift, median, ratio_interval, wider
 from fusetui.analysis.diff.windows import Windows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 
 def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:
@@ -57,9 +57,6 @@ def _of_turns(a: Times, b: Times) -> tuple[float, float | None, float | None, fl
     low, high = center + (low - center) * by, center + (high - center) * by
     return math.exp(center), math.exp(low), math.exp(high), *drifts, True
 
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 LEAST = 8
 """A piece was interrupted that lies farther above the median of that piece in all steps than the
@@ -149,8 +146,6 @@ def _cut(items: Items) -> Cut:
     column[orders[0]] = np.arange(1, size + 1)
     return nothing if (ns < 0).any() else Cut(ns, column)
 
-
-Floats = NDArray[np.float64]
 
 FEW_ROUNDS = 6
 """With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
