@@ -24,13 +24,7 @@ MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
-MARKS = {
-    Kind.SAME: "~",
-    Kind.FASTER: "-",
-    Kind.SLOWER: "+",
-    Kind.REMOVED: "-",
-    Kind.ADDED: "+",
-}
+MARKS = {Kind.SAME: "~", Kind.FASTER: "-", Kind.SLOWER: "+", Kind.REMOVED: "-", Kind.ADDED: "+"}
 
 SAME = "the same kernel"
 REGION = "region"

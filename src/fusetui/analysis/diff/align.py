@@ -105,12 +105,7 @@ def _pairs(
     """
     stretch = (0, len(of_a), 0, len(of_b))
     rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
-    named = [
-        (a.exact, b.exact),
-        (a.by_op, b.by_op),
-        (a.alone, b.alone),
-        (a.by_class, b.by_class),
-    ]
+    named = [(a.exact, b.exact), (a.by_op, b.by_op), (a.alone, b.alone), (a.by_class, b.by_class)]
     keys = [(x[rows_a], y[rows_b]) for x, y in named]
     by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:

@@ -26,12 +26,7 @@ VARIES = 0.02
 
 
 def notes(
-    a: Items,
-    b: Items,
-    groups: Sequence[Group],
-    devices: str,
-    step: StepChange,
-    sums: Accounting,
+    a: Items, b: Items, groups: Sequence[Group], devices: str, step: StepChange, sums: Accounting
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = [_ranks(a.trace, b.trace)]
