@@ -17,17 +17,10 @@ from fusetui.trace.model.arrays import Int64s
 
 Places = Sequence[object]
 
-SPREAD = 0x1E3779B97F4A7C15
-"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
-
-NONE = 0
-"""The key of items that cannot be paired by this key."""
-
-SMALL = 10_000
-"""Gaps with fewer possible pairs than this are aligned without numpy."""
-
-COMPARED = 64
-"""Lanes of each side, the largest, whose work is compared to find partners."""
+SPREAD = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
+NONE = 0  # the key of items that cannot be paired by this key
+SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
+COMPARED = 64  # lanes of each side, the largest, whose work is compared to find partners
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):

@@ -39,8 +39,7 @@ class Context(NamedTuple):
 _CHOSEN = re.compile(r"cudnn|miopen|convolution")
 """Ops whose kernels a library chooses among several algorithms."""
 
-LOOKED_UP = 500
-"""Shapes are looked up for at most this many fusions, because each has to be parsed."""
+LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed
 
 
 def rows(

@@ -152,8 +152,7 @@ REPEATED = "repeated blocks"
 """The sort of work of layers, or iterations, that only one side has: `op` says how many."""
 
 CPU = "CPU: "
-ONLY = "only in step"
-"""`why` begins with it where a row is about one step alone."""
+ONLY = "only in step"  # `why` begins with it where a row is about one step alone
 
 
 class Side(msgspec.Struct, frozen=True):

@@ -19,8 +19,7 @@ from fusetui.analysis.diff.statistics import (
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
-LEVEL = 0.05
-"""How likely it is that any row of a diff is told where nothing changed."""
+LEVEL = 0.05  # how likely it is that any row of a diff is told where nothing changed
 
 PRIOR = 2
 """What other pieces vary by counts as much as so many steps of the row itself: by chance, a few
@@ -30,11 +29,8 @@ MOST_CLASSES, LEAST_PIECES = 8, 32
 """Other pieces are those of about the same length, in so many classes of as many pieces each: what
 takes 5 us may vary by a third where what takes 1 ms varies by 1 %."""
 
-MOST_PIECES = 0.75
-"""So many pieces vary by no more than is taken for the usual variance."""
-
-TOGETHER = 4
-"""Both sides vary together where their differences, step by step, vary by so much less."""
+MOST_PIECES = 0.75  # so many pieces vary by no more than is taken for the usual variance
+TOGETHER = 4  # both sides vary together where their differences, step by step, vary by so much less
 
 ALONE, NEARLY_ALL, FEWEST = 6, 0.9, 5
 """With one step on each side, a row has to lie so many times as far from the median row as nearly

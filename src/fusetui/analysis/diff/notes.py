@@ -21,8 +21,7 @@ LOOKED_AT = 6
 """Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
 
 
-VARIES = 0.02
-"""An unexplained part gets a note when it is more than this share of a step."""
+VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
 
 
 def notes(

@@ -35,9 +35,7 @@ MOST, TOGETHER = 0.75, 4
 """Both sides vary alike where the differences of so many kernels, step by step, vary by so much
 less than their times."""
 
-SHOWN = 5
-"""At most this many such kernels are reported."""
-
+SHOWN = 5  # at most this many such kernels are reported
 Key = tuple[int, bool, int]  # the step, whether it is missing, the number of the op and the kernel
 
 

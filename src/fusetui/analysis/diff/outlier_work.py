@@ -141,8 +141,7 @@ class Piece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-MOST = 16
-"""A step that differs in more pieces is not searched."""
+MOST = 16  # a step that differs in more pieces is not searched
 
 
 def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
@@ -179,8 +178,7 @@ def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
     return many if enough else []
 
 
-KINDS = 8
-"""A step that differs in more kinds of work than this is one row."""
+KINDS = 8  # a step that differs in more kinds of work than this is one row
 
 
 def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:

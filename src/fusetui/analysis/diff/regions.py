@@ -20,8 +20,7 @@ Key = tuple[str, ...]
 MAIN = ("GEMM", "convolution", "attention", "communication")
 """Work that a compiler leaves as it is, kernel by kernel."""
 
-MOVES = ("copy", "fill")
-"""Kernels that stand for nothing else: a copy more is a copy more."""
+MOVES = ("copy", "fill")  # kernels that stand for nothing else: a copy more is a copy more
 
 LIKE = 0.9
 """There is nearly as much on both sides where the one with less has this share of the other."""

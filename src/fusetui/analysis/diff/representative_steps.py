@@ -8,8 +8,7 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
-WITHIN = 0.005
-"""The mean time of the chosen steps is within this share of the median."""
+WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
 
 
 def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:

@@ -21,8 +21,7 @@ from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]
 
-SURE = 3
-"""From this many pieces of one op against one, no shapes are required."""
+SURE = 3  # from this many pieces of one op against one, no shapes are required
 
 LIKE = 0.75
 """One piece does the work of several when its tensor has this share of all their elements."""
@@ -30,8 +29,7 @@ LIKE = 0.75
 CROWDED = 4
 """Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
 
-FEW = 16
-"""Position alone does not match one kernel with more open pieces than this."""
+FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
 def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:

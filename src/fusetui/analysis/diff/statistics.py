@@ -14,8 +14,7 @@ FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a
 probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
-CONFIDENCE = 95
-"""The confidence level of an interval, in percent; see interval.py."""
+CONFIDENCE = 95  # the confidence level of an interval, in percent; see interval.py
 
 FLOOR_PERCENT = 5
 FLOOR_NS = 100
@@ -41,18 +40,14 @@ def resolution(samples: Int64s) -> int:
     return 1000 if samples.size and not (samples % 1000).any() else 0
 
 
-TAIL = 0.025
-"""The share of the distribution that the interval leaves out on each side."""
-
-ENOUGH = 10
-"""With fewer steps, how one depends on the one before is not estimated."""
+TAIL = 0.025  # the share of the distribution that the interval leaves out on each side
+ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
 
 EXACT = 60
 """Up to this many steps per side the distribution is exact; beyond, it is approximated as
 normal."""
 
-Z = 1.959964
-"""The two-sided 5 % point of the normal distribution."""
+Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
 class Interval(msgspec.Struct, frozen=True):

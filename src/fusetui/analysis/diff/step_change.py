@@ -151,14 +151,12 @@ FEW_ROUNDS = 6
 """With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
 cases."""
 
-EXACT = 100
-"""Up to so many rounds the distribution is counted out; beyond, it is normal."""
+EXACT = 100  # up to so many rounds the distribution is counted out; beyond, it is normal
 
 TAIL = 0.025
 Z = 1.959964
 
-BASE = "baseTimeNanoseconds"
-"""The key of a file that says when its clock began."""
+BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began
 
 
 def take_turns(a: Work, b: Work) -> bool:

@@ -12,18 +12,14 @@ from fusetui.analysis.why.words import COMPILER, LOADER, WHERE, WHILE
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 
-TERMS = 5
-"""How many terms the sentence names."""
-
-WORTH = 0.02
-"""A term after the first is named when it is this share of the change, or of the step."""
+TERMS = 5  # how many terms the sentence names
+WORTH = 0.02  # a term after the first is named when it is this share of the change, or of the step
 
 HIDDEN = 0.1
 """What takes less is told apart from what takes longer when it is this share of it, or the other
 way round."""
 
-MOSTLY = 0.6
-"""One op that makes up this share of a term is named with it."""
+MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 
 _TIMES = re.compile(r" x\d+\Z")
 _NUMBER = re.compile(r"\d+")

@@ -15,8 +15,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 
-COLD = 1.5
-"""A first step longer than this times the median of the others is a warm-up."""
+COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
