@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
@@ -149,8 +149,7 @@ def _why(a: Items, b: Items, group: Group, kind: Kind) -> str:
 
 def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
-    one = np.array([groups[n].a[0] for n in pairs], dtype=np.intp)
-    other = np.array([groups[n].b[0] for n in pairs], dtype=np.intp)
+    one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
     noise = noise_of(
         a.samples[:, one[same]],

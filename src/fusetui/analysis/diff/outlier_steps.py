@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.outlier_work import Piece, odd_steps, piece_rows, rows_of
@@ -99,10 +99,9 @@ def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
 
 def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     """Kernels that took more or less time in one step of one side than in all others."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    if not pairs or _few(a, b):
+    one, other = pairs_of(groups)
+    if not len(one) or _few(a, b):
         return []
-    one, other = np.array(pairs, dtype=np.intp).T
     rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
     lacking = (rows_a < 0) | (rows_b < 0)
     before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
@@ -117,15 +116,21 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     found = []
     for n in far.tolist():
         number = int(step[n])
-        row = _slow(a, b, pairs[n], number, int(rows_a[number, n]), int(rows_b[number, n]))
+        row = _slow(
+            a,
+            b,
+            (int(one[n]), int(other[n])),
+            number,
+            int(rows_a[number, n]),
+            int(rows_b[number, n]),
+        )
         found.append(Once(number, row, bool(paired[n])))
     return found
 
 
 def _vary_alike(a: Items, b: Items, groups: Sequence[Group]) -> bool:
     """In the steps that do the usual work on both sides."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    one, other = pairs_of(groups)
     before, after = (
         side.samples[np.isin(side.alike, np.intersect1d(a.alike, b.alike))][:, of]
         for side, of in ((a, one), (b, other))

@@ -9,7 +9,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.analysis.diff.pieces import Work
@@ -111,8 +111,7 @@ def _columns(
 ) -> tuple[Rows, Rows]:
     """Of what comes before all work, and of the pairs that are the same kernel under the same
     op."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    one, other = pairs_of(groups)
     same = a.exact[one] == b.exact[other]
     first = np.zeros(1, dtype=np.intp)
     of_a, of_b = cuts[0].column[one[same]], cuts[1].column[other[same]]
