@@ -34,7 +34,7 @@ class Program:
         self.items = items
         self.sorts = sorts(items)
         self.phases = _phases(items)
-        self.places = _places(items)
+        self.places = places(items)
 
     @cached_property
     def at(self) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ class Program:
         return self.items.op_word(item) > 0
 
 
-def _places(items: Items) -> list[str]:
+def places(items: Items) -> list[str]:
     """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
     module = _around(trace, hosts, Layer.PYTHON, is_module)
