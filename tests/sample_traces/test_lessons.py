@@ -138,7 +138,7 @@ def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
     found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     (fused,) = (row for row in found["rows"] if row["kind"] == "fused")
     assert fused["op"] == "aten::gelu + aten::mul"
-    assert fused["b"] == [FUSED]
+    assert fused["b"] == (FUSED,)
     assert (fused["a_ns"], fused["b_ns"]) == (149_000, 89_400)
 
 
@@ -146,7 +146,9 @@ def test_the_diff_says_that_the_gemms_are_the_same() -> None:
     found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     same = [row for row in found["rows"] if row["kind"] == "same" and row["op"] == "aten::mm"]
     assert (
-        [row["a"] for row in same] == [row["b"] for row in same] == [[GATE_UP], [GATE_UP], [DOWN]]
+        [row["a"] for row in same]
+        == [row["b"] for row in same]
+        == [(GATE_UP,), (GATE_UP,), (DOWN,)]
     )
     assert [row["a_ns"] for row in same] == [row["b_ns"] for row in same]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.why.words import COMPILER, LOADER, WHERE, WHILE
+from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 
@@ -205,8 +205,8 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
 _WAITING = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
-    **{of: WHERE[of] for of in ("unlinked", "graph", "launch_latency", "queued", "after")},
-    **{of: WHILE[of] for of in ("host_sync", "host_alloc")},
+    **{of: IDLE[of].where for of in ("unlinked", "graph", "launch_latency", "queued", "after")},
+    **{of: IDLE[of].while_ for of in ("host_sync", "host_alloc")},
 }
 """Causes of idle time that are no waiting for launches."""
 
