@@ -14,6 +14,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import Serving, serving
+from fusetui.analysis.serving.config import config_of
 from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import open_trace
 
@@ -89,7 +90,7 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
 def answer(case_file: str) -> Serving:
     case = next(case for case in CASES if case.file == case_file)
     trace, _ = with_captures(open_trace(str(TRACES / f"{case.file}.json.gz")), (), open_trace)
-    return serving(trace, case.config)
+    return serving(trace, config_of(case.config) if case.config else None)
 
 
 def of_graph(file: str) -> list[Event]:
