@@ -159,9 +159,7 @@ def test_losses_add_up(tmp_path: Path) -> None:
     assert sum(loss.dur_ns for loss in found.losses) == found.dur_ns
 
 
-def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(
-    tmp_path: Path,
-) -> None:
+def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(tmp_path: Path) -> None:
     """One product of few tokens, whose weights take longer, and one of many, whose FLOP do."""
     many = 100 * BATCH
     large = op("aten::mm", 20, 2, GEMM, [[many, K], [K, N]], "c10::BFloat16")

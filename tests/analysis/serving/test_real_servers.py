@@ -69,10 +69,7 @@ CASES = [
         *("decode", 16, 16, 8209, (32, 11)),
         *(LLAMA_BYTES, 32 * 2 * 8 * 128 * 2, B300, LLAMA),
     ),
-    Case(
-        "mi300_vllm_decode_graph",
-        *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X),
-    ),
+    Case("mi300_vllm_decode_graph", *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X)),
 ]
 
 

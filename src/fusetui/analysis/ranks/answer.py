@@ -17,13 +17,7 @@ from fusetui.analysis.ranks.matching import match, steps_of
 from fusetui.analysis.ranks.model import CLASSES, NoSummary, RankSummary
 from fusetui.analysis.ranks.outliers import balance, outliers
 from fusetui.analysis.ranks.pipeline import pipeline_of
-from fusetui.analysis.ranks.records import (
-    ClockAnswer,
-    HostClock,
-    JobAnswer,
-    RankRow,
-    WorstWait,
-)
+from fusetui.analysis.ranks.records import ClockAnswer, HostClock, JobAnswer, RankRow, WorstWait
 from fusetui.analysis.ranks.replay import replayable
 from fusetui.analysis.ranks.stragglers import Facts, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of

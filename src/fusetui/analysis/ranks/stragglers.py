@@ -13,15 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.blame import (
-    BUBBLE,
-    LEAST,
-    OUTSIDE,
-    TRANSFER,
-    UNTOLD,
-    Caused,
-    Charges,
-)
+from fusetui.analysis.ranks.blame import BUBBLE, LEAST, OUTSIDE, TRANSFER, UNTOLD, Caused, Charges
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.job import Job
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows

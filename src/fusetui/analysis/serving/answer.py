@@ -84,9 +84,7 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 def serving(
-    trace: Trace,
-    model: ModelConfig | None = None,
-    given: Mapping[str, float] = NO_PEAKS,
+    trace: Trace, model: ModelConfig | None = None, given: Mapping[str, float] = NO_PEAKS
 ) -> Serving:
     """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
