@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.collective_kinds import SYNCHRONOUS
 from fusetui.analysis.ranks.ends import Ends, ends_of
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import RankSummary
@@ -155,7 +156,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
 def clocks_of(matched: Matched) -> Clocks:
     """The clocks of the given ranks, from their synchronous collectives alone."""
-    rows = np.flatnonzero(np.repeat(matched.synchronous, matched.counts))
+    rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
     hosts = hosts_of(matched, rows)
     reference = _reference(matched, rows)
     zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0

@@ -47,8 +47,7 @@ class _Points(msgspec.Struct, frozen=True, eq=False):
 
 def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     """The offsets of all hosts that meet `zero`, directly or through others."""
-    wanted = np.array([name in NAMES for name in matched.names], dtype=np.bool_)
-    rows = np.flatnonzero(np.repeat(wanted, matched.counts))
+    rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
     at_ns = int(matched.start[rows].min()) if len(rows) else 0
     offset, half, drift = np.full(hosts, np.nan), np.full(hosts, np.inf), np.zeros(hosts)
     found = Ends(offset, half, drift, at_ns)
