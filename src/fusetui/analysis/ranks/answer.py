@@ -122,7 +122,7 @@ def _answer(facts: Facts) -> JobAnswer:
         stragglers=stragglers,
         verdict=verdict_of(facts, bool(stragglers)),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
-        kinds=kinds_of(matched, waits) if len(matched) else (),
+        kinds=kinds_of(matched, waits),
         balance=balance(np.array([r.compute_ns for r in rows], dtype=np.float64)),
         no_what_if=facts.replay if isinstance(facts.replay, str) else "",
         inferred=tuple(dict.fromkeys(what for one in job.ranks for what in one.inferred)),

@@ -38,11 +38,11 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Points(msgspec.Struct, frozen=True, eq=False):
-    """An end per collective and host, the median of its ranks."""
+    """An end per collective and host, the median of its ranks; `end` in ns after the first."""
 
     collective: Rows
     host: Rows
-    end: Floats  # ns after the first
+    end: Floats
 
 
 def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
@@ -55,20 +55,17 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
         offset[zero] = half[zero] = 0.0
     if hosts < 2 or not len(rows):
         return found
-    points = _points(matched, rows, host, at_ns)
+    ranks = len(matched.ranks)
+    key = matched.of_row[rows] * ranks + host[matched.rank[rows]]
+    distinct, which = np.unique(key, return_inverse=True)
+    end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
+    points = _Points(distinct // ranks, distinct % ranks, end)
     for _ in range(ROUNDS):
         before = found.known
         _extend(points, found, len(matched))
         if found.known.all() or (found.known == before).all():
             break
     return found
-
-
-def _points(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Points:
-    key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
-    distinct, which = np.unique(key, return_inverse=True)
-    end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
-    return _Points(distinct // len(matched.ranks), distinct % len(matched.ranks), end)
 
 
 def _extend(points: _Points, found: Ends, collectives: int) -> None:
