@@ -25,7 +25,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.tour_steps import MARGIN
+from fusetui.tui.state.tour import MARGIN
 
 BAR = 30  # cells of the progress bar
 DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes

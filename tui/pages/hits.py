@@ -20,7 +20,7 @@ from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
 from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
-from fusetui.tui.state.overlays import HitList
+from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
 BAR = 10  # cells

@@ -18,7 +18,7 @@ from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.replays import replays
 from fusetui.analysis.serving.steps import Asked, Phase
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.columns import Rows
+from fusetui.trace.model.arrays import Rows
 
 CONFIG = {
     "num_hidden_layers": 36,

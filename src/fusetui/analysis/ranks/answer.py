@@ -22,7 +22,7 @@ from fusetui.analysis.ranks.replay import replayable
 from fusetui.analysis.ranks.stragglers import Facts, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 FIGURES = (*ACCOUNT, "caused_ns")

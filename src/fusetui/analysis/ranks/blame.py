@@ -16,12 +16,11 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
 MOST_BACK = 4096  # collectives that a chain is followed back through
@@ -54,7 +53,7 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
     other: Rows
     weight: Floats  # how much of the lateness here is carried on to that collective
 
-    def some(self, which: NDArray[np.bool_]) -> _Pairs:
+    def some(self, which: Flags) -> _Pairs:
         return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
 
     def __add__(self, more: _Pairs) -> _Pairs:
@@ -269,7 +268,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]
-    straggles: NDArray[np.bool_]  # [ranks]
+    straggles: Flags  # [ranks]
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
 
@@ -301,7 +300,7 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     )
 
 
-def _straggle(by_step: Floats, least: float) -> NDArray[np.bool_]:
+def _straggle(by_step: Floats, least: float) -> Flags:
     """Who holds up the others by enough in at least three of four steps, or causes almost all
     of the waiting."""
     mean = by_step.sum(axis=1) / by_step.shape[1]
@@ -310,5 +309,5 @@ def _straggle(by_step: Floats, least: float) -> NDArray[np.bool_]:
     often = np.zeros(len(by_step), dtype=np.bool_)
     if len(by_step):
         often = np.percentile(by_step, QUARTER, axis=1) >= least
-    found: NDArray[np.bool_] = enough & (often | almost_alone)
+    found: Flags = enough & (often | almost_alone)
     return found

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collective_kinds import SYNCHRONOUS
 from fusetui.analysis.ranks.ends import Ends, ends_of
 from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 SLACK_NS = 20_000.0
 """On one host, clocks of GPUs are converted at least this exactly; what contradicts itself by more
@@ -182,7 +181,7 @@ def clocks_of(matched: Matched) -> Clocks:
 
 def _decided(
     ends: Ends, low: Floats, high: Floats, zero: int
-) -> tuple[Floats, Floats, tuple[str, ...], NDArray[np.bool_]]:
+) -> tuple[Floats, Floats, tuple[str, ...], Flags]:
     """The offset of each host, its uncertainty and where both are from; and where the ends
     contradict the bounds, which then decide alone."""
     bounded = np.isfinite(low) & np.isfinite(high)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.outliers import SCALE
-from fusetui.trace.model.columns import Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 FEWEST = 4  # collectives, for an offset
@@ -33,7 +32,7 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
     at_ns: int
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> Flags:
         return ~np.isnan(self.offset)
 
 

@@ -25,7 +25,7 @@ from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 BY_ENDS = "process groups of collectives, from when they end on the ranks that the files list"
 ALIKE = 2.0  # ends lie as close together as in the best kind, up to this factor

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
@@ -57,17 +57,17 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.diff(self.first)
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def whole(self) -> Flags:
         """Whether all ranks of the group are given."""
-        found: NDArray[np.bool_] = (self.size > 0) & (self.counts == self.size)
+        found: Flags = (self.size > 0) & (self.counts == self.size)
         return found
 
-    def named(self, kinds: Collection[str]) -> NDArray[np.bool_]:
+    def named(self, kinds: Collection[str]) -> Flags:
         """Which collectives are of these kinds."""
         return np.array([name in kinds for name in self.names], dtype=np.bool_)
 
     @cached_property
-    def point_to_point(self) -> NDArray[np.bool_]:
+    def point_to_point(self) -> Flags:
         found = [name.partition(" ")[0] in POINT_TO_POINT for name in self.names]
         return np.array(found, dtype=np.bool_)
 

@@ -19,7 +19,7 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary
 from fusetui.analysis.ranks.outliers import FEWEST, middle_and_limit
 from fusetui.analysis.ranks.records import Slow
-from fusetui.trace.model.columns import Floats, Rows
+from fusetui.trace.model.arrays import Floats, Rows
 
 SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
 

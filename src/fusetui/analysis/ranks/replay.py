@@ -16,7 +16,7 @@ from fusetui.analysis.ranks.job import Job
 from fusetui.analysis.ranks.matching import Matched, step_keys
 from fusetui.analysis.ranks.records import WhatIf
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 CLOSE = 0.01  # of a step
 OVERLAP = "collectives overlap other work or the borders of steps"

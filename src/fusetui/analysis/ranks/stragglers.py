@@ -22,7 +22,7 @@ from fusetui.analysis.ranks.pipeline import Pipeline
 from fusetui.analysis.ranks.records import Excess, Reason, Slow, Straggler, Verdict
 from fusetui.analysis.ranks.replay import ReplayableSteps, what_if
 from fusetui.analysis.ranks.waits import OfRanks, Waits
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly

@@ -41,8 +41,9 @@ from fusetui.trace.cache import Record, record_for
 from fusetui.trace.layout.step_spans import step_spans
 from fusetui.trace.layout.steps import main_thread
 from fusetui.trace.load import open_trace
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import TraceError
 
 KEPT_AS = "ranks"

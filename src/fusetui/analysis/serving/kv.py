@@ -8,6 +8,7 @@ has the shape of its projection to q, k and v.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +17,8 @@ import numpy as np
 from fusetui.analysis.serving.config import LACKS, ModelConfig
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.inputs import SIZES, Inputs
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.columns import Trace
 
 MOST_RANKS = 64
 Shapes = Sequence[tuple[int, int]]
@@ -53,7 +55,7 @@ def _of_attention(inputs: Inputs, tokens: int) -> int:
     tensors = [inputs.tensor(place) for place in range(len(inputs.dims))]
     known = [(t.shape, t.dtype) if t is not None else ((), None) for t in tensors]
     queries = {shape[1:] for shape, _ in known if len(shape) == 3}
-    pairs = {a for a, b in zip(known, known[1:], strict=False) if a == b and len(a[0]) == 4}
+    pairs = {a for a, b in itertools.pairwise(known) if a == b and len(a[0]) == 4}
     both = {(shape[1:], dtype) for shape, dtype in known if len(shape) == 5 and shape[0] == 2}
     found = pairs | both
     if len(found) != 1:

@@ -22,8 +22,9 @@ from fusetui.gpu.roofline.many import peaks_of_devices
 from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 
 BETWEEN = "between kernels"

@@ -25,8 +25,9 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.layout.steps import main_thread
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 
 STEP = re.compile(r"execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=")
 """How annotations begin that are steps of a server."""
