@@ -87,7 +87,10 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
     steps = figures.steps
     columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
     if steps:
-        yield table(columns, [_step(step) for step in steps[:MOST]], width) + _more(steps)
+        rows = [_step(step, numbered) for step in steps[:MOST]]
+        yield table(columns, rows, width) + _more(steps)
+    if figures.steps_by and figures.steps_by.startswith(UP_TO):
+        yield cut(f"No step is annotated: each goes {printable(figures.steps_by)}.", width)
 
 
 def _step(step: StepFigures) -> tuple[str, ...]:

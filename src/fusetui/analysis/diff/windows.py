@@ -26,7 +26,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     whole: bool = False  # the trace has no steps: one window holds all of its work
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
+    labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
     places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
     found: int = 0  # how many these are; 0 where all are used
 

@@ -14,8 +14,7 @@ from fusetui.analysis.serving.requests import Asked, Phase
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.layout.step_spans import OPTIMIZER
-from fusetui.trace.layout.steps import by_launch_time
+from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length

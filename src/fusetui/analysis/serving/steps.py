@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.requests import PATTERN, Asked, asked_by, merged
+from fusetui.analysis.serving.requests import Asked, asked_by, merged
 from fusetui.trace.layout.steps import main_thread
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
