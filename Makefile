@@ -5,6 +5,7 @@
 # make pictures   redraw the pictures of the documentation
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make lessons    write the lessons anew, byte for byte
+# make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
 # make reference  regenerate docs/reference.md from the code
 
 VENV := .venv
@@ -15,7 +16,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist pictures questions lessons reference clean
+.PHONY: demo test check dist pictures questions lessons benchmarks reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -57,6 +58,9 @@ questions: $(VENV)/.dev
 
 lessons: $(VENV)/.dev
 	@$(BIN)/python -P docs/lessons
+
+benchmarks: $(VENV)/.dev
+	@$(BIN)/python -P benchmarks $(ONLY)
 
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py

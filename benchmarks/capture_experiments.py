@@ -141,7 +141,7 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
 
 
 def _write(experiment: Experiment, kind: str, paragraph: str) -> None:
-    put(PAGE, f"{experiment.name} {kind}", paragraph)
+    put(PAGE, f"{experiment.name} {kind}", paragraph, __file__)
 
 
 def _blank(experiment: Experiment) -> str:

@@ -3,7 +3,7 @@
     python -P benchmarks/decode.py names.txt
 
 The file has one name per line, or one JSON object with a `name` per line. Names are varied until
-there are 100,000 distinct ones.
+there are 100,000 distinct ones. The table goes into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import percent
 
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 NAMES = 100_000
 ROUNDS = 5
 LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
@@ -50,14 +55,16 @@ def main() -> None:
         start = time.perf_counter()
         known = sum(decode(name) is not None for name in names)
         times.append(time.perf_counter() - start)
-    print("| names | mean length | decoded | seconds, median of 5 | least |")
-    print("|---:|---:|---:|---:|---:|")
     length = sum(map(len, names)) / len(names)
     share = percent(known, len(names), fine=True)
-    print(
+    text = (
+        "| names | mean length | decoded | seconds, median of 5 | least |\n"
+        "|---:|---:|---:|---:|---:|\n"
         f"| {len(names):,} | {length:.0f} | {share} | {statistics.median(times):.2f} "
         f"| {min(times):.2f} |"
     )
+    print(text)
+    put(PAGE, "decode", text, __file__)
 
 
 if __name__ == "__main__":

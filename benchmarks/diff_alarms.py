@@ -45,7 +45,7 @@ def main() -> int:
     text = _table(found, options)
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), "alarms", text)
+        put(Path(options.into), "alarms", text, __file__)
     return 0
 
 

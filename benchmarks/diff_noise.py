@@ -58,7 +58,7 @@ def main() -> int:
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), "noise", text)
+        put(Path(options.into), "noise", text, __file__)
     return 0
 
 

@@ -262,7 +262,7 @@ def main() -> None:
     print(found)
     if args.into:
         name = " ".join(path.name.partition(".json")[0] for path in (args.a, args.b))
-        put(args.into, name, found)
+        put(args.into, name, found, __file__)
 
 
 if __name__ == "__main__":

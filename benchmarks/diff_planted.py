@@ -49,7 +49,7 @@ def main() -> int:
     text = table(results)
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), "planted", text)
+        put(Path(options.into), "planted", text, __file__)
     return 0 if all(answer.right for found in results.values() for answer in found) else 1
 
 

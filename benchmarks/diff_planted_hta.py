@@ -68,7 +68,7 @@ def main() -> int:
     text = _table(found)
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), "planted hta", text)
+        put(Path(options.into), "planted hta", text, __file__)
     return 0
 
 

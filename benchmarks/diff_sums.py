@@ -51,7 +51,7 @@ def main() -> int:
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
     if options.into:
-        put(Path(options.into), "sums", text)
+        put(Path(options.into), "sums", text, __file__)
     return 0 if all(met) else 1
 
 

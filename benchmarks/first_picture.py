@@ -160,7 +160,7 @@ def main() -> None:
     place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
     text = f"{place}\n\n{markdown(rows)}"
     print(text)
-    put(PAGE, "first picture", text)
+    put(PAGE, "first picture", text, __file__)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def main() -> None:
     table = "\n".join([said, "", *HEAD, *map(str, rows)])
     print(table)
     if not args.only_print:
-        put(PAGE, "joining", table)
+        put(PAGE, "joining", table, __file__)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if args.put:
-        put(PAGE, "keys", text)
+        put(PAGE, "keys", text, __file__)
 
 
 if __name__ == "__main__":

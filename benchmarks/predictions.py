@@ -194,7 +194,7 @@ def main() -> None:
             text = table(columns, lines)
             print(f"{experiment.name}\n\n{text}\n")
             if options.write:
-                put(PAGE, f"{experiment.name} predicted", f"```\n{text}\n```")
+                put(PAGE, f"{experiment.name} predicted", f"```\n{text}\n```", __file__)
 
 
 if __name__ == "__main__":

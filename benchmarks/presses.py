@@ -1,11 +1,13 @@
 """How long a key takes in the real program, from the press to the last byte of the new frame.
 
-    python -P benchmarks/presses.py trace.json.gz [--beside SOURCE --pairs 20]
+    python -P benchmarks/presses.py trace.json.gz [--put]
+    python -P benchmarks/presses.py trace.json.gz --beside SOURCE --pairs 20
 
 The program runs in a pseudo-terminal of 200x50 cells; a frame has ended when nothing was written
 for QUIET seconds. `--beside` names the source folder (src) of another version: both run in turn, so
 that a change of the machine meets both, and the ratio of their medians has a 95 % confidence
-interval over the pairs (Student's t of the logarithms).
+interval over the pairs (Student's t of the logarithms). `--put` places the table without
+`--beside` into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 OURS = Path(__file__).parents[1] / "src"
 SIZE = (200, 50)
 QUIET = 0.12  # seconds
@@ -203,13 +210,16 @@ def main() -> None:
     parser.add_argument("trace")
     parser.add_argument("--beside", type=Path, help="the src folder of another version")
     parser.add_argument("--pairs", type=int, choices=T95, default=20)
+    parser.add_argument("--put", action="store_true", help="put the table into the page")
     args = parser.parse_args()
     if args.beside:
         compare(args.trace, args.beside, args.pairs)
         return
-    print("| key | median ms | 95 % | bytes |\n|---|---:|---:|---:|")
-    for kind, presses in walk(OURS, args.trace).items():
-        print(row(kind, presses))
+    rows = [row(kind, presses) for kind, presses in walk(OURS, args.trace).items()]
+    text = "\n".join(["| key | median ms | 95 % | bytes |", "|---|---:|---:|---:|", *rows])
+    print(text)
+    if args.put:
+        put(PAGE, "presses", text, __file__)
 
 
 if __name__ == "__main__":

@@ -232,7 +232,7 @@ def main() -> None:
                 print(f"{one.verdict}: {case.name} seed {seed} {truth.culprits}: {one.why}")
     print(table(results))
     if args.put:
-        put(PAGE, "planted jobs", table(results))
+        put(PAGE, "planted jobs", table(results), __file__)
 
 
 if __name__ == "__main__":

@@ -326,7 +326,7 @@ def main() -> None:
     text = f"{os.cpu_count()} cores, load before {loads}.\n\n{table}"
     print(text)
     if not args.print:
-        put(PAGE, "ranks", text)
+        put(PAGE, "ranks", text, __file__)
 
 
 if __name__ == "__main__":

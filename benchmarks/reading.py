@@ -266,8 +266,8 @@ def main() -> None:
         f"{markdown(*speed)}\n\nMemory at the peak:\n\n{markdown(*memory)}\n\nGrowth:\n\n{growth}"
     )
     print(text)
-    put(PAGE, "reading", text)
-    put(README, "reading", short_table(*speed, memory[1]))
+    put(PAGE, "reading", text, __file__)
+    put(README, "reading", short_table(*speed, memory[1]), __file__)
 
 
 if __name__ == "__main__":

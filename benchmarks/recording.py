@@ -58,7 +58,7 @@ def main() -> None:
         rows.append(f"| {name} | {duration(min(cost[options]))} | {size(nbytes[options])} |")
     head = "| recorded with | CPU time of a step | trace of a step |\n|---|---|---|\n"
     table = head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
-    put(PAGE, "costs", table)
+    put(PAGE, "costs", table, __file__)
 
 
 def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, int]:

@@ -247,7 +247,7 @@ def main() -> None:
     text = "\n\n".join((place, *parts, *compared))
     print(text)
     if args.put:
-        put(PAGE, "screen", text)
+        put(PAGE, "screen", text, __file__)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def main() -> None:
     text = table(args.trace)
     print(text)
     if args.write:
-        put(args.write, "trees", text)
+        put(args.write, "trees", text, __file__)
 
 
 if __name__ == "__main__":

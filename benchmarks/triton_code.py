@@ -264,7 +264,7 @@ def main() -> None:
     text = table(COLUMNS, [one for one in made if one])
     print(text)
     if options.write:
-        put(PAGE, "triton-code", f"```\n{text}\n```")
+        put(PAGE, "triton-code", f"```\n{text}\n```", __file__)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ def main() -> None:
     head = f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
     text = f"{head}\n\n{table(lines)}"
     print(text)
-    put(PAGE, "why", text)
+    put(PAGE, "why", text, __file__)
 
 
 if __name__ == "__main__":

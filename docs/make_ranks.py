@@ -112,7 +112,7 @@ def running(*module: str) -> Iterator[None]:
 
 def put_console(name: str, text: str) -> None:
     """Into the page, as the example of this name."""
-    put(PAGE, name, f"```console\n{text}\n```")
+    put(PAGE, name, f"```console\n{text}\n```", __file__)
 
 
 if __name__ == "__main__":

@@ -10,35 +10,59 @@ from tests.places import ROOT
 from tests.scripts import benchmark
 
 pages = benchmark("pages")
-insert, put = pages.insert, pages.put
+digest, insert, put = pages.digest, pages.insert, pages.put
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-TABLE = re.compile(r"<!-- table: (.+?) -->\n(.*?)\n?<!-- end -->", re.DOTALL)
+TABLE = re.compile(r"<!-- table: (.+?)(?:, (.+?))? -->\n(.*?)\n?<!-- end -->", re.DOTALL)
 TABLES = [(page, *found) for page in PAGES for found in TABLE.findall(page.read_text("utf-8"))]
 
 
 def test_a_table_goes_between_its_markers() -> None:
     page = "a\n<!-- table: x cpu -->\nold\n<!-- end -->\n<!-- table: x cuda -->\n<!-- end -->\n"
-    once = insert(page, "x cpu", "new\n")
-    assert once == page.replace("old", "new")
-    assert insert(once, "x cpu", "old") == page
+    once = insert(page, "x cpu", "new\n", "b.py 12 at ab")
+    assert once == page.replace("x cpu", "x cpu, b.py 12 at ab").replace("old", "new")
+    assert insert(once, "x cpu", "old", "b.py 34 at cd").count("x cpu, b.py 34 at cd") == 1
 
 
 def test_a_table_without_a_place_is_an_error(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("<!-- table: x cpu --><!-- end -->")
+    page.write_text("<!-- table: x cpu -->\n<!-- end -->")
     with pytest.raises(ValueError, match=r"page\.md: no place for 'y cpu'"):
-        put(page, "y cpu", "new")
+        put(page, "y cpu", "new", pages.__file__)
+
+
+def test_a_digest_is_of_what_a_script_does() -> None:
+    script = '"""How fast."""\nfrom a import b\n\nprint(b(1))  # once\n'
+    assert digest(script) == digest("from c import b\nprint(b(1))\n")
+    assert digest(script) != digest(script.replace("1", "2"))
+
+
+@pytest.mark.parametrize(("name", "source"), [(name, source) for _, name, source, _ in TABLES])
+def test_no_table_is_older_than_its_script(name: str, source: str) -> None:
+    """After a change of the script: make benchmarks ONLY=its name."""
+    if not source:
+        assert name.endswith(" cuda")  # not measured yet
+        return
+    script, mark, at, commit = source.split(" ")
+    assert mark == digest((ROOT / script).read_text(encoding="utf-8"))
+    assert at == "at"
+    assert re.fullmatch("[0-9a-f]{8}", commit)
 
 
 def test_the_examples_of_ranks_stand_between_the_same_markers() -> None:
     script = (ROOT / "docs" / "make_ranks.py").read_text(encoding="utf-8")
     wanted = set(re.findall(r'put_console\(\s*"(.+?)"', script))
     assert wanted
-    assert wanted <= {name for page, name, _ in TABLES if page.name == "ranks.md"}
+    assert wanted <= {name for page, name, *_ in TABLES if page.name == "ranks.md"}
 
 
-@pytest.mark.parametrize(("page", "name", "text"), TABLES, ids=[name for _, name, _ in TABLES])
-def test_a_page_keeps_its_form_when_a_table_is_put_again(page: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "name", "source", "text"), TABLES, ids=[name for _, name, *_ in TABLES]
+)
+def test_a_page_keeps_its_form_when_a_table_is_put_again(
+    page: Path, name: str, source: str, text: str
+) -> None:
     found = page.read_text(encoding="utf-8")
-    assert found.count(f"<!-- table: {name} -->") == 1
-    assert insert(found, name, text) == found
+    assert len(re.findall(rf"<!-- table: {re.escape(name)}(?:,| -->)", found)) == 1
+    assert insert(found, name, text, source) == found.replace(
+        f"<!-- table: {name} -->", f"<!-- table: {name}, {source} -->"
+    )

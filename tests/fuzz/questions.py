@@ -15,7 +15,6 @@ from tests.fuzz.commands import answer
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Kind
-from fusetui.analysis.diff.text import to_markdown, to_text
 from fusetui.analysis.questions.chain import (
     launch_chain,
     launch_latency_ns,
@@ -33,6 +32,7 @@ from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.annotate import annotate
 from fusetui.gpu.kernel_names.kinds import KINDS
 from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.report.diff import to_markdown, to_text
 from fusetui.report.output import _json
 from fusetui.report.summary import summary_text
 from fusetui.report.totals import kernels_text, ops_text

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.lines import REGION, Line
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.text import judgment, side_lines
+from fusetui.report.diff import judgment, side_lines
+from fusetui.report.diff_lines import REGION, Line
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import TextPicture, ruled, text

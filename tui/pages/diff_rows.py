@@ -8,10 +8,9 @@ from functools import lru_cache
 from msgspec.structs import replace
 from rich.style import Style
 
-from fusetui.analysis.diff.fitted import fitted
-from fusetui.analysis.diff.lines import APART, REGION, Line
 from fusetui.analysis.diff.model import Kind
-from fusetui.analysis.diff.name_diff import differing
+from fusetui.report.diff_lines import APART, REGION, Line, fitted
+from fusetui.report.name_diff import differing
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.rows import Styled

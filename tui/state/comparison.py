@@ -9,8 +9,8 @@ from functools import cached_property
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.lines import PINNED, Line, by_effect, closing, regions
 from fusetui.analysis.diff.model import Diff
+from fusetui.report.diff_lines import PINNED, Line, by_effect, closing, regions
 from fusetui.text.figures import microseconds
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.insight import Insight

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.text import to_markdown, to_text
 from fusetui.analysis.diff.windows import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, only_below, traces
+from fusetui.report.diff import to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
 from fusetui.trace import Trace
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.diff.fitted import fitted
-from fusetui.analysis.diff.lines import APART, Line
+from fusetui.report.diff_lines import APART, Line, fitted
 
 PLACE, OP, KERNEL = "execute_32_context_8_generation_0", "aten::bmm", "gemm bf16 128x128x64"
 

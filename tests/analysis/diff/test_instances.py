@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.lines import lines
 from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.report.diff_lines import lines
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]

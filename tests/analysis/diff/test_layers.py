@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.diff.blocks import Lane, blocks
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Kind, Row
-from fusetui.analysis.diff.text import to_text
+from fusetui.report.diff import to_text
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]

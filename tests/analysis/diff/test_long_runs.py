@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fusetui.analysis.diff import nearest
+from fusetui.analysis.diff import sequences
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Kind, Row
 from fusetui.trace import Trace
@@ -41,7 +41,7 @@ def test_one_of_three_hundred_is_one_row(build: Build, work: Work, gone: int) ->
 def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
     build: Build, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "CELLS", 500)
+    monkeypatch.setattr(sequences, "CELLS", 500)
     fills = run(300)
     a = build([*AROUND, *fills, *AROUND])
     b = build([*AROUND, *fills[:100], *fills[250:], *AROUND])
@@ -52,6 +52,6 @@ def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
 
 
 def test_the_nearest_in_order() -> None:
-    assert nearest.closest([5, 9], [1, 5, 6, 9, 9]) == [1, 3]
-    assert nearest.closest([], [3]) == []
-    assert nearest.closest([3], [9]) == [0]
+    assert sequences.closest([5, 9], [1, 5, 6, 9, 9]) == [1, 3]
+    assert sequences.closest([], [3]) == []
+    assert sequences.closest([3], [9]) == [0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.lines import MANY_LINES, lines, regions
 from fusetui.analysis.diff.model import Diff, Kind, Row
-from fusetui.analysis.diff.text import to_text
+from fusetui.report.diff import to_text
+from fusetui.report.diff_lines import MANY_LINES, lines, regions
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]

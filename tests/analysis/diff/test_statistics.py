@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.interval import Interval, drift, ratio_interval
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.statistics import median, resolution
+from fusetui.analysis.diff.statistics import Interval, drift, median, ratio_interval, resolution
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]

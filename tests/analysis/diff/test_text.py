@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.lines import OVERLAP
 from fusetui.analysis.diff.model import Diff, by_effect
-from fusetui.analysis.diff.text import to_markdown, to_text
+from fusetui.report.diff import to_markdown, to_text
+from fusetui.report.diff_lines import OVERLAP
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.text import to_text
-from fusetui.analysis.diff.turns import log_ratios, rejected, signed_rank_interval
-from fusetui.analysis.diff.undisturbed import Cut
+from fusetui.analysis.diff.step_change import Cut, log_ratios, rejected, signed_rank_interval
+from fusetui.report.diff import to_text
 from fusetui.trace import Trace, open_trace
 
 Times = NDArray[np.int64]

@@ -10,7 +10,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.diff.text import to_text
+from fusetui.report.diff import to_text
 from fusetui.trace import Trace
 
 Trained = Callable[..., Trace]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.blocks import Block, Lane, blocks
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.lcs import Pair, Stretch, exact, gaps, match
+from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 
 Int64s = NDArray[np.int64]
 

@@ -13,16 +13,16 @@ import msgspec
 from fusetui.analysis.diff import dispatch, explain, outlier_steps
 from fusetui.analysis.diff.account import accounting, side
 from fusetui.analysis.diff.align import align
-from fusetui.analysis.diff.change import step_change
 from fusetui.analysis.diff.items import Vocabulary, items, settled
 from fusetui.analysis.diff.layers import around, surplus
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.pieces import Work, in_common, work_of
-from fusetui.analysis.diff.regions import Program, by_region
+from fusetui.analysis.diff.program_location import Program
+from fusetui.analysis.diff.regions import by_region
 from fusetui.analysis.diff.rules import group, moved
+from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
 from fusetui.analysis.diff.story import by_place, by_work, story
-from fusetui.analysis.diff.verdict import other_devices, verdict
 from fusetui.text.urls import without_credentials
 from fusetui.trace.model.columns import Trace
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row
-from fusetui.analysis.diff.names import adds_up_parts, identity, part
+from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.regions import Program
-from fusetui.analysis.diff.replaced import differences
+from fusetui.analysis.diff.ops import saved
+from fusetui.analysis.diff.program_location import Program
 from fusetui.analysis.diff.statistics import resolution
-from fusetui.analysis.diff.traffic import saved
 from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable

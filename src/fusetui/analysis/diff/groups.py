@@ -8,9 +8,9 @@ import msgspec
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.lcs import Pair
 from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.ops import known_as
+from fusetui.analysis.diff.sequences import Pair
 
 
 class Group(msgspec.Struct, frozen=True):

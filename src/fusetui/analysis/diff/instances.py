@@ -11,9 +11,8 @@ from functools import cache
 
 from fusetui.analysis.diff.groups import Board
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
-from fusetui.analysis.diff.lcs import Pair, exact
 from fusetui.analysis.diff.names import adds_up_parts, work_class
-from fusetui.analysis.diff.nearest import closest, is_feasible
+from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
 from fusetui.trace.model.op_names import is_compiler
 
 _REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
-from fusetui.analysis.diff.overlap import behind_compute
-from fusetui.analysis.diff.pieces import Work
+from fusetui.analysis.diff.pieces import Work, behind_compute
 from fusetui.analysis.diff.representative_steps import mean, usual_steps
 from fusetui.analysis.diff.statistics import median
 from fusetui.trace.model.categories import Role

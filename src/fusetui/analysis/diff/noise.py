@@ -10,8 +10,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.interval import ENOUGH, wider
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, median, middle_half
+from fusetui.analysis.diff.statistics import (
+    ENOUGH,
+    FLOOR_NS,
+    FLOOR_PERCENT,
+    median,
+    middle_half,
+    wider,
+)
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ONLY, Kind, Row
-from fusetui.analysis.diff.outlier_piece import Piece
-from fusetui.analysis.diff.outlier_rows import piece_rows
-from fusetui.analysis.diff.outlier_windows import odd_steps, rows_of
+from fusetui.analysis.diff.outlier_work import Piece, odd_steps, piece_rows, rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change

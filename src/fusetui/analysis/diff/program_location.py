@@ -1,14 +1,16 @@
-"""The module or annotation of the program around each piece of work."""
+"""The part of the program around each piece of work, and what sort of work it is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.work_kind import sorts
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -20,6 +22,48 @@ Rows = NDArray[np.int32]
 
 _NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+class Program:
+    """Per item of a side: its sort of work, its phase, and the module or annotation around it."""
+
+    def __init__(self, items: Items) -> None:
+        self.items = items
+        self.sorts = sorts(items)
+        self.phases = phases(items)
+        self.places = places(items)
+
+    @cached_property
+    def at(self) -> list[tuple[str, str]]:
+        """Per item its phase and its place, whose numbers are starred: indices of modules shift."""
+        return [
+            (phase, _NUMBER.sub("*", place))
+            for phase, place in zip(self.phases, self.places, strict=True)
+        ]
+
+    def compiled(self, item: int) -> bool:
+        """Whether a region that torch.compile made launched it."""
+        op = self.items.op_names[item]
+        return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
+
+    @cached_property
+    def _inside(self) -> list[bool]:
+        """Per item: is its op, or any op around it, one that torch.compile puts around regions."""
+        trace, row = self.items.trace, self.items.op
+        wrapper = np.array([is_compiler(name) for name in trace.names] or [False])
+        found = np.zeros(len(row), dtype=np.bool_)
+        while (row >= 0).any():
+            found |= (row >= 0) & wrapper[trace.name[row]]
+            row = np.where(row >= 0, trace.parent[row], -1)
+        inside: list[bool] = found.tolist()
+        return inside
+
+    def known(self, item: int) -> bool:
+        """Whether it comes from an op of the program, not from a compiled region or a graph."""
+        return self.items.op_word(item) > 0
 
 
 def places(items: Items) -> list[str]:

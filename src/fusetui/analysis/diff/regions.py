@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from fusetui.analysis.diff.groups import Group
-from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.items import KERNEL_MASK
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.diff.nearest import closest, is_feasible
-from fusetui.analysis.diff.program_location import phases, places
-from fusetui.analysis.diff.work_kind import OTHER, sorts
-from fusetui.trace.model.op_names import is_compiler
+from fusetui.analysis.diff.program_location import Program
+from fusetui.analysis.diff.sequences import closest, is_feasible
+from fusetui.analysis.diff.work_kind import OTHER
 
 Key = tuple[str, ...]
 
@@ -32,47 +29,6 @@ LIKE = 0.9
 FACTOR, MOST = 2.0, 0.8
 """Pairs in order are believed when the times of so many are as far apart as those of all, but for
 this factor."""
-
-_NUMBER = re.compile(r"\d+")
-
-
-class Program:
-    """Per item of a side: its sort of work, its phase, and the module or annotation around it."""
-
-    def __init__(self, items: Items) -> None:
-        self.items = items
-        self.sorts = sorts(items)
-        self.phases = phases(items)
-        self.places = places(items)
-
-    @cached_property
-    def at(self) -> list[tuple[str, str]]:
-        """Per item its phase and its place, whose numbers are starred: indices of modules shift."""
-        return [
-            (phase, _NUMBER.sub("*", place))
-            for phase, place in zip(self.phases, self.places, strict=True)
-        ]
-
-    def compiled(self, item: int) -> bool:
-        """Whether a region that torch.compile made launched it."""
-        op = self.items.op_names[item]
-        return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
-
-    @cached_property
-    def _inside(self) -> list[bool]:
-        """Per item: is its op, or any op around it, one that torch.compile puts around regions."""
-        trace, row = self.items.trace, self.items.op
-        wrapper = np.array([is_compiler(name) for name in trace.names] or [False])
-        found = np.zeros(len(row), dtype=np.bool_)
-        while (row >= 0).any():
-            found |= (row >= 0) & wrapper[trace.name[row]]
-            row = np.where(row >= 0, trace.parent[row], -1)
-        inside: list[bool] = found.tolist()
-        return inside
-
-    def known(self, item: int) -> bool:
-        """Whether it comes from an op of the program, not from a compiled region or a graph."""
-        return self.items.op_word(item) > 0
 
 
 def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:

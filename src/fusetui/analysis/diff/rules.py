@@ -15,8 +15,8 @@ from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_re
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import decoded, part, work_class
-from fusetui.analysis.diff.nearest import is_like
 from fusetui.analysis.diff.ops import numel
+from fusetui.analysis.diff.sequences import is_like
 from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]

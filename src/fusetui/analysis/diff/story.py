@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.diff.waiting import changes
+from fusetui.analysis.why.words import COMPILER, LOADER, WHERE, WHILE
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 
@@ -219,3 +219,29 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
         for (name, phase), rows in groups.items()
     ]
     return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
+
+
+_LAUNCHES = "waiting for launches"
+_SAID = {
+    LOADER: "waiting for the data loader",
+    COMPILER: "while code is compiled",
+    **{
+        reason: WHERE[reason]
+        for reason in ("unlinked", "graph", "launch_latency", "queued", "after")
+    },
+    **{reason: WHILE[reason] for reason in ("host_sync", "host_alloc")},
+}
+
+
+def said(cause: str) -> str:
+    """`waiting for the data loader`: causes that are said alike are told together."""
+    return _SAID.get(cause, _LAUNCHES)
+
+
+def changes(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    """What is said of each cause, and how much more idle time it makes in B (ns); by size."""
+    found: Counter[str] = Counter()
+    for side, sign in ((b, 1), (a, -1)):
+        for cause, ns in side.items():
+            found[said(cause)] += sign * ns
+    return {text: ns for text, ns in sorted(found.items(), key=lambda item: -abs(item[1])) if ns}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.diff import lcs
+from fusetui.analysis.diff import sequences
 
 NUMBERS = st.lists(st.integers(0, 4), max_size=14)
 
@@ -32,7 +32,7 @@ def is_common_subsequence(pairs: list[tuple[int, int]], a: list[int], b: list[in
 
 @given(NUMBERS, NUMBERS)
 def test_exact_finds_a_longest_one(a: list[int], b: list[int]) -> None:
-    pairs = lcs.exact(a, b)
+    pairs = sequences.exact(a, b)
     assert is_common_subsequence(pairs, a, b)
     assert len(pairs) == length(a, b)
 
@@ -40,31 +40,31 @@ def test_exact_finds_a_longest_one(a: list[int], b: list[int]) -> None:
 @given(NUMBERS, NUMBERS)
 def test_anchors_keep_it_a_common_subsequence(a: list[int], b: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lcs, "MAX_CELLS", 4)
-        patch.setattr(lcs, "SMALL", 0)
-        patch.setattr(lcs, "WINDOW", 4)
-        pairs = lcs.match(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
+        patch.setattr(sequences, "MAX_CELLS", 4)
+        patch.setattr(sequences, "SMALL", 0)
+        patch.setattr(sequences, "WINDOW", 4)
+        pairs = sequences.match(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
     assert is_common_subsequence(pairs, a, b)
 
 
 def test_a_long_repetitive_sequence_is_matched_around_its_holes() -> None:
     a = np.tile(np.arange(50), 2000)
     b = np.delete(a, np.arange(7, len(a), 5003))
-    assert len(lcs.match(a, b)) == len(b)
+    assert len(sequences.match(a, b)) == len(b)
 
 
 def test_holes_anywhere_in_a_long_repetitive_sequence_keep_it_in_step() -> None:
     a = np.tile(np.arange(7), 6000)
     kept = np.random.default_rng(0).random(len(a)) > 0.01
-    assert len(lcs.match(a, a[kept])) >= 0.999 * kept.sum()
+    assert len(sequences.match(a, a[kept])) >= 0.999 * kept.sum()
 
 
 def test_what_only_one_side_has_does_not_put_windows_out_of_step() -> None:
     a = np.tile(np.arange(7), 6000)
     b = np.concatenate([a[:20_000], np.full(5000, 99), a[20_000:]])
     b = np.delete(b, [3, 40_000])
-    assert len(lcs.match(a, b)) >= len(a) - 2
+    assert len(sequences.match(a, b)) >= len(a) - 2
 
 
 def test_nothing_in_common() -> None:
-    assert lcs.match(np.arange(5), np.arange(5, 9)) == []
+    assert sequences.match(np.arange(5), np.arange(5, 9)) == []

@@ -1,15 +1,16 @@
-"""The longest common subsequence of two sequences of numbers, near-linear for long ones.
+"""Pairs two sequences of numbers, in order: the equal ones, or the nearest ones.
 
-Short stretches are solved exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation
-revisited, 2004): each row of the table is one Python integer. Longer ones are first cut at anchors:
-numbers that occur once on both sides (the patience diff), else pairs found by windows that slide
-along both, or the n-th occurrences of a number on both sides, whichever are more.
+The longest common subsequence takes nearly linear time. Short stretches are solved exactly,
+bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation revisited, 2004): each row of the table
+is one Python integer. Longer ones are first cut at anchors: numbers that occur once on both sides
+(the patience diff), else pairs found by windows that slide along both, or the n-th occurrences of a
+number on both sides, whichever are more.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -210,3 +211,43 @@ def _ascending(pairs: list[Pair]) -> list[Pair]:
         chain.append(pairs[index])
         index = before[index]
     return chain[::-1]
+
+
+CELLS = 1 << 22
+"""Sequences whose comparison would take more steps than this are not paired one by one."""
+
+
+LIKE = 4
+"""Two times are alike if they differ by at most one LIKE-th of the longer one."""
+
+
+def is_like(a: float, b: float) -> bool:
+    """Whether two times may be of the same work at another place or in another step."""
+    return LIKE * abs(a - b) <= max(a, b)
+
+
+def is_feasible(few: int, many: int) -> bool:
+    """Whether `closest` is worth its time, which grows with the one and with the difference."""
+    return few * (many - few + 1) <= CELLS
+
+
+def closest(few: Sequence[int], many: Sequence[int]) -> list[int]:
+    """For each of the few, in order, one of the many, such that the sum of the differences is
+    minimal."""
+    numbers, spare = np.array(many, dtype=np.int64), len(many) - len(few)
+    rows = (np.abs(numbers[n : n + spare + 1] - value) for n, value in enumerate(few))
+    return in_order(rows, spare)
+
+
+def in_order(costs: Iterable[Int64s], spare: int) -> list[int]:
+    """The same by cost: `costs` has for each of the few what it costs to pair it with each of the
+    `spare` + 1 of the many that may be its partner."""
+    best = [np.zeros(spare + 1, dtype=np.int64)]
+    for row in costs:
+        best.append(np.minimum.accumulate(best[-1]) + row)
+    chosen: list[int] = []
+    skip = spare
+    for n in range(len(best) - 1, 0, -1):
+        skip = int(best[n][: skip + 1].argmin())
+        chosen.append(n - 1 + skip)
+    return chosen[::-1]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from fusetui.analysis.diff.lines import Line, by_effect, closing, lines
 from fusetui.analysis.diff.model import Answer, Diff, Side, StepChange, Subtotal
 from fusetui.analysis.diff.statistics import CONFIDENCE
+from fusetui.report.diff_lines import Line, by_effect, closing, lines
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     change,

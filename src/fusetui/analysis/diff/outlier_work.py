@@ -1,0 +1,306 @@
+"""What work only one step has, or lacks, as rows that name the step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.diff.blocks import runs
+from fusetui.analysis.diff.fusion import Collector, collector
+from fusetui.analysis.diff.instances import MANY
+from fusetui.analysis.diff.items import OP_SHIFT, Items
+from fusetui.analysis.diff.model import Kind, Row
+from fusetui.analysis.diff.ops import known_names
+from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
+from fusetui.text.figures import plural
+from fusetui.trace.model.columns import Trace
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+
+class OddStep(msgspec.Struct, frozen=True, eq=False):
+    """A step whose work is not that of the usual ones; `lacking` are items, `more` its own pieces.
+
+    `place` is of each item among the pieces of the step, -1 for those that it lacks; `usual` is the
+    time (ns) that each item would take in it.
+    """
+
+    number: int
+    lacking: list[int]
+    more: list[int]
+    place: Rows
+    usual: list[int]
+
+    def gap_of(self, item: int) -> int:
+        """How many items that the step has come before it."""
+        return int((self.place[:item] >= 0).sum())
+
+    def gap_before(self, place: int) -> int:
+        """The same for one of its own pieces."""
+        return int(((self.place >= 0) & (self.place < place)).sum())
+
+    def unmoved(self, words: Int64s, own: Int64s, ns: Int64s) -> tuple[list[int], list[int]]:
+        """What it lacks and what is new, less what only runs at another place: the same kernel
+        under the same op that takes about as long. `words` are of items, `own` of its pieces."""
+        lacking, more = list(self.lacking), list(self.more)
+        for item in self.lacking:
+            same = [p for p in more if own[p] == words[item] and is_like(ns[p], self.usual[item])]
+            if same:
+                more.remove(min(same, key=lambda p: abs(int(ns[p]) - self.usual[item])))
+                lacking.remove(item)
+        return lacking, more
+
+
+def odd_steps(items: Items, twin: Items) -> Iterator[OddStep]:
+    """Those of one side; `twin` is the other one."""
+    work = items.work
+    keys = items.keys_of(work.of_window(items.window))
+    for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
+        span = work.of_window(step)
+        other, times = items.keys_of(span), work.ns[span].tolist()
+        pairs = match(keys, other)
+        usual = _times_in(items, twin, step)
+        lacking = _unpaired(keys, usual, other, times, {i for i, _ in pairs})
+        more = _unpaired(other, times, keys, usual, {j for _, j in pairs})
+        yield OddStep(step, lacking, more, _places(keys, other, lacking, more), usual)
+
+
+def rows_of(items: Items, twin: Items) -> Rows:
+    """The row of each item in every step, -1 where a step lacks it; shape [steps, items]."""
+    work = items.work
+    found = np.full((len(work.windows), len(items)), -1, dtype=np.intp)
+    for step in items.alike.tolist():
+        found[step] = work.row[work.of_window(step)]
+    for odd in odd_steps(items, twin):
+        rows = work.row[work.of_window(odd.number)]
+        found[odd.number] = np.where(odd.place >= 0, rows[odd.place], -1)
+    return found
+
+
+def _places(keys: Int64s, other: Int64s, lacking: list[int], more: list[int]) -> Rows:
+    """In order among what is the same kernel under the same op on the same lane."""
+    found = np.full(len(keys), -1, dtype=np.intp)
+    left, theirs = (
+        np.setdiff1d(np.arange(len(of)), gone) for of, gone in ((keys, lacking), (other, more))
+    )
+    left = left[np.argsort(keys[left], kind="stable")]
+    theirs = theirs[np.argsort(other[theirs], kind="stable")]
+    if np.array_equal(keys[left], other[theirs]):
+        found[left] = theirs
+    return found
+
+
+def _times_in(items: Items, twin: Items, step: int) -> list[int]:
+    """The time that each item would take in a step: its time in that step of the other side, if
+    that does the same work."""
+    same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
+    if same and np.array_equal(items.exact, twin.exact):
+        times: list[int] = twin.samples[twin.alike.tolist().index(step)].tolist()
+        return times
+    return items.times
+
+
+def _unpaired(
+    keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
+) -> list[int]:
+    """What has no partner; of a repeated kernel that may be any of several, those whose times no
+    partner is close to."""
+    left = [n for n in range(len(keys)) if n not in paired]
+    loose = _loose(keys, left)
+    sure = np.setdiff1d(left, loose)
+    for key in {int(keys[n]) for n in loose}:
+        mine, other = np.flatnonzero(keys == key), np.flatnonzero(others == key)
+        mine = np.setdiff1d(mine, sure)
+        if len(other) < len(mine) and is_feasible(len(other), len(mine)):
+            few, many = [other_times[n] for n in other], [times[n] for n in mine]
+            left = [n for n in left if int(keys[n]) != key or n in sure]
+            left += np.delete(mine, closest(few, many)).tolist()
+    return sorted(left)
+
+
+def _loose(keys: Int64s, left: list[int]) -> list[int]:
+    """Of what has no partner: the stretches that would say the same one place earlier or later."""
+    found: list[int] = []
+    for first, last in runs(np.array(left, dtype=np.intp)) if left else ():
+        earlier = first > 0 and keys[first - 1] == keys[last]
+        later = last + 1 < len(keys) and keys[last + 1] == keys[first]
+        found += range(first, last + 1) if earlier or later else ()
+    return found
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of work that a step has, but usual steps lack; or, if `missing`, the reverse."""
+
+    step: int
+    missing: bool
+    row: int  # of the trace; of what is missing: in the representative step
+    ns: int
+    word: int
+    gap: int  # how many pieces of usual work come before it in the step
+
+
+MOST = 16
+"""A step that differs in more pieces is not searched."""
+
+
+def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
+    """Of the pieces in which one step differs: each kernel whose name lists ops, and the pieces of
+    these ops, in a row, that the step lacks (or has, if it lacks the kernel)."""
+    if len(pieces) > MOST:
+        return []
+    found: list[tuple[Piece, list[Piece]]] = []
+    taken: set[int] = set()
+    for one in sorted(pieces, key=lambda piece: piece.row):
+        kind = collector(trace.name_of(one.row))
+        if kind is None:
+            continue
+        others = [p for p in pieces if p.missing != one.missing and p.row not in taken]
+        many = _run(trace, sorted(others, key=lambda piece: piece.row), kind)
+        if many:
+            taken |= {piece.row for piece in many}
+            found.append((one, many))
+    return found
+
+
+def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
+    """The first pieces in a row that the kernel may do, if they are evidence enough."""
+    many: list[Piece] = []
+    names: list[frozenset[str]] = []
+    for piece in others:
+        listed = known_names(trace, int(trace.op[piece.row])) & kind.ops
+        if listed:
+            many.append(piece)
+            names.append(listed)
+        elif many:
+            break
+    enough = len(many) >= max(kind.least, 2) and any(known & kind.core for known in names)
+    return many if enough else []
+
+
+KINDS = 8
+"""A step that differs in more kinds of work than this is one row."""
+
+
+def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
+    """One row for each kind of work in each step, or one for all of a step that differs in many.
+
+    Where an op has other kernels in a step than usual, these are one row; so is a kernel that does
+    the work of several.
+    """
+    found, pieces = _replaced(items, pieces, side)
+    compiled, pieces = _fused(items, pieces, side)
+    found += compiled
+    steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        steps[piece.step, piece.missing].append(piece)
+    for (step, _), members in steps.items():
+        kinds: defaultdict[int, list[Piece]] = defaultdict(list)
+        for piece in members:
+            kinds[piece.word].append(piece)
+        name = f"step {items.work.windows.number_of(step)} of {side}"
+        groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
+        found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
+    return found
+
+
+def _replaced(
+    items: Items, pieces: Sequence[Piece], side: str
+) -> tuple[list[Row], Sequence[Piece]]:
+    """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
+    found, left = [], []
+    for step, op, members in _near(pieces):
+        more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
+        other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
+        if op and more and lacking and other and len(members) <= KINDS:
+            name = f"step {items.work.windows.number_of(step)} of {side}"
+            found.append(_other_kernels(items, more, lacking, name, side))
+        else:
+            left += [*more, *lacking]
+    return found, left
+
+
+def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
+    """The step, the number of the op, and its pieces that are so near to each other that they may
+    be of one call."""
+    ops: defaultdict[tuple[int, int], list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        ops[piece.step, piece.word >> OP_SHIFT].append(piece)
+    for (step, op), members in ops.items():
+        members.sort(key=lambda piece: piece.gap)
+        first = 0
+        for n in range(1, len(members) + 1):
+            if n == len(members) or members[n].gap - members[n - 1].gap > MANY:
+                yield step, op, members[first:n]
+                first = n
+
+
+def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row], Sequence[Piece]]:
+    """The rows of kernels that do the work of several in one step, or that several do the work of,
+    and the pieces that are not in them."""
+    steps: defaultdict[int, list[Piece]] = defaultdict(list)
+    for piece in pieces:
+        steps[piece.step].append(piece)
+    found, taken = [], set()
+    for step, members in steps.items():
+        name = f"step {items.work.windows.number_of(step)} of {side}"
+        for one, many in fused(items.trace, members):
+            more, lacking = (many, [one]) if one.missing else ([one], many)
+            found.append(_other_kernels(items, more, lacking, name, side))
+            taken |= {(piece.step, piece.missing, piece.row) for piece in (one, *many)}
+    return found, [p for p in pieces if (p.step, p.missing, p.row) not in taken]
+
+
+def _other_kernels(
+    items: Items, more: Sequence[Piece], lacking: Sequence[Piece], step: str, side: str
+) -> Row:
+    trace, rows = items.trace, tuple(piece.row for piece in more)
+    a, b = (more, lacking) if side == "A" else (lacking, more)
+    kinds = {True: Kind.FUSED, False: Kind.SPLIT}
+    before, after = (sum(piece.ns for piece in found) for found in (a, b))
+    return Row(
+        kind=Kind.REPLACED if len(a) == len(b) else kinds[len(a) > len(b)],
+        op=trace.name_of(int(trace.op[more[0].row])),
+        a=tuple(trace.name_of(piece.row) for piece in a),
+        b=tuple(trace.name_of(piece.row) for piece in b),
+        a_ns=before,
+        b_ns=after,
+        a_count=len(a),
+        b_count=len(b),
+        why=f"only in {step}",
+        a_rows=rows if side == "A" else (),
+        b_rows=rows if side == "B" else (),
+        counts=False,
+        a_median_ns=before,
+        b_median_ns=after,
+    )
+
+
+def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:
+    trace, missing = items.trace, pieces[0].missing
+    op = int(trace.op[pieces[0].row])
+    more = missing == (side == "A")
+    names = tuple(trace.name_of(piece.row) for piece in pieces)
+    ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
+    here, nothing = (names, ns, count), ((), 0, 0)
+    a, b = (nothing, here) if more else (here, nothing)
+    return Row(
+        kind=Kind.ADDED if more else Kind.REMOVED,
+        op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
+        a=a[0],
+        b=b[0],
+        a_ns=a[1],
+        b_ns=b[1],
+        a_count=a[2],
+        b_count=b[2],
+        why=f"missing only in {step}" if missing else f"only in {step}",
+        a_rows=members if side == "A" else (),  # of what is missing: in the representative step
+        b_rows=members if side == "B" else (),
+        counts=False,
+        a_median_ns=a[1],
+        b_median_ns=b[1],
+    )
