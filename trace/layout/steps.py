@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -32,14 +32,14 @@ PROFILED = "ProfilerStep"  # what the steps of the profiler are called
 UP_TO = "up to the end of "  # an optimizer step
 
 PARTS = ("Optimizer.", "DataLoader", "enumerate(DataLoader)")
-"""How annotations of torch begin that are parts of a step, however much of the work they contain."""
+"""How annotations of torch begin that are parts of a step, however much work they contain."""
 
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 LAST_NUMBER = re.compile(r"(?<![\d.])[0-9]{1,18}\Z")
 
 
-class Steps(msgspec.Struct, frozen=True, eq=False, dict=True):
+class Steps(msgspec.Struct, frozen=True, eq=False):
     """Steps in order of time, which do not overlap; arrays of shape [steps], in ns of the file."""
 
     rows: Rows  # of the annotations that they are, or that end them
@@ -67,13 +67,6 @@ class Steps(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Whether they are what a server was asked to do, which differs from step to step."""
         return any(map(SERVER.match, self.names))
 
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The name of each, after `#k` where it has no number."""
-        if self.printed or self.are_iterations:
-            return self.names
-        return tuple(f"#{k} {name}" for k, name in zip(self.numbers, self.names, strict=True))
-
     @property
     def known(self) -> str:
         """The numbers that there are, in words: `the steps 6 to 8`; "no steps"."""
@@ -100,7 +93,7 @@ class Steps(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def at(self, times: Int64s) -> Rows:
         """The index of the step during which each time lies, -1 for none."""
-        return _at(self.start, self.end, times)
+        return place_in(self.start, self.end, times)
 
     def slices_of(self, times: Int64s) -> tuple[slice, ...]:
         """The places of the sorted times that lie in each step."""
@@ -108,7 +101,7 @@ class Steps(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(map(slice, first.tolist(), last.tolist()))
 
 
-@memo(most=2)
+@memo(most=4)
 def steps_of(trace: Trace, by: str | re.Pattern[str] | None = None) -> Steps:
     """The steps of a trace: those of the profiler, else of a server, else annotations that recur
     around most of the work, else iterations, each up to the end of an optimizer's step.
@@ -134,6 +127,23 @@ def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
     return tuple(rows[own] for own in steps_of(trace).slices_of(called))
 
 
+def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers at the ends of the names; () unless all have one: those of the profiler, or names
+    that differ only in a number that grows."""
+    found = [LAST_NUMBER.search(name) for name in names]
+    numbers = tuple(int(one[0]) for one in found if one)
+    if len(numbers) < len(names) or any(map(SERVER.match, names)):
+        return ()
+    stems = {name[: one.start()] for name, one in zip(names, found, strict=True) if one}
+    grows = len(names) > 1 and all(a < b for a, b in pairwise(numbers))
+    return numbers if stems == {STEP_PREFIX} or (grows and len(stems) == 1) else ()
+
+
+def labels_of(names: Sequence[str]) -> Sequence[str]:
+    """The names of all steps of a trace, after `#k` where they do not number them."""
+    return names if numbers_in(names) else [f"#{k} {name}" for k, name in enumerate(names, 1)]
+
+
 def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
     """The linked GPU rows in order of their launch calls, and the starts of those calls (ns)."""
     rows = trace.gpu_rows
@@ -152,9 +162,9 @@ def main_thread(trace: Trace, rows: Rows) -> Rows:
     return same
 
 
-def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """Annotations with a matching name on the thread that has most of them, in order of time,
-    except those that begin inside another one."""
+def annotations_like(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """Annotations with a matching name on the thread that has most of them, in order of time, outer
+    ones first."""
     rows = trace.rows_of(Role.ANNOTATION)
     matches = np.zeros(len(trace.names), dtype=np.bool_)
     for number in np.unique(trace.name[rows]).tolist():
@@ -163,7 +173,14 @@ def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     if not len(rows):
         return rows
     rows = main_thread(trace, rows)
-    rows = rows[np.lexsort((-trace.dur[rows], trace.start[rows]))]
+    return rows[np.lexsort((-trace.dur[rows], trace.start[rows]))]
+
+
+def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """Such annotations, except those that begin inside another one."""
+    rows = annotations_like(trace, pattern)
+    if not len(rows):
+        return rows
     latest = np.maximum.accumulate(trace.end[rows])
     outer: Rows = rows[np.concatenate(([True], trace.start[rows[1:]] >= latest[:-1]))]
     return outer
@@ -228,11 +245,12 @@ def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> f
     total = int(amount.sum())
     if not total or (start[1:] < end[:-1]).any():
         return 0.0
-    return float(amount[_at(start, end, times) >= 0].sum()) / total
+    return float(amount[place_in(start, end, times) >= 0].sum()) / total
 
 
-def _at(start: Int64s, end: Int64s, times: Int64s) -> Rows:
-    """The index of the stretch in which each time lies, -1 for none."""
+def place_in(start: Int64s, end: Int64s, times: Int64s) -> Rows:
+    """The index of the stretch [start, end) in which each time lies, -1 for none; the stretches are
+    in order of time and do not overlap."""
     if not len(start):
         return np.full(len(times), -1, dtype=np.intp)
     found = np.searchsorted(start, times, side="right") - 1
@@ -265,7 +283,7 @@ def _iterations(trace: Trace) -> Steps:
 
 def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
     names = tuple(map(trace.name_of, rows.tolist()))
-    numbers = _printed(names)
+    numbers = numbers_in(names)
     return Steps(
         rows=rows,
         names=names,
@@ -275,15 +293,3 @@ def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
         by=by if len(rows) else "",
         printed=bool(numbers),
     )
-
-
-def _printed(names: tuple[str, ...]) -> tuple[int, ...]:
-    """The numbers at the ends of the names; () unless all have one: those of the profiler, or names
-    that differ only in a number that grows."""
-    found = [LAST_NUMBER.search(name) for name in names]
-    numbers = tuple(int(one[0]) for one in found if one)
-    if len(numbers) < len(names) or any(map(SERVER.match, names)):
-        return ()
-    stems = {name[: one.start()] for name, one in zip(names, found, strict=True) if one}
-    grows = len(names) > 1 and all(a < b for a, b in pairwise(numbers))
-    return numbers if stems == {STEP_PREFIX} or (grows and len(stems) == 1) else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.session import Hits
@@ -47,10 +48,11 @@ class Chooser(msgspec.Struct, frozen=True):
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):
-    """All hits of a search, or of the row of a table."""
+    """All hits of a search, or of the row of a table; the steps, where these are the hits."""
 
     side: Side
     hits: Hits
+    steps: Steps | None = None
 
 
 Overlay = HitList | Help | SliceDetails | GapDetails | RangeFigures | Chooser

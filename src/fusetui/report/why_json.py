@@ -39,7 +39,6 @@ def gaps_document(found: Why) -> Document:
 def _step(step: StepAccount, base_ns: int) -> Document:
     return {
         "name": step.name,
-        "number": step.number,
         "start_ns": step.start_ns - base_ns,
         "dur_ns": step.dur_ns,
         "devices": step.devices,

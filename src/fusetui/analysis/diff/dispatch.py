@@ -99,7 +99,7 @@ def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> l
             b_ns=int(times[1][step]),
             a_count=before,
             b_count=after,
-            why=f"{ONLY} {b.work.windows.number_of(step)}",
+            why=f"{ONLY} {b.work.windows.labels[step]}",
             a_rows=here[0],
             b_rows=here[1],
             counts=False,

@@ -30,7 +30,6 @@ class StepFigures(msgspec.Struct, frozen=True):
     """One step; its start is in ns after the base of the trace."""
 
     name: str
-    number: int
     start_ns: int
     dur_ns: int
     kernels: int
@@ -137,7 +136,7 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
 
 def _steps(trace: Trace, steps: Steps) -> list[StepFigures]:
     starts = (steps.start - trace.begin_ns).tolist()
-    each = zip(steps.names, steps.numbers, starts, steps.dur.tolist(), strict=True)
+    each = zip(steps.names, starts, steps.dur.tolist(), strict=True)
     return [
         StepFigures(
             *step,

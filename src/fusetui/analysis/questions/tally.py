@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kernel_names.kinds import kinds_of
-from fusetui.trace.layout.steps import Steps, launched_in_steps, steps_of
+from fusetui.trace.layout.steps import Steps, labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -53,7 +53,7 @@ def tallies(trace: Trace) -> Tallies:
     else:
         groups = _by_step(trace, computing_ops(trace), steps)
     counted = tuple(_tally(trace, rows) for rows in groups)
-    return Tallies(steps.labels, on_gpu, counted)
+    return Tallies(tuple(labels_of(steps.names)), on_gpu, counted)
 
 
 def _by_step(trace: Trace, rows: Rows, steps: Steps) -> Sequence[Rows]:

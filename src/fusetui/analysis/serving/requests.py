@@ -21,9 +21,6 @@ from functools import lru_cache
 
 import msgspec
 
-PATTERN = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
-"""Annotations that are steps of a server."""
-
 LONGEST = 400  # characters of a name that are read
 MOST = 10**12  # a larger count is not one
 NUMBER = r"(\d{1,15})"

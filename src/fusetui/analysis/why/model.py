@@ -46,7 +46,6 @@ class StepAccount(msgspec.Struct, frozen=True):
     start_ns: int
     dur_ns: int
     devices: tuple[DeviceAccount, ...]
-    number: int = 0  # see trace/layout/steps.py
 
 
 class Gap(msgspec.Struct, frozen=True):

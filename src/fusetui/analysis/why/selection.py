@@ -150,10 +150,10 @@ def _over(lines: Sequence[Devices], window: tuple[int, int] | None) -> tuple[Dev
 
 def _steps(lines: Sequence[Devices], spans: Steps) -> tuple[StepAccount, ...]:
     columns = [column for line in lines for column in line.over(spans.start, spans.end)]
-    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), spans.numbers, strict=True)
+    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), strict=True)
     return tuple(
-        StepAccount(name, start, dur, tuple(column[n] for column in columns), number)
-        for n, (name, start, dur, number) in enumerate(each)
+        StepAccount(name, start, dur, tuple(column[n] for column in columns))
+        for n, (name, start, dur) in enumerate(each)
     )
 
 
