@@ -220,8 +220,7 @@ def _recurring(trace: Trace) -> list[Rows]:
             stem = re.sub(r"\d+", "#", name[:LONGEST_STEM])
             of_name[number] = numbers.setdefault(stem, len(numbers))
     rows = rows[of_name[trace.name[rows]] >= 0]
-    thread = trace.thread_of_track[trace.track[rows]]
-    key = of_name[trace.name[rows]] * (len(trace.tracks) + 1) + thread
+    key = of_name[trace.name[rows]]
     order = np.lexsort((trace.start[rows], key))
     groups = np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
     several = [group for group in groups if len(group) > 1]

@@ -87,6 +87,14 @@ def test_what_is_a_part_of_a_step_is_none(trace_of: Make, event: Make, work: lis
     assert spans(trace_of([*work, *parts])) == []
 
 
+def test_tasks_of_several_threads_are_no_steps(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
+    tasks = [note(event, "task", 100 * n, 90) for n in range(4)]
+    others = [note(event, "task", 100 * n + 50, 90, tid=9) for n in range(2)]
+    assert spans(trace_of([*work, *tasks, *others])) == []
+
+
 def test_operations_alone_have_no_steps(trace_of: Make, event: Make, work: list[Any]) -> None:
     """The same op again and again may be one layer after the other."""
     ops = [event("aten::linear", 100 * n, 90, cat="cpu_op") for n in range(4)]
