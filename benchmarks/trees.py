@@ -24,8 +24,8 @@ from benchmarks.pages import put
 from fusetui.text.figures import count
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.tree import op_tree
+from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages.tree import MAKERS, TREE
 from fusetui.tui.registry import BY_ACTION, arrived, settled
 from fusetui.tui.state.action import perform

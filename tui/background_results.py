@@ -13,9 +13,9 @@ from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.tui.layout.answer import Answer, Insight
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
-from fusetui.tui.layout.insight import Answer, Insight
-from fusetui.tui.layout.tree import op_tree
+from fusetui.tui.layout.op_tree import op_tree
 
 
 class Made(msgspec.Struct, frozen=True, eq=False):
@@ -54,8 +54,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.selection import asked
     from fusetui.analysis.why.stretches import idle_times
     from fusetui.tui.drawing.program_lines import warm
-    from fusetui.tui.layout.answer import answer_lists
-    from fusetui.tui.layout.cpu_answer import cpu_lists
+    from fusetui.tui.layout.answer import answer_lists, cpu_lists
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 

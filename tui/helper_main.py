@@ -86,5 +86,5 @@ def _listen(requests: SimpleQueue[Request]) -> None:
 def _warm() -> None:
     """Imports what is needed while the app still reads the trace."""
     import fusetui.analysis.why.answer
-    import fusetui.tui.layout.cpu_answer
+    import fusetui.tui.layout.answer
     import fusetui.tui.layout.kernel_table  # noqa: F401

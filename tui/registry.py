@@ -12,15 +12,14 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, list_keys, overlays, timeline
+from fusetui.tui.pages import answer, folding, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
-from fusetui.tui.pages.lists import ListPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
-from fusetui.tui.pages.page import Page
+from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
@@ -28,7 +27,6 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import (
     arranging,
     commands,
-    gaps,
     jumping,
     marks,
     moving,
@@ -37,13 +35,11 @@ from fusetui.tui.state import (
     search,
     tour,
 )
-from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
+from fusetui.tui.state.action import Action, action, chosen, key_text, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
-from fusetui.tui.state.keys import key_text
-from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import Help, Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
     TimelinePage(),
@@ -59,7 +55,7 @@ BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
     moving.SECTION,
     answer.SECTION,
-    list_keys.SECTION,
+    LISTS,
     folding.SECTION,
     *(action.section for page in PAGES for action in page.actions),
     "Everywhere",
@@ -134,10 +130,9 @@ ACTIONS: tuple[Action, ...] = (
     *timeline.SCROLLING,
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
-    *gaps.ACTIONS,
     *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
-    *list_keys.list_actions(list_of),
+    *list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
     action("details", "All details", "i", "of the slice, or of the range", details),
@@ -147,7 +142,7 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
+    action("help", "Keys", "?", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
     action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
     action(

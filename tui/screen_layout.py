@@ -8,21 +8,16 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
+from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.head import head, reading_line
-from fusetui.tui.drawing.picture import TextPicture, text
-from fusetui.tui.drawing.said import Said
-from fusetui.tui.drawing.stack import Stack
-from fusetui.tui.drawing.tabs import Tab, TabsPicture
-from fusetui.tui.drawing.tour_lines import TourPicture
+from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
+from fusetui.tui.pages.hits import FoundPicture
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.marks import marks_text
-from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     BESIDE,
     body,
@@ -34,8 +29,8 @@ from fusetui.tui.state.screen import (
     too_small,
     tour_lines,
 )
-from fusetui.tui.state.state import Outcome, Size, State
-from fusetui.tui.state.tour_steps import STEPS
+from fusetui.tui.state.state import Outcome, Prompt, Size, State
+from fusetui.tui.state.tour import STEPS
 
 BETWEEN = "  "  # two hints
 BETWEEN_KEYS = "   "  # a sentence and its keys

@@ -25,8 +25,8 @@ from fusetui.analysis.questions.search import (
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.helper_client import ArgsRead, Beside, NotBeside
-from fusetui.tui.layout.arrangement import names_of
-from fusetui.tui.layout.found import Found, found_of
+from fusetui.tui.layout.lanes import names_of
+from fusetui.tui.layout.search_hits import Found, found_of
 from fusetui.tui.layout.view import Side
 
 OFTEN = 0.2  # seconds between two counts while args are read

@@ -30,7 +30,7 @@ from fusetui.capture.expect import compare, parse
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.annotate import annotate
-from fusetui.gpu.kernel_names.kinds import KINDS
+from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.report.diff import to_markdown, to_text
 from fusetui.report.output import _json

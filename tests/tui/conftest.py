@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.sides import first_views, make_sides
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Side, View, first_views, make_sides
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 GELU = (

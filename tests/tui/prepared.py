@@ -13,15 +13,14 @@ from fusetui.trace.model.callbacks import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.layout.insight import Insight
-from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.answer import Insight
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform
-from fusetui.tui.state.offers import offers_of
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, offers_of
 
 SIZE = Size(100, 30)
 BY_NAME = {action.name: action for action in ACTIONS}

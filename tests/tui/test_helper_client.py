@@ -23,9 +23,9 @@ from fusetui.tui import performing
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.helper_client import Beside, Named, NotBeside
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.call_tree import call_tree
-from fusetui.tui.layout.insight import Insight
-from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import Compared, Explained, compare, load
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.wire import ship, unship

@@ -8,11 +8,11 @@ import pytest
 from tests.tui.conftest import mlp_events
 from textual.message import Message
 
-from fusetui.tui.drawing.head import parts
+from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
-from fusetui.tui.layout.shares import shares
-from fusetui.tui.layout.tree import op_tree
+from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.op_tree import op_tree
 from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
 
 

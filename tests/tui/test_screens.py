@@ -14,16 +14,16 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.analysis.questions.search import find
 from fusetui.analysis.ranks.answer import explained as ranked
+from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.strip import strip_of
 from fusetui.analysis.why.telling import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
-from fusetui.tui.drawing.found_lines import FoundPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.layout.found import found_of
 from fusetui.tui.layout.ranks import job_of_paths
+from fusetui.tui.layout.search_hits import found_of
+from fusetui.tui.pages.hits import FoundPicture
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.screen import overlay_size

@@ -20,14 +20,13 @@ from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
 from fusetui.tui import registry
-from fusetui.tui.drawing.found_lines import said
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.sides import make_sides
+from fusetui.tui.layout.view import make_sides
+from fusetui.tui.pages.hits import said
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
-from fusetui.tui.state.overlays import OVERLAY, HitList
-from fusetui.tui.state.state import Reading, State
+from fusetui.tui.state.state import OVERLAY, HitList, Reading, State
 
 
 def found(state: State, text: str) -> list[Searched]:

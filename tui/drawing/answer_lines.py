@@ -13,22 +13,21 @@ from fusetui.analysis.why.telling import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
 from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
-from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.rows import Styled, scrolled
+from fusetui.tui.drawing.glyphs import Glyphs, share_bar
+from fusetui.tui.drawing.picture import Styled, scrolled
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.answer import (
     BETWEEN,
     SHARE,
+    Answer,
     AnswerAt,
     AnswerList,
     Entry,
     fitting,
 )
-from fusetui.tui.layout.idle import legend
-from fusetui.tui.layout.insight import Answer
+from fusetui.tui.layout.kinds import legend
+from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
-from fusetui.tui.layout.wrapping import sentence_lines
 
 ROOMY = 9  # lines; with fewer there is no account
 FIGURE, ASIDE, BAR = 8, 7, 6  # cells

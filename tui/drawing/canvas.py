@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable
 
 from rich.color import ColorSystem
 from textual import events
+from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
@@ -16,7 +17,18 @@ from textual.widget import Widget
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme
 from fusetui.tui.drawing.segments import blank, filtered, in_scheme, shorten
-from fusetui.tui.drawing.writer import writer_is_behind
+
+
+def writer_is_behind(app: App[object]) -> bool:
+    """True if the thread that writes has not handed over all output yet, so that a frame drawn now
+    would be stale when it arrives."""
+    thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
+    queue = getattr(thread, "_queue", None)
+    if queue is None:
+        return False
+    waiting = getattr(queue.not_empty, "_waiters", True)  # for something to write
+    return queue.qsize() > 0 or not waiting
+
 
 LATER = 0.01  # seconds until a frame that was left out is tried again
 NO_LINE = Region(0, 0, 0, 0)

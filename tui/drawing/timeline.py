@@ -4,38 +4,114 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from typing import get_args
 
 import msgspec
 from rich.segment import Segment
+from rich.style import Style
 from textual.strip import Strip
 
+from fusetui.text.cutting import clip, word_clip
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import MANY, seen_in
 from fusetui.trace.model.ids import Id
-from fusetui.tui.drawing.counter_line import counter_line
-from fusetui.tui.drawing.family_line import family_label, family_segments
-from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.idle_line import idle_segments
-from fusetui.tui.drawing.lane_lines import lane_line, minimap, ruler, where_runs, window_bar
-from fusetui.tui.drawing.legend import legend_line
-from fusetui.tui.drawing.segments import blank
-from fusetui.tui.drawing.strips import (
-    counter_segments,
-    group_line,
-    gutter_text,
-    hidden_line,
-    labeled,
-    lane_segments,
-    minimap_segments,
-    plain,
-    ruler_segments,
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.device_lines import (
+    counter_line,
+    family_label,
+    family_segments,
+    idle_segments,
+    legend_line,
 )
-from fusetui.tui.layout.division import Division, divided, in_view, thumb
-from fusetui.tui.layout.frame import busy_of, window_columns
-from fusetui.tui.layout.places import places
-from fusetui.tui.layout.shares import shares
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.lane_lines import (
+    Look,
+    Run,
+    labeled,
+    lane_line,
+    minimap,
+    ruler,
+    where_runs,
+    window_bar,
+)
+from fusetui.tui.drawing.segments import blank, line, segment, segments_of
+from fusetui.tui.layout.frame import Division, busy_of, divided, in_view, thumb, window_columns
+from fusetui.tui.layout.kinds import Kind, shares
+from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View
-from fusetui.tui.layout.where import marks_selection
+
+
+def group_line(text: str, gutter: int, width: int, bar: str = " ") -> Strip:
+    """A line that names a thread or a device."""
+    return _across(text, palette.TITLE, gutter, width, bar)
+
+
+def hidden_line(text: str, gutter: int, width: int, glyphs: Glyphs, bar: str = " ") -> Strip:
+    """A line that names what is hidden."""
+    return _across(clip(text, width, glyphs.ellipsis), palette.DIM, gutter, width, bar)
+
+
+def _across(text: str, style: Style, gutter: int, width: int, bar: str) -> Strip:
+    """A text over the whole width; the bar where it leaves room."""
+    segments = [segment(text[:width], style)]
+    if bar != " " and len(text) < gutter:
+        segments.append(segment(bar.rjust(gutter - len(text)), palette.DIM))
+    return line(segments, width)
+
+
+def plain(text: str) -> Segment:
+    return segment(text, palette.DIM)
+
+
+def minimap_segments(text: str, window: range) -> list[Segment]:
+    """The busy levels, brighter inside the window."""
+    return [
+        segment(text[: window.start], palette.BUSY),
+        segment(text[window.start : window.stop], palette.WINDOW),
+        segment(text[window.stop :], palette.BUSY),
+    ]
+
+
+def ruler_segments(text: str, chosen: range) -> list[Segment]:
+    """The ticks, brighter in the selected range of time."""
+    return [
+        segment(text[: chosen.start], palette.DIM),
+        segment(text[chosen.start : chosen.stop], palette.WINDOW),
+        segment(text[chosen.stop :], palette.DIM),
+    ]
+
+
+def counter_segments(levels: str, largest: str) -> list[Segment]:
+    """The levels of a counter, and a value at their right end."""
+    return [segment(levels, palette.BUSY), segment(largest, palette.PLAIN)]
+
+
+def lane_segments(runs: Sequence[Run]) -> list[Segment]:
+    """The slices of one line."""
+    return segments_of([(run.text, STYLES[run.look, run.kind]) for run in runs])
+
+
+def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
+    """The label of a line; the last line of a lane that hides some says how many."""
+    more = f"{glyphs.folded}{place.more}" if place.more else ""
+    if not more:
+        return word_clip(place.label, gutter - 1, glyphs.ellipsis)
+    room = gutter - 2 - len(more)
+    return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
+
+
+def _style(look: Look, kind: Kind) -> Style:
+    if look == "selected":
+        return palette.SELECTED
+    if look == "marked":
+        return palette.MARKED
+    if look == "block":
+        return palette.fill(kind)
+    return palette.bar(kind) if look == "bar" else palette.PLAIN
+
+
+STYLES = {(look, kind): _style(look, kind) for look in get_args(Look) for kind in Kind}
+
 
 LEGEND = "legend"
 

@@ -3,20 +3,29 @@ them leads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
-from fusetui.analysis.questions.totals import KernelTotal, kernel_totals
+from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.totals import (
+    KernelTotal,
+    inside_same_name,
+    kernel_totals,
+    op_totals,
+)
 from fusetui.analysis.why.model import Gap, Why
+from fusetui.analysis.why.stretches import IdleTime
 from fusetui.analysis.why.telling import covered_by
-from fusetui.text.figures import percent
-from fusetui.text.units import unit_of
-from fusetui.trace.model.categories import Role
+from fusetui.text.figures import percent, unit_of
+from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.program.origin import Nowhere
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.intervals import union_length
+from fusetui.trace.program.origin import Nowhere, Origins
 from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
@@ -226,3 +235,104 @@ def inside(gap: Gap) -> str:
 
 def _label(role: Role, name: str | None) -> str | None:
     return label_of(int(role), name) if name else None
+
+
+def cpu_lists(why: Why, trace: Trace) -> tuple[AnswerList, ...]:
+    """Time by name of device events, ops and annotations, and by thread; none of them is empty."""
+    found = (
+        _by_name(trace, Role.DEVICE, "device time by name"),
+        timed("self time by CPU op", _ops(trace)),
+        _by_name(trace, Role.ANNOTATION, "time in annotations"),
+        timed("time by CPU thread", _threads(why, trace)),
+    )
+    return tuple(one for one in found if one.entries)
+
+
+def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
+    """As shares of the time in which any of them ran, as they lie inside each other; a slice inside
+    another one of its name adds nothing."""
+    rows = trace.rows_of(role)
+    outer = rows[~inside_same_name(trace, rows)]
+    whole = _covered(trace, outer)
+    return timed(
+        title,
+        (
+            of_name(total, role, whole, ToSlice(longest(trace, total)))
+            for total in kernel_totals(trace, outer)
+        ),
+    )
+
+
+def _covered(trace: Trace, rows: NDArray[np.intp]) -> int:
+    """The time (ns) that slices cover, added up over threads or streams."""
+    thread = trace.thread_of_track[trace.track[rows]]
+    each = (rows[thread == number] for number in np.unique(thread).tolist())
+    return sum(union_length(trace.start[own], trace.end[own]) for own in each)
+
+
+def _ops(trace: Trace) -> Iterator[Timed]:
+    """The time in ops, without the slices directly inside them."""
+    rows, role = trace.rows_of(Role.OP), int(Role.OP)
+    row_of = {one.name: longest(trace, one) for one in kernel_totals(trace, rows)}
+    totals = op_totals(trace)
+    whole = sum(op.self_ns for op in totals)
+    for op in totals:
+        label, kind = label_of(role, op.name), kind_of(role, op.name)
+        yield Timed(op.self_ns, whole, label, ToSlice(row_of[op.name]), kind)
+
+
+def _threads(why: Why, trace: Trace) -> Iterator[Timed]:
+    """How much of each thread's time anything was recorded, from its first slice to its last."""
+    rows = _longest_of_threads(trace)
+    for one in why.cpu:
+        ns = one.op_ns + one.python_ns + one.wait_ns + one.annotation_ns
+        way = ToSlice(rows[one.process, one.thread])
+        yield Timed(ns, one.span_ns, narrow(one.label), way)
+
+
+def _longest_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
+    """The longest slice of each CPU thread."""
+    found: dict[tuple[Id, Id], int] = {}
+    for track in trace.tracks:
+        if track.layer not in CPU_LAYERS or not len(track):
+            continue
+        row = track.first_row + int(np.argmax(trace.dur[track.rows]))
+        key = exact_id(track.pid), exact_id(track.tid)
+        if key not in found or trace.dur[row] > trace.dur[found[key]]:
+            found[key] = row
+    return found
+
+
+class Answer(msgspec.Struct, frozen=True, eq=False):
+    """Where the time went and why, and the parts of the program."""
+
+    why: Why
+    modules: ModuleTree
+    lists: tuple[AnswerList, ...]
+    kernel_keys: Mapping[str, Keys]  # the groups of kernels, see kernel_table.BYS
+    origins: Origins
+
+
+class Insight(msgspec.Struct, frozen=True, eq=False):
+    """None until known; the idle time is known before the answer."""
+
+    idle: tuple[IdleTime, ...] | None = None  # of each device
+    answer: Answer | None = None
+
+    @property
+    def origins(self) -> Origins | None:
+        return self.answer.origins if self.answer else None
+
+    def device(self, pid: Id) -> int:
+        """The index of a device among those with idle time, -1 if it is not known."""
+        return next((n for n, one in enumerate(self.idle or ()) if one.device == pid), -1)
+
+
+NOTHING_YET = Insight()
+
+
+def working(trace: Trace, what: str) -> str:
+    """A sentence for what is not known yet, or will never be."""
+    if trace.report.prefix:
+        return f"only a part of this trace was read: nothing is said about {what}"
+    return f"working: {what} will follow"

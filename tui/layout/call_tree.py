@@ -20,9 +20,8 @@ from fusetui.analysis.questions.totals import (
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
-from fusetui.tui.layout.figures import MEASURES, FigureTree
-from fusetui.tui.layout.preorder import by_level, by_name
-from fusetui.tui.layout.tree import layer_of
+from fusetui.tui.layout.figure_trees import MEASURES, FigureTree, by_level, by_name
+from fusetui.tui.layout.op_tree import layer_of
 
 Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
-from fusetui.tui.layout.preorder import Preorder, by_name, preorder
+from fusetui.tui.layout.figure_trees import Preorder, by_name, preorder
 
 MOST = 20  # names listed
 FEW = 20

@@ -10,7 +10,6 @@ from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
 from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
-from fusetui.tui.layout.gaps import gap_times, held
 from fusetui.tui.layout.lanes import ALL, FOLDED
 from fusetui.tui.layout.places import (
     WHERE,
@@ -20,9 +19,9 @@ from fusetui.tui.layout.places import (
     line_of,
     places,
     spanning,
+    where_at,
 )
-from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, times
-from fusetui.tui.layout.where import where_at
+from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
 
 SEEN = 10
 """A gap is well visible if it takes at least 1 / SEEN of the window."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
+from fusetui.trace.cells.deepest import deepest
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.arrangement import arranged, hidden_names
+from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
-from fusetui.tui.layout.lanes import LAYER_LABELS, Lane
+from fusetui.tui.layout.lanes import FOLDED, LAYER_LABELS, Lane, arranged, hidden_names, main_lane
 from fusetui.tui.layout.view import HIDDEN, Family, Place, Side, View
 
 IDLE_LABEL = "idle because"
@@ -173,3 +177,100 @@ def _lane_in_sight(side: Side, view: View, lane: Lane) -> bool:
 def in_sight(side: Side, view: View, line: Line) -> bool:
     first = int(line.end.searchsorted(view.begin + side.origin, side="right"))
     return first < len(line) and int(line.start[first]) < view.end + side.origin
+
+
+LEAST = 4  # cells of a frame that is named
+AROUND = (": forward", ": _call_impl", ": _wrapped_call_impl")
+"""Frames that every module has; the module around them says more."""
+
+
+def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int]:
+    """The row of each cell, or -1."""
+    track = _track(side.lanes[place.lane].tracks)
+    least = LEAST * int(borders[1] - borders[0])
+    rows = deepest(side.trace, track, borders, least).tolist()
+    known = {row: _module(side.trace, row) for row in set(rows)}
+    return [known[row] for row in rows]
+
+
+def marks_selection(side: Side, view: View, place: Place) -> bool:
+    """Is the selected slice a frame of this thread that has no line of its own."""
+    if view.selected < 0 or side.lane_of_track[int(side.trace.track[view.selected])] != place.lane:
+        return False
+    frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
+    shown = (p for p in places(side, view) if p.lane == place.lane and not p.where)
+    first = next((p.around for p in shown), 0)
+    return depth_in_lane(side, view.selected) >= first + frames
+
+
+def where_at(side: Side, place: Place, time: int) -> int:
+    """The row at a time (ns of the file), or -1."""
+    return where_rows(side, place, np.array([time, time + 1]))[0]
+
+
+def _track(tracks: Sequence[Track]) -> Track:
+    """The one with the most frames; sub-rows hold what does not nest."""
+    return max(tracks, key=len)
+
+
+def _module(trace: Trace, row: int) -> int:
+    """The module whose forward a frame is, else the frame."""
+    over = row
+    while over >= 0 and trace.name_of(over).endswith(AROUND):
+        over = int(trace.parent[over])
+    return over if over >= 0 and is_module(trace.name_of(over)) else row
+
+
+WORTH = (
+    Layer.STREAM,
+    Layer.DEVICE,
+    Layer.OPS,
+    Layer.ANNOTATIONS,
+    Layer.OTHER,
+    Layer.PYTHON,
+    Layer.GPU_ANNOTATIONS,
+    Layer.SYNC,
+)
+"""Which lanes unfold first."""
+
+
+def fitted(side: Side, view: View, lines: int) -> View:
+    """The view for a screen with so many lines for lanes: folded until the main GPU stream is
+    seen, then unfolded as far as there is room."""
+    return _unfolded(side, _with_stream(side, view, lines), lines)
+
+
+def _with_stream(side: Side, view: View, lines: int) -> View:
+    """As many lanes above the main stream folded, the tallest first, as it takes for it and why the
+    GPU was idle to be seen, else for the stream; where that is not enough, all of them."""
+    shown, main = places(side, view), main_lane(side.lanes)
+    own = [n for n, p in enumerate(shown) if p.line and p.lane == main]
+    if not own:
+        return view
+    device = side.lanes[main].key[1]
+    idle = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == device)
+    last = own[-1]
+    tall = Counter(p.lane for p in shown[: own[0]] if p.line)
+    folds = list(view.folds)
+    for wanted in (next(idle, last), last):
+        folds, excess = list(view.folds), wanted + 1 - lines
+        for lane, height in tall.most_common():
+            if excess > 0:
+                folds[lane] = FOLDED
+                excess -= height - 1
+        if excess <= 0:
+            break
+    return replace(view, folds=tuple(folds))
+
+
+def _unfolded(side: Side, view: View, lines: int) -> View:
+    """Lanes unfolded as far as there is room, one after the other."""
+    shown = places(side, view)
+    spare, folds = lines - len(shown), list(view.folds)
+    heights = Counter(place.lane for place in shown if place.line)
+    for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
+        more = min(spare, side.lanes[n].height - heights[n])
+        if more > 0:
+            folds[n] = heights[n] + more
+            spare -= more
+    return replace(view, folds=tuple(folds))

@@ -6,20 +6,25 @@ are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from fusetui.analysis.diff.model import Diff, Row
+from fusetui.analysis.why.stretches import IdleTime
+from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.arrangement import Arrangement, quiet
-from fusetui.tui.layout.insight import NOTHING_YET, Insight
+from fusetui.tui.layout.answer import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.lanes import Lane
+from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
@@ -165,3 +170,97 @@ def times(side: Side, row: int) -> tuple[int, int]:
     """Start and end of a row, in ns from the origin."""
     start = int(side.trace.start[row]) - side.origin
     return start, start + max(1, int(side.trace.dur[row]))
+
+
+def gap_times(side: Side, at: GapAt) -> Interval | None:
+    """Begin and end of a gap, in ns from the origin; None where it is not known."""
+    found = idle_of(side, at)
+    if found is None:
+        return None
+    return int(found.begin[at.gap]) - side.origin, int(found.end[at.gap]) - side.origin
+
+
+def idle_of(side: Side, at: GapAt) -> IdleTime | None:
+    """The idle time that a gap belongs to."""
+    known = side.insight.idle or ()
+    inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
+    return known[at.device] if inside else None
+
+
+def held(side: Side, view: View) -> Interval | None:
+    """The times of the selected slice or gap; None if nothing is selected."""
+    if view.selected >= 0:
+        return times(side, view.selected)
+    return gap_times(side, view.gap) if view.gap else None
+
+
+def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
+    """The index of the line of a gap's device among the places, -1 if it is not there."""
+    found = idle_of(side, at)
+    pid = found.device if found else None
+    lanes = (p.idle_of.key[1] if p.idle_of else None for p in shown)
+    return next((n for n, own in enumerate(lanes) if own is not None and own == pid), -1)
+
+
+Views = tuple[View, ...]
+
+
+def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
+    """One side counts from the start of its trace; several are aligned at their first steps."""
+    together = len(traces) > 1
+    return tuple(
+        Side(trace, lanes_of(trace), _step_start(trace) if together else trace.begin_ns, label)
+        for trace, label in zip(traces, labels, strict=True)
+    )
+
+
+def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
+    """The sides with zero at the start of the steps that the diff compares."""
+    pairs = ([row for r in diff.rows for row in rows(r)] for rows in (_rows_a, _rows_b))
+    return tuple(_aligned(side, rows) for side, rows in zip(sides, pairs, strict=True))
+
+
+def first_views(sides: Sequence[Side]) -> Views:
+    """The whole trace; for several, the longest first step, from a little before it."""
+    if len(sides) == 1:
+        return (first_view(sides[0]),)
+    longest = max(_step_length(side) for side in sides)
+    return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
+
+
+def _rows_a(row: Row) -> Sequence[int]:
+    return row.a_rows
+
+
+def _rows_b(row: Row) -> Sequence[int]:
+    return row.b_rows
+
+
+def _aligned(side: Side, rows: Sequence[int]) -> Side:
+    """Zero at the step during which the first of these rows was launched or ran."""
+    if not rows:
+        return side
+    first = min(rows, key=lambda row: int(side.trace.start[row]))
+    launch = int(side.trace.launch[first])
+    time = int(side.trace.start[launch if launch >= 0 else first])
+    steps = steps_of(side.trace)
+    begins = steps.start[(steps.start <= time) & (time <= steps.end)].tolist()
+    return replace(side, origin=begins[0] if begins else time)
+
+
+def _step_start(trace: Trace) -> int:
+    steps = steps_of(trace)
+    return int(steps.start[0]) if len(steps) else trace.begin_ns
+
+
+def _step_length(side: Side) -> int:
+    steps = steps_of(side.trace)
+    return int(steps.dur[0]) if len(steps) else side.end - side.begin
+
+
+def short_label(path: str) -> str:
+    """`runs/mlp/eager.json.gz` -> `mlp/eager`."""
+    name = Path(without_credentials(path)).name
+    for suffix in (".gz", ".zst", ".json", ".trace", ".pt"):
+        name = name.removesuffix(suffix)
+    return name

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
+    Answer,
     AnswerAt,
     ToGap,
     ToKernel,
@@ -18,14 +19,12 @@ from fusetui.tui.layout.answer import (
     moved,
     way_of,
 )
-from fusetui.tui.layout.insight import Answer
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
-from fusetui.tui.state.gaps import at_gap, place_of_gap
-from fusetui.tui.state.jumping import alike
+from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
 from fusetui.tui.state.state import TIMELINE, State, told

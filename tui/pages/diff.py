@@ -6,33 +6,104 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 
 from msgspec.structs import replace
+from rich.style import Style
 
-from fusetui.analysis.diff.model import Answer, Diff
+from fusetui.analysis.diff.model import Answer, Diff, Kind
 from fusetui.report.diff import judgment, side_lines
-from fusetui.report.diff_lines import REGION, Line
+from fusetui.report.diff_lines import APART, REGION, Line, fitted
+from fusetui.report.name_diff import differing
+from fusetui.text.figures import microseconds
+from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import TextPicture, ruled, text
-from fusetui.tui.drawing.rows import Rows
-from fusetui.tui.drawing.said import Said, cut
+from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, cut, ruled, text
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
-from fusetui.tui.layout.columns import titles
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
+from fusetui.tui.layout.text_layout import Column, fit, room, sentence_lines, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.layout.wrapping import sentence_lines
-from fusetui.tui.pages.diff_rows import beside, both_names, columns_of, fitting, formatted
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import NO_MORE, Pane
-from fusetui.tui.pages.timeline_mouse import clicked
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
+from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
-from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, Outcome, Size, State
+from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
+
+STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
+LEAST = 8  # cells of a column of numbers
+
+
+@lru_cache(maxsize=4)
+def columns_of(found: Found | None) -> tuple[Column, ...]:
+    """As wide as the widest number: none is cut."""
+    inner = [line for lines in found.inner.values() for line in lines] if found else []
+    listed = (*found.lines, *inner, *found.pinned, *found.closing) if found else ()
+    texts = [_texts(line) for line in listed]
+    widths = [max([LEAST, *(len(text[n]) for text in texts)]) for n in (1, 2, 3)]
+    kinds = max([len("step"), *(len(line.kind) for line in listed)])
+    numbers = zip(("change us", "A us", "B us"), widths, strict=True)
+    return (
+        Column("", 1),
+        *(Column(title, max(len(title), width)) for title, width in numbers),
+        Column("what", kinds, left=True),
+        Column("of", 0, left=True),
+    )
+
+
+def _texts(line: Line) -> tuple[str, ...]:
+    change = microseconds(line.change_ns, signed=True)
+    return (
+        line.mark,
+        change if line.counts else f"({change})",
+        microseconds(line.a_ns) if line.a_ns is not None else "",
+        microseconds(line.b_ns) if line.b_ns is not None else "",
+        line.kind,
+        "",
+    )
+
+
+def fitting(columns: Sequence[Column], line: Line, width: int) -> list[str]:
+    """The texts of a line, in the width of their columns."""
+    *texts, _ = _texts(line)
+    return fit(columns, [*texts, fitted(narrowed(line), room(columns, width)).text], width)
+
+
+def beside(line: Line, columns: Sequence[Column], width: int) -> str:
+    """What the row of a line has no room for; all of it where it has."""
+    return APART.join(fitted(line, room(columns, width)).left_out) or line.what
+
+
+def narrowed(line: Line) -> Line:
+    """All that it is about in characters of one cell."""
+    return replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
+
+
+def formatted(
+    columns: Sequence[Column], lines: Sequence[Line], index: int, width: int
+) -> list[Styled]:
+    """A line of the list."""
+    style = STYLES.get(lines[index].mark, palette.DIM)
+    return [(text, style) for text in fitting(columns, lines[index], width)]
+
+
+def both_names(line: Line) -> list[Said]:
+    """The kernels of a line whose kernel was replaced, with the differences marked below."""
+    first = line.rows[0] if line.rows else None
+    pair = first is not None and first.a and first.b and line.kind != REGION
+    if first is None or not pair or first.kind is not Kind.REPLACED:
+        return []
+    a, b = narrow(first.a[0]), narrow(first.b[0])
+    marks_a, marks_b = differing(a, b)
+    return [
+        Said(f"A {a}", "name"),
+        Said(f"  {marks_a}", "marks"),
+        Said(f"B {b}", "name"),
+        Said(f"  {marks_b}", "marks"),
+    ]
+
 
 ROOMY = 25  # lines of a page: with more, there is room for a line about each side
 LOW = 17  # with fewer there is no room for timelines

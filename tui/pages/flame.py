@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
+from textual.strip import Strip
 
 from fusetui.text.figures import duration, percent, plural
-from fusetui.tui.drawing.flame_lines import FlamePicture
-from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import TextPicture, ruled, text
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
+from fusetui.tui.drawing.lane_lines import Look, bar_text
+from fusetui.tui.drawing.lane_lines import Run as Cells
+from fusetui.tui.drawing.picture import Said, TextPicture, ruled, text
+from fusetui.tui.drawing.segments import blank, line
+from fusetui.tui.drawing.timeline import lane_segments
+from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.call_tree import FRAMES, CallTree, call_tree
 from fusetui.tui.layout.flame import (
     TIMES,
@@ -23,7 +28,7 @@ from fusetui.tui.layout.flame import (
     flame_of_calls,
     flame_of_modules,
 )
-from fusetui.tui.layout.insight import working
+from fusetui.tui.layout.kinds import Kind
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.pages.tree import awaited
@@ -32,6 +37,53 @@ from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import Outcome, Size, State, told
+
+ABOVE = 2  # lines above that of the cursor, where there are more levels than lines
+
+
+class FlamePicture(msgspec.Struct, frozen=True, eq=False):
+    """The levels within `root`; the cursor is on `at`, and the levels below it are in sight."""
+
+    flame: Flame
+    root: int
+    at: int
+    glyphs: Glyphs
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        level = self._level(y, height)
+        here = self.at if self.at != WHOLE and self.flame.level[self.at] == level else WHOLE
+        return self.flame, self.root, level, here, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        nodes, first, last = self.flame.in_sight(self.root, self._level(y, height), width)
+        runs: list[Cells] = []
+        x = 0
+        for node, begin, end in zip(nodes.tolist(), first.tolist(), last.tolist(), strict=True):
+            if begin > x:
+                runs.append(Cells(" " * (begin - x), "empty", Kind.OTHER))
+            look: Look = "selected" if node == self.at else "block"
+            beside = begin == x and bool(runs)
+            kind, text = self.flame.kind(node), self.flame.text(node)
+            runs.append(
+                Cells(bar_text(text, end - begin, look, kind, beside, self.glyphs), look, kind)
+            )
+            x = end
+        return line(lane_segments(runs), width) if runs else blank(width)
+
+    def node_at(self, x: int, y: int, width: int, height: int) -> int:
+        """The node at a cell; WHOLE beside them."""
+        nodes, first, last = self.flame.in_sight(self.root, self._level(y, height), width)
+        columns = zip(nodes.tolist(), first.tolist(), last.tolist(), strict=True)
+        return next((node for node, begin, end in columns if begin <= x < end), WHOLE)
+
+    def _level(self, y: int, height: int) -> int:
+        """The level on a line."""
+        first = self.flame.first_level(self.root)
+        if self.at == WHOLE:
+            return first + y
+        above = int(self.flame.level[self.at]) - first - ABOVE
+        return first + y + max(0, min(above, self.flame.depth(self.root) - height))
+
 
 NAME = "flame"
 BELOW = 4  # lines about the node under the cursor, the rule included

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.tui.layout.preorder import Preorder
-from fusetui.tui.layout.tree import visible
-from fusetui.tui.pages.lists import ListPage, at_row
+from fusetui.tui.layout.figure_trees import Preorder
+from fusetui.tui.layout.op_tree import visible
+from fusetui.tui.pages.page import ListPage, at_row
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import Opened, State
 

@@ -12,14 +12,10 @@ from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.bars import share_bar
 from fusetui.tui.drawing.details import details, details_height
-from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
-from fusetui.tui.drawing.picture import TextPicture, ruled, text
-from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
-from fusetui.tui.layout.columns import Column, fit, shown, titles
-from fusetui.tui.layout.insight import working
+from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
+from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, ruled, text
+from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
     SORTS,
@@ -30,15 +26,14 @@ from fusetui.tui.layout.kernel_table import (
     keys_of,
     table_of,
 )
+from fusetui.tui.layout.text_layout import Column, fit, shown, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
-from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Size, State, told
+from fusetui.tui.state.state import OVERLAY, HitList, ListState, Size, State, told
 
 NAME = "kernels"
 SECTION = "In the kernels"

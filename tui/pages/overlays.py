@@ -11,33 +11,32 @@ from msgspec.structs import replace
 from fusetui.text.cutting import clip
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details, raw_lines
-from fusetui.tui.drawing.gap_lines import gap_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import LOOKS, text
-from fusetui.tui.drawing.range_lines import all_range_lines
-from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.picture import LOOKS, Rows, Said, Styled, text
+from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.pages.hit_rows import durations, hit_rows
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.hits import durations, hit_rows
+from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.offers import TOGETHER
-from fusetui.tui.state.overlays import (
+from fusetui.tui.state.reading import read
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import (
     OVERLAY,
+    TOGETHER,
     Chooser,
     GapDetails,
     Help,
     HitList,
+    ListState,
+    Outcome,
     Overlay,
     RangeFigures,
+    Size,
     SliceDetails,
+    State,
 )
-from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import ListState, Outcome, Size, State
 
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"

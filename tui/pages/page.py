@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
-from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.state.action import Action
-from fusetui.tui.state.overlays import Overlay, SliceDetails
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, scrolled
+from fusetui.tui.state.action import Action, Run, action, nothing
+from fusetui.tui.state.screen import size_of
+from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
@@ -87,3 +89,122 @@ class Page(ABC):
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""
         return ""
+
+
+class ListPage(Page):
+    """A list with a cursor, between panes of fixed heights."""
+
+    @abstractmethod
+    def rows(self, state: State) -> Rows:
+        """What the list shows; called for every key, so it must be cheap."""
+
+    @abstractmethod
+    def chosen(self, state: State, index: int) -> Outcome:
+        """Enter on a row."""
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        return ()
+
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
+        return ()
+
+    def moved(self, state: State) -> State:
+        """Called when the cursor has moved to another row."""
+        return state
+
+    def show(self, state: State, size: Size) -> Sequence[Pane]:
+        above, below = self.above(state, size), self.below(state, size)
+        height = max(0, size.height - sum(pane.height for pane in (*above, *below)))
+        return (*above, list_pane(self, state, height), *below)
+
+    def scroll(self, before: State, state: State, size: Size) -> State:
+        """Moves the cursor to an existing row, and that row onto the screen."""
+        now = state.list_of(self.name)
+        cursor = max(0, min(now.cursor, self.rows(state).count - 1))
+        top = scrolled(cursor, now.top, self.room(state, size))
+        if (cursor, top) == (now.cursor, now.top):
+            return state
+        return state.with_list(self.name, replace(now, cursor=cursor, top=top))
+
+    def room(self, state: State, size: Size) -> int:
+        """How many rows fit on the screen."""
+        others = (*self.above(state, size), *self.below(state, size))
+        return max(1, size.height - sum(pane.height for pane in others) - 1)
+
+
+def list_pane(listing: ListPage, state: State, height: int) -> Pane:
+    """The list itself: a click moves the cursor to a row, the wheel moves it by rows."""
+    now = state.list_of(listing.name)
+    picture = ListPicture(listing.rows(state), now.cursor, now.top)
+
+    def pointed(state: State, x: int, y: int) -> State:
+        index = picture.index_at(y)
+        return state if index < 0 else at_row(listing, state, index)
+
+    def wheeled(state: State, turn: Turn) -> State:
+        return at_row(listing, state, state.list_of(listing.name).cursor + turn.lines)
+
+    return Pane(height, picture, pointed, wheeled)
+
+
+def at_row(listing: ListPage, state: State, index: int) -> State:
+    """Moves the cursor to a row, or to the nearest existing one."""
+    now = state.list_of(listing.name)
+    index = max(0, min(index, listing.rows(state).count - 1))
+    if index == now.cursor:
+        return state
+    return listing.moved(state.with_list(listing.name, replace(now, cursor=index)))
+
+
+LISTS = "In the lists"
+Find = Callable[[State], ListPage | None]
+"""The list that receives the keys now."""
+
+
+def list_actions(find: Find) -> tuple[Action, ...]:
+    """The actions of lists; the argument finds the list that receives the keys."""
+
+    def is_list(state: State) -> bool:
+        return find(state) is not None
+
+    def at(place: Callable[[ListPage, State], int]) -> Run:
+        def run(state: State) -> State:
+            listing = find(state)
+            return at_row(listing, state, place(listing, state)) if listing else state
+
+        return run
+
+    def choose(state: State) -> Outcome:
+        listing = find(state)
+        if listing is None or not listing.rows(state).count:
+            return state
+        return listing.chosen(state, state.list_of(listing.name).cursor)
+
+    of_list = partial(action, section=LISTS, where=is_list, needs=nothing)
+    return (
+        of_list("row-down", "Row down", "j down", "the next row", at(_by(1))),
+        of_list("row-up", "Row up", "k up", "the row before", at(_by(-1))),
+        of_list(
+            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", at(_page(1))
+        ),
+        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows up", at(_page(-1))),
+        of_list("first", "First row", "g home", "of the list", at(lambda listing, state: 0)),
+        of_list("last", "Last row", "G end", "of the list", at(_last)),
+        of_list("show", "Show", "enter", "the row in the timeline; open a trace", choose),
+    )
+
+
+def _by(rows: int) -> Callable[[ListPage, State], int]:
+    return lambda listing, state: state.list_of(listing.name).cursor + rows
+
+
+def _page(pages: int) -> Callable[[ListPage, State], int]:
+    def place(listing: ListPage, state: State) -> int:
+        room = listing.room(state, size_of(state))
+        return state.list_of(listing.name).cursor + pages * max(1, room - 1)
+
+    return place
+
+
+def _last(listing: ListPage, state: State) -> int:
+    return listing.rows(state).count - 1

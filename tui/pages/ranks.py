@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from fusetui.text.figures import count, plural
+from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
-from fusetui.text.units import Unit, unit_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Make, TextPicture, ruled
-from fusetui.tui.drawing.rows import Rows, Styled
-from fusetui.tui.drawing.said import Said, cut
-from fusetui.tui.layout.columns import Column, fit, titles
+from fusetui.tui.drawing.picture import Make, Rows, Said, Styled, TextPicture, cut, ruled
 from fusetui.tui.layout.ranks import Job
-from fusetui.tui.layout.wrapping import sentence_lines
-from fusetui.tui.pages.lists import ListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, titles
+from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
@@ -212,9 +206,9 @@ def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
 
 def _head(answer: JobAnswer) -> Make:
     def lines(width: int, height: int) -> list[Said]:
-        from fusetui.analysis.ranks import telling  # rarely needed, with many modules
+        from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
-        text = [*telling.headline(answer), telling.clocks_text(answer), *answer.verdict]
+        text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
         return _wrapped(text, width, height)
 
     return lines
@@ -222,10 +216,10 @@ def _head(answer: JobAnswer) -> Make:
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
     """Why others wait for it, else for whom it waits."""
-    from fusetui.analysis.ranks import telling
+    from fusetui.report import ranks_words as say
 
-    late = (one.text for one in answer.stragglers if one.rank == row.rank)
-    return [*late, *telling.wait_text(row), *chain(row.damage)]
+    late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]
+    return [*late, *say.wait_text(row), *row.damage]
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:

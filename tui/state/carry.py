@@ -16,9 +16,8 @@ from fusetui.analysis.questions.matching import WrongQuery
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.arrangement import Arrangement
-from fusetui.tui.layout.sides import Views
-from fusetui.tui.layout.view import Side, View, first_view
+from fusetui.tui.layout.lanes import Arrangement
+from fusetui.tui.layout.view import Side, View, Views, first_view
 from fusetui.tui.state.session import NOTHING, Hits, Session
 
 Rows = Mapping[int, int]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration
 from fusetui.text.printable import printable
-from fusetui.tui.layout.arrangement import but_streams
+from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.ranks import SORTS
 from fusetui.tui.layout.view import Interval, Side, View
@@ -19,8 +19,8 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer, RankRow, WorstWait
-    from fusetui.analysis.ranks.strip import Strip
 
 AROUND = 2  # a wait takes about this fraction of the window
 

@@ -20,8 +20,7 @@ from fusetui.text.figures import (
     signed_duration,
     signed_percent,
 )
-from fusetui.text.markdown import markdown
-from fusetui.text.printable import printable
+from fusetui.text.printable import markdown, printable
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from textual.app import App, ComposeResult
 
 from fusetui.tui.drawing.canvas import Canvas
-from fusetui.tui.drawing.picture import TextPicture, text
-from fusetui.tui.drawing.said import Said
+from fusetui.tui.drawing.picture import Said, TextPicture, text
 
 
 class Alone(App[None]):

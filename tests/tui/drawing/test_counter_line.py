@@ -16,9 +16,9 @@ from tests.tui.driving import SMALL, opened, screen
 from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import Counter
-from fusetui.tui.drawing.counter_line import counter_line, levels
+from fusetui.tui.drawing.device_lines import counter_line, levels
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.strips import labeled
+from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.session import Session
 
@@ -73,10 +73,10 @@ def test_only_the_side_with_the_trace_gets_its_counters(
     side: Side, mlp: Trace, queue: Counter
 ) -> None:
     curves = (curve_of(queue),)
-    session = Session(sides=(side,)).counted(mlp, curves)
+    session = Session(sides=(side,)).known(mlp, counters=curves)
     assert session.sides[0].counters == curves
     other = Session(sides=(replace(side, trace=replace_of(mlp)),))
-    assert other.counted(mlp, curves) is other
+    assert other.known(mlp, counters=curves) is other
 
 
 def replace_of(trace: Trace) -> Trace:

@@ -8,10 +8,9 @@ import pytest
 from tests.tui.mixed import mixed
 
 from fusetui.trace import Trace
+from fusetui.tui.drawing.device_lines import legend_line
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from fusetui.tui.drawing.legend import legend_line
-from fusetui.tui.layout.kinds import Kind
-from fusetui.tui.layout.shares import shares
+from fusetui.tui.layout.kinds import Kind, shares
 
 Make = Callable[..., Trace]
 

@@ -7,7 +7,7 @@ import pytest
 
 from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.tui.drawing.glyphs import ASCII, COLORLESS, UNICODE
-from fusetui.tui.drawing.runs import runs_of
+from fusetui.tui.drawing.lane_lines import runs_of
 from fusetui.tui.layout.kinds import KINDS, Kind, label_of, narrow
 
 GEMM = KINDS.index(Kind.GEMM)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from textual.drivers._writer_thread import WriterThread
 
-from fusetui.tui.drawing.writer import writer_is_behind
+from fusetui.tui.drawing.canvas import writer_is_behind
 
 
 def test_a_frame_waits_until_the_terminal_has_taken_the_one_before() -> None:

@@ -14,10 +14,9 @@ from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.division import in_view, thumb
-from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.frame import busy_of, in_view, thumb
+from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.places import places
-from fusetui.tui.layout.shares import shares
 from fusetui.tui.pages.timeline import lanes_height
 from fusetui.tui.state import reading
 from fusetui.tui.state.screen import body

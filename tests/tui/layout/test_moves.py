@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.tui.layout.fitting import fitted
 from fusetui.tui.layout.lanes import FOLDED
 from fusetui.tui.layout.moves import (
     center,
@@ -27,9 +26,8 @@ from fusetui.tui.layout.moves import (
     zoom,
     zoom_to,
 )
-from fusetui.tui.layout.places import places
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.view import Side, View, first_view, times
+from fusetui.tui.layout.places import fitted, places
+from fusetui.tui.layout.view import Side, View, first_view, make_sides, times
 
 
 def name(side: Side, view: View) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from fusetui.tui.layout.preorder import by_name
+from fusetui.tui.layout.figure_trees import by_name
 
 
 def test_each_name_has_its_place_among_all() -> None:

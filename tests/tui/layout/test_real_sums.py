@@ -23,7 +23,7 @@ from fusetui.tui.layout.call_tree import call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.flame import Flame, flame_of_calls, flame_of_modules
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
 from fusetui.tui.layout.modules import module_tree
-from fusetui.tui.layout.tree import op_tree
+from fusetui.tui.layout.op_tree import op_tree
 
 MOST = 1 << 20  # bytes of a file that is read in a moment
 PATHS = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < MOST)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.tui.layout.ruler import tick_step, ticks
+from fusetui.tui.layout.frame import tick_step, ticks
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.layout.trend import Trend, trend
-from fusetui.tui.pages.hit_rows import spark
+from fusetui.tui.layout.search_hits import Trend, trend
+from fusetui.tui.pages.hits import spark
 
 US = 1000
 

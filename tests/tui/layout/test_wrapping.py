@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.tui.layout.wrapping import sentence_lines
+from fusetui.tui.layout.text_layout import sentence_lines
 
 
 @pytest.mark.parametrize("text", ["B takes 2.8 % less time", "it waits for 2.8 ms there"])

@@ -9,7 +9,7 @@ from tests.places import ROOT
 from tests.tui.prepared import SIZE, after, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.pages.lists import ListPage
+from fusetui.tui.pages.page import ListPage
 from fusetui.tui.state.state import TIMELINE
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.trace import Trace
-from fusetui.tui.pages.diff import verdict
-from fusetui.tui.pages.diff_rows import columns_of, formatted
+from fusetui.tui.pages.diff import columns_of, formatted, verdict
 from fusetui.tui.state.comparison import Comparison, told
 
 

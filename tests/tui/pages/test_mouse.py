@@ -14,7 +14,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from textual.events import MouseMove
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.division import divided
+from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Drag, Page, Turn
 from fusetui.tui.registry import PAGES

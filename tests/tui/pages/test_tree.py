@@ -16,9 +16,9 @@ from tests.tui.prepared import after, do, drawn, opened
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace import Trace
 from fusetui.tui.layout.call_tree import MODES, call_tree
-from fusetui.tui.layout.figures import MEASURES, FigureTree
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.tree import SORTS, op_tree
+from fusetui.tui.layout.figure_trees import MEASURES, FigureTree
+from fusetui.tui.layout.op_tree import SORTS, op_tree
+from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages import tree as page
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.state.reading import prepared

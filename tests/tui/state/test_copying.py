@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.sides import make_sides
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.view import Side, make_sides
 from fusetui.tui.state.copying import MOST, names_text, slice_text, what_was_copied
 
 

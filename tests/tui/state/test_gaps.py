@@ -10,8 +10,8 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
-from fusetui.tui.layout.division import divided
-from fusetui.tui.layout.gaps import gap_times, held
+from fusetui.tui.layout.frame import divided
+from fusetui.tui.layout.view import gap_times, held
 from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.state.state import State

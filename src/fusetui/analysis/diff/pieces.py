@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.windows import Windows, windows, without_odd
 from fusetui.analysis.questions.computing import computing_ops
-from fusetui.gpu.kernel_names.kinds import kinds_of
+from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -150,7 +150,7 @@ def _compute(trace: Trace) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
     kernels = trace.rows_of(Role.KERNEL)
     named = np.zeros(len(trace.names), dtype=np.bool_)
     for number in np.unique(trace.name[kernels]).tolist():
-        named[number] = "comm" not in kinds_of(Role.KERNEL, trace.names[number])
+        named[number] = not is_collective(trace.names[number])
     kernels = kernels[named[trace.name[kernels]]]
     computes = np.zeros(len(trace), dtype=np.bool_)
     computes[kernels] = True

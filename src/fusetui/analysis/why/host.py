@@ -27,8 +27,8 @@ from fusetui.analysis.why.cover import (
     without,
 )
 from fusetui.analysis.why.line import line_of
+from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.collectives import LONGEST_NAME
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]

@@ -19,7 +19,7 @@ from fusetui.analysis.why.telling import (
 from fusetui.analysis.why.typical import CLASSES as PARTS
 from fusetui.analysis.why.words import CLASSES, REASONS, SHORT
 from fusetui.text.figures import count, duration, percent
-from fusetui.text.markdown import markdown, markdown_table
+from fusetui.text.printable import markdown, markdown_table
 
 GAPS = 5
 SHARES = 5  # kernels, and modules

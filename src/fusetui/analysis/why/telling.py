@@ -12,10 +12,9 @@ from fusetui.analysis.why.typical import median_step, steps_tell, totals, workin
 from fusetui.analysis.why.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, table
-from fusetui.text.units import unit_of
 from fusetui.trace.layout.steps import UP_TO
 from fusetui.trace.model.ids import device_label
 

@@ -9,7 +9,7 @@ from fusetui.analysis.why.telling import NOTHING, named, qualified
 from fusetui.analysis.why.versus import Moved, Versus
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
-from fusetui.text.markdown import markdown, markdown_table
+from fusetui.text.printable import markdown, markdown_table
 
 MOVED = 5  # modules, and families
 

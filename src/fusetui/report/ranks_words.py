@@ -1,0 +1,245 @@
+"""The answers about a job in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.records import (
+    ClockAnswer,
+    JobAnswer,
+    RankRow,
+    Slow,
+    Straggler,
+    Verdict,
+)
+from fusetui.text.figures import count, duration, percent, plural, several
+from fusetui.text.printable import printable
+
+CLASSES_SAID = {
+    "compute": "kernels ran",
+    "exposed_comm": "other communication ran",
+    "exposed_copy": "copies ran",
+    "host_sync": "the GPU was idle while the launching thread waited in a synchronization",
+    "host_alloc": "the GPU was idle while memory was allocated",
+    "host_call": "the GPU was idle during runtime calls",
+    "host_op": "the GPU was idle while ops ran on the CPU",
+    "host_python": "the GPU was idle while Python ran",
+    "host_annotation": "the GPU was idle in annotated code",
+    "host_nothing": "the GPU was idle and nothing was recorded on the launching thread",
+    "launch_call": "the GPU was idle during launch calls",
+    "queued": "the GPU was idle though work had been launched",
+}
+PLACES = ("frame", "annotation", "op")
+MOST_RANGES = 6
+ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
+SLOWER = 0.01  # a smaller difference between kernels is none
+
+
+def straggler_text(answer: JobAnswer, one: Straggler) -> str:
+    """Who is last, what that costs, and why as far as that was recorded; or which stage of a
+    pipeline takes longer than its like."""
+    if one.slow:
+        return _slow_text(one.rank, one.slow)
+    steps = next(row.steps for row in answer.ranks if row.rank == one.rank)
+    others = answer.given - 1
+    of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
+    whom = "the others" if one.waiters == others else plural(one.waiters, "other")
+    waits = "waits" if one.waiters == 1 < others else "wait"
+    sentences = [
+        f"Rank {one.rank} arrives last{of_given} in {count(one.last_count)} of "
+        f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it.",
+        *(_outside(one) if one.cause == "outside" else _inside(one, steps)),
+    ]
+    replayed = one.what_if
+    if replayed is not None and replayed.would_be_ns < replayed.step_ns:
+        saved = replayed.step_ns - replayed.would_be_ns
+        sentences.append(
+            f"If it were as fast as the others, a step would take {duration(replayed.would_be_ns)} "
+            f"instead of {duration(replayed.step_ns)} ({percent(saved, replayed.step_ns)} less)."
+        )
+    return " ".join(sentences)
+
+
+def _slow_text(rank: int, slow: Slow) -> str:
+    more, share = duration(slow.excess_ns), percent(slow.excess_ns, slow.others_ns)
+    place = f"{slow.stage} (of 0 to {slow.stages - 1})"
+    if slow.like:
+        compute = "computes" if len(slow.like) == 1 else "compute"
+        return (
+            f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} a step more "
+            f"than the median of the other stages ({share})."
+        )
+    like = f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
+    return (
+        f"Rank {rank} takes {more} a step more than the median of {like} ({share}): "
+        f"{CLASSES_SAID[slow.what]} longer."
+    )
+
+
+def verdict_lines(answer: JobAnswer) -> Iterator[str]:
+    """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
+    found = answer.verdict
+    if found.stages is not None and answer.bubble is None:
+        yield (
+            "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
+            "recorded, so whether one is slow cannot be told."
+        )
+    elif found.stages is not None and answer.bubble is not None:
+        stages = f"of {found.stages} stages" if found.stages else "whose stages are not known"
+        alike = "" if answer.stragglers else " The stages compute alike: none stands out."
+        yield (
+            f"In a pipeline {stages}, sends and receives that nothing else covers take "
+            f"{percent(answer.bubble, 1)} of a step: its bubble.{alike}"
+        )
+    if found.kind == "in turn":
+        yield _in_turn(found)
+    elif found.kind == "untold":
+        waits = duration(round(found.waits_ns[0]))
+        yield f"For whom the ranks wait, {waits} a step, cannot be told: {found.why}."
+    elif found.kind == "nobody":
+        yield f"No rank holds up the others by {percent(LEAST, 1)} of a step."
+
+
+def _in_turn(found: Verdict) -> str:
+    """Another rank is late in each step."""
+    every, late = found.waits_ns, plural(found.in_turn, "rank")
+    mean, least, most = (
+        duration(round(ns)) for ns in (sum(every) / len(every), min(every), max(every))
+    )
+    if len(every) == 1:
+        return f"No rank stands out: the others wait {mean}, for {late} in turn."
+    return (
+        f"No rank stands out: the others wait {mean} a step ({least} to {most}), but not always "
+        f"for the same one: {late} are late in turn."
+    )
+
+
+def _each(ns: int, steps: int) -> str:
+    return f"{duration(ns // steps)} a step" if steps > 1 else duration(ns)
+
+
+def _outside(one: Straggler) -> Iterator[str]:
+    if one.reason.begins_after_ns is not None:
+        what = "Its step begins" if one.reason.has_step else "Its trace begins"
+        yield (
+            f"{what} {duration(one.reason.begins_after_ns)} after that of rank "
+            f"{one.reason.begins_after_rank}: the cause lies before the window that was recorded."
+        )
+
+
+def _inside(one: Straggler, steps: int) -> Iterator[str]:
+    if one.cause == "untold":
+        yield "What it did meanwhile does not explain it: cannot tell."
+        return
+    excess, slower = one.reason.excess, one.slower or 0
+    largest = excess[0]
+    if largest.kind == "class" and (said := CLASSES_SAID.get(largest.name)):
+        yield f"Meanwhile {said} {_each(largest.ns, steps)} longer than on the median rank."
+        if largest.name == "compute" and slower >= SLOWER:
+            yield (
+                f"The same kernels, as many of them, take {percent(slower, 1)} longer: a lower "
+                "clock, or larger work."
+            )
+    if largest.kind == "class" and not largest.name.startswith("host"):
+        return
+    enough = [place for place in excess if place.ns >= ENOUGH * one.reason.inside_ns]
+    by_kind = [place for kind in PLACES for place in enough if place.kind == kind]
+    for place in by_kind[:1]:  # the innermost that explains most of the delay
+        more = _each(place.ns, steps)
+        yield f"It spends {more} more than the median rank in {printable(place.name)}."
+
+
+def headline(answer: JobAnswer) -> Iterator[str]:
+    """What was given, and what of it takes part."""
+    size = answer.world_size
+    ranks = (
+        f"{count(answer.given)} of {plural(size, 'rank')}" if size else plural(answer.given, "rank")
+    )
+    yield f"{ranks}, {plural(answer.steps, 'step')}, {plural(answer.collectives, 'collective')}."
+    if answer.missing:
+        which = "It" if len(answer.missing) == 1 else "One of them"
+        yield (
+            f"Not given: {numbers(answer.missing)}. {which} may have arrived later than those that "
+            "are given."
+        )
+    for one in answer.left_out:
+        yield printable(one.reason)
+    for row in answer.ranks:
+        for damage in row.damage:
+            yield f"Rank {row.rank}: {printable(damage)}."
+    if answer.one_given:
+        yield (
+            f"{plural(answer.one_given, 'collective')} could not be matched: of their groups one "
+            "rank alone is given."
+        )
+    disagree = answer.unmatched - answer.no_group - answer.one_given
+    if disagree:
+        yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
+    yield from answer.notes
+
+
+def wait_text(row: RankRow) -> Iterator[str]:
+    """The longest wait of a rank."""
+    worst = row.worst_wait
+    if worst is not None:
+        by = (
+            "a rank that clocks do not tell" if worst.for_rank is None else f"rank {worst.for_rank}"
+        )
+        yield (
+            f"It waits longest in {printable(worst.name)} at {duration(worst.start_ns)}: "
+            f"{duration(worst.wait_ns)} for {by}."
+        )
+
+
+def clocks_text(answer: JobAnswer) -> str:
+    clocks = answer.clocks
+    if clocks.refused:
+        return f"Who waits for whom cannot be told: {printable(clocks.refused)}."
+    if not answer.collectives:
+        return "No collective is common to two of these ranks, so nothing is known of who waits."
+    if clocks.shared:
+        text = f"Times are compared as recorded: {printable(clocks.shared)}."
+    elif clocks.uncertainty_ns is None:
+        text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
+    else:
+        text = _aligned(clocks, duration(clocks.uncertainty_ns))
+    if clocks.guessed:
+        text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
+    apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
+    if apart:
+        text += (
+            f" On {several(apart, 3)} the ends of collectives contradict the bounds that their "
+            "starts set; only the bounds are used."
+        )
+    if answer.untold:
+        text += f" For {plural(answer.untold, 'collective')} they do not tell which rank was last."
+    return text
+
+
+def _aligned(clocks: ClockAnswer, within: str) -> str:
+    by_ends = sum(one.by == "ends" for one in clocks.hosts)
+    how = " by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
+    if all(one.ranks == 1 for one in clocks.hosts):
+        whom = f"Clocks are aligned to rank {clocks.reference_rank}{how and ','}{how}"
+        return f"{whom} to within {within}; waits are known no better than that."
+    return (
+        f"The clocks of {plural(len(clocks.hosts), 'host')} are aligned{how and ','}{how} to "
+        f"within {within}; waits between ranks of different hosts are known no better than that."
+    )
+
+
+def numbers(ranks: Sequence[int]) -> str:
+    """`rank 4`, `ranks 4 to 7 and 9`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs[:MOST_RANGES]]
+    more = len(runs) - MOST_RANGES
+    text = ", ".join(texts[:-1]) + (" and " if texts[1:] else "") + texts[-1]
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}" + (
+        f", and {count(more)} more ranges" if more > 0 else ""
+    )

@@ -1,0 +1,189 @@
+"""The head of the screen: what is open, or how much of it has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+
+import msgspec
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.note import note_of
+from fusetui.text.cutting import clip, joined
+from fusetui.text.figures import count, duration, percent, plural, several, size
+from fusetui.text.printable import printable, without_credentials
+from fusetui.trace.layout.devices import device_names
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.scrub.found import secrets_of
+from fusetui.tui.drawing import palette
+from fusetui.tui.drawing.glyphs import Glyphs
+from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.layout.text_layout import wrapped
+from fusetui.tui.layout.view import Side
+from fusetui.tui.state.tour import MARGIN
+
+BAR = 30  # cells of the progress bar
+DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
+ROOMY = 110  # cells of a screen; with fewer, the bar is short
+
+
+def head(side: Side, width: int) -> str:
+    """One line that says what is open: as many parts as fit."""
+    return joined([printable(side.label), *side.once(parts)], width)
+
+
+def summary_line(trace: Trace) -> str:
+    """One line about a trace in a list of several."""
+    return "   ".join(parts(trace))
+
+
+def parts(trace: Trace) -> list[str]:
+    """About a trace, each in a few words: what makes the picture doubtful, the device, steps and
+    times, and only then what is secret in the file, which changes nothing of the picture.
+
+    About a part of a trace, says nothing that the rest could reverse.
+    """
+    whole = trace.report.prefix is None
+    times = gpu_times(trace)
+    found = steps_of(trace)
+    names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
+    secrets = secrets_of(trace)
+    told = [
+        *_doubts(trace),
+        clip(names, DEVICES, "..."),
+        plural(len(found), "step") if len(found) else "",
+        duration(trace.end_ns - trace.begin_ns),
+        _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
+        f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
+        f"{count(trace.recorded())} slices",
+        plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
+    ]
+    return [part for part in told if part]
+
+
+def _busy(trace: Trace, ns: int) -> str:
+    """Without a share: the verdict and the diff tell that of a step, this is about all events."""
+    devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
+    return f"GPU busy {duration(ns)}" if len(devices) < 2 else f"GPUs busy {duration(ns)} in all"
+
+
+def _no_gpu(whole: bool) -> str:
+    return "no GPU events" if whole else ""
+
+
+def _doubts(trace: Trace) -> list[str]:
+    """What to know before trusting the picture."""
+    report = trace.report
+    found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
+    if trace.notes:
+        found.append("replayed kernels as they were captured")
+    if report.missing:
+        found.append(report.missing)
+    if report.unreadable:
+        found.append(f"{plural(report.unreadable, 'event')} unreadable")
+    if report.negative_delays:
+        early = plural(report.negative_delays, "kernel")
+        found.append(f"{early} before the launch: clocks differ")
+    return found
+
+
+def reading_line(
+    path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
+) -> str:
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there are lanes."""
+    cells = BAR if width >= ROOMY else BAR // 3
+    full = cells * done // max(1, total)
+    figures = f"{percent(done, total)} of {size(total)}" if total else ""
+    said = f"{figures}, shown: what was read so far" if shown else figures
+    bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
+    name = printable(Path(without_credentials(path)).name)
+    return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
+
+
+BETWEEN = 1  # cells
+
+
+class Tab(msgspec.Struct, frozen=True):
+    """A page; `is_missing`: it cannot be shown now."""
+
+    name: str
+    text: str
+    is_here: bool
+    is_missing: bool
+
+
+class TabsPicture(msgspec.Struct, frozen=True):
+    """One line; where the names of all pages do not fit, those that are not in front have their
+    keys alone."""
+
+    tabs: tuple[Tab, ...]
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self, y, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        if y:
+            return blank(width)
+        parts: list[Segment] = []
+        used = 0
+        for tab, text, cells in self._places(width):
+            parts.append(segment(" " * (cells.start - used), palette.PLAIN))
+            parts.append(segment(text, _style(tab)))
+            used = cells.stop
+        return line(parts, width)
+
+    def at(self, x: int, width: int) -> str:
+        """The name of the page at a cell; "" beside them."""
+        return next((tab.name for tab, _, cells in self._places(width) if x in cells), "")
+
+    def _places(self, width: int) -> Iterator[tuple[Tab, str, range]]:
+        """Without room between them where they would not fit."""
+        texts = [f" {tab.text} " for tab in self.tabs]
+        if len("".join(texts)) > width:
+            texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in self.tabs]
+        begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
+        for tab, text in zip(self.tabs, texts, strict=True):
+            yield tab, text, range(begin, begin + len(text))
+            begin += len(text) + between
+
+
+def _style(tab: Tab) -> Style:
+    if tab.is_here:
+        return palette.HERE
+    return palette.DIM if tab.is_missing else palette.PLAIN
+
+
+class TourPicture(msgspec.Struct, frozen=True):
+    """A rule with the number and the title of a step, and its text, keys between backticks."""
+
+    title: str
+    text: str
+    keys: str  # what else can be done
+    rule: str
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self, y, width
+
+    def line(self, y: int, width: int, height: int) -> Strip:
+        if y == 0:
+            title, keys = f" {self.title} ", f"  {self.keys} "
+            rest = max(0, width - len(title) - len(keys) - 3)
+            return line(
+                [
+                    segment(self.rule * 3, palette.DIM),
+                    segment(title, palette.TITLE),
+                    segment(self.rule * rest + keys, palette.DIM),
+                ],
+                width,
+            )
+        lines = wrapped(self.text, width - MARGIN)
+        if y > len(lines):
+            return blank(width)
+        parts = enumerate(f" {lines[y - 1]}".split("`"))
+        styles = palette.PLAIN, palette.BOLD
+        return line([segment(text, styles[at % 2]) for at, text in parts], width)

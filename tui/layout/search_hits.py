@@ -1,0 +1,147 @@
+"""What a search found, grouped by name: the count is there while a person still types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.chain import is_gpu
+from fusetui.trace.layout.steps import Steps
+from fusetui.trace.model.columns import Int64s, Trace
+
+MOST = 50  # names that are listed
+NOTHING = np.empty(0, dtype=np.intp)
+
+
+class NameFound(msgspec.Struct, frozen=True):
+    """All hits of one name."""
+
+    role: int
+    name: str
+    count: int
+    ns: int  # their durations added up
+    in_args: bool = False
+
+
+class Found(msgspec.Struct, frozen=True, eq=False):
+    """The hits in order of time; `share` of those that may be hits was looked at. `extra`: further
+    slices of which the args say it, but no name."""
+
+    text: str
+    rows: NDArray[np.intp] = NOTHING
+    names: tuple[NameFound, ...] = ()  # the longest first, at most MOST
+    names_count: int = 0
+    ns: int = 0
+    share: float = 1.0
+    wrong: str = ""  # a sentence: the text is no query
+    missing: str = ""  # a sentence: why nothing is found, if that can be said
+    extra: NDArray[np.intp] = NOTHING
+    by_names: bool = True  # args were not asked for: `rows` are all that names say
+    merged: NDArray[np.intp] = NOTHING  # where there are `extra`: all hits in order of time
+    by_args: NDArray[np.intp] = NOTHING  # `extra` in order of their rows
+
+    @property
+    def is_done(self) -> bool:
+        return self.share == 1.0
+
+    @property
+    def together(self) -> NDArray[np.intp]:
+        """All hits in order of time."""
+        return self.merged if len(self.extra) else self.rows
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is known to which hits a person goes: those by name, if there are any."""
+        return self.is_done or (self.by_names and len(self.rows) > 0)
+
+
+def found_of(
+    trace: Trace,
+    text: str,
+    rows: NDArray[np.intp],
+    share: float = 1.0,
+    extra: NDArray[np.intp] = NOTHING,
+    by_names: bool = True,
+) -> Found:
+    """The hits by name, then those by args alone."""
+    (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
+    return Found(
+        text,
+        rows,
+        (*names, *more)[:MOST],
+        count,
+        int(trace.dur[rows].sum()),
+        share,
+        extra=extra,
+        by_names=by_names,
+        merged=_in_order(trace, np.concatenate((rows, extra))) if len(extra) else NOTHING,
+        by_args=np.sort(extra),
+    )
+
+
+def _in_order(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    return rows[np.argsort(trace.start[rows], kind="stable")]
+
+
+def _by_name(
+    trace: Trace, rows: NDArray[np.intp], in_args: bool = False
+) -> tuple[Sequence[NameFound], int]:
+    """The longest first, and how many there are."""
+    numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
+    sums = np.zeros(len(numbers), dtype=np.int64)
+    np.add.at(sums, inverse, trace.dur[rows])
+    counts = np.bincount(inverse, minlength=len(numbers))
+    found = [
+        NameFound(
+            int(trace.role[rows[first[n]]]),
+            trace.names[numbers[n]],
+            int(counts[n]),
+            int(sums[n]),
+            in_args,
+        )
+        for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
+    ]
+    return found, len(numbers)
+
+
+Rows = NDArray[np.intp]
+FEW = 2
+"""Of fewer slices nothing is said."""
+
+
+class Trend(msgspec.Struct, frozen=True):
+    """The median duration (ns) of each stretch, -1 for a stretch without any."""
+
+    medians: tuple[int, ...]
+    steps: int  # that the stretches are made of; 0: equal numbers of slices instead
+    least_ns: int
+    median_ns: int
+    most_ns: int
+
+
+def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Trend | None:
+    """`rows` in order of time, which take `dur` ns each; at most `cells` stretches. GPU work counts
+    where it was launched."""
+    if len(rows) < FEW or cells < FEW:
+        return None
+    number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
+    count = total or len(rows)
+    stretch = number * min(cells, count) // count
+    medians = [
+        int(np.median(own)) if len(own) else -1
+        for own in (dur[stretch == cell] for cell in range(min(cells, count)))
+    ]
+    least, most = int(dur.min()), int(dur.max())
+    return Trend(tuple(medians), total, least, int(np.median(dur)), most)
+
+
+def _of_steps(trace: Trace, rows: Rows, steps: Steps) -> tuple[Rows, int]:
+    """The step of each row: that in which it, or its launch, began, else the one before."""
+    first = int(rows[0])
+    launched = is_gpu(trace, first) and int(trace.launch[first]) >= 0
+    hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
+    number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
+    return np.maximum(number, 0), len(steps)

@@ -1,0 +1,88 @@
+"""Columns of a table: texts of fixed width, and one that takes the remaining width."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+import msgspec
+
+from fusetui.text.cutting import clip
+from fusetui.text.figures import Unit
+from fusetui.trace.model.columns import Trace
+
+LONG = 100_000_000_000
+"""ns; starts in traces of this length have no room in ms."""
+NEVER = 1_000_000  # cells that no screen has
+
+
+class Column(msgspec.Struct, frozen=True):
+    """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""
+
+    title: str
+    width: int
+    left: bool = False
+    from_width: int = 0
+
+
+def start_unit(trace: Trace) -> Unit:
+    """Of the times at which slices begin, to the microsecond."""
+    is_long = trace.end_ns - trace.begin_ns >= LONG
+    return Unit(1_000_000_000, "s", 6) if is_long else Unit(1_000_000, "ms", 3)
+
+
+def shown(columns: Sequence[Column], width: int) -> list[int]:
+    """The indices of the columns that a screen of this width shows."""
+    return [n for n, column in enumerate(columns) if width >= column.from_width]
+
+
+def titles(columns: Sequence[Column], width: int) -> str:
+    """The titles, aligned as the rows are."""
+    return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
+
+
+def room(columns: Sequence[Column], width: int) -> int:
+    """The width of the column that takes what remains."""
+    fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
+    return max(8, width - sum(fixed))
+
+
+def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
+    """The texts of the columns shown, padded or clipped, with a space between."""
+    indices = shown(columns, width)
+    rest = room(columns, width)
+    return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
+
+
+def _padded(column: Column, text: str, width: int) -> str:
+    text = clip(text, width)
+    if column.width == 0:
+        return text.ljust(width)
+    return (text.ljust(width) if column.left else text.rjust(width)) + " "
+
+
+FIGURE = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
+KEPT = "\u00a0"  # a blank at which wrap breaks no line
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` cells, not counting backticks; words of ASCII are not broken."""
+    return list(_lines(text, width))
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    current = ""
+    for word in text.split():
+        longer = f"{current} {word}" if current else word
+        if current and len(longer.replace("`", "")) > width:
+            yield current
+            current = word
+        else:
+            current = longer
+    yield current
+
+
+def sentence_lines(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; a figure and its unit stay together."""
+    return [line.replace(KEPT, " ") for line in wrap(FIGURE.sub(KEPT, text), max(1, width))]
