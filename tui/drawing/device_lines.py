@@ -13,8 +13,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.words import SHORT
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import amounts, edges
@@ -23,7 +23,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.segments import segment
 from fusetui.tui.layout.frame import cells_of
-from fusetui.tui.layout.kinds import IDLE_LETTERS, KINDS, LETTERS, Share
+from fusetui.tui.layout.kinds import KINDS, LETTERS, Share
 from fusetui.tui.layout.view import Family, Side, View, gap_times
 
 UNITS = {"bytes": "B"}
@@ -131,9 +131,9 @@ def _cells(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs) 
 
 
 def _bar_text(name: str, width: int) -> str:
-    if width >= len(SHORT[name]) + 2:
-        return f" {SHORT[name]}".ljust(width)
-    return IDLE_LETTERS[name] * width
+    if width >= len(IDLE[name].short) + 2:
+        return f" {IDLE[name].short}".ljust(width)
+    return IDLE[name].letter * width
 
 
 def _style(name: str, level: int, chosen: bool) -> Style:

@@ -33,7 +33,7 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
     marks: Mapping[str, Pair]
     kinds: Mapping[Kind, Pair]
     swatches: Mapping[Kind, str]  # texts in tables
-    idle: Mapping[str, Pair]  # by the names of gaps.IDLE; never near those of GPU work
+    idle: Mapping[str, Pair]  # by the keys of IDLE; never near those of GPU work
     cursor: Pair | None = None  # where a row under the cursor loses its own colors
 
     @property

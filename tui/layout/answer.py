@@ -19,7 +19,7 @@ from fusetui.analysis.questions.totals import (
 )
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.telling import covered_by
+from fusetui.report.why_answer import covered_by
 from fusetui.text.figures import percent, unit_of
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace

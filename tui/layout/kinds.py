@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.words import SHORT
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.printable import is_printable
@@ -184,26 +182,3 @@ def shares(trace: Trace) -> tuple[Share, ...]:
     whole = sum(found.values())
     order = sorted(found.items(), key=lambda item: -item[1])
     return tuple(Share(kind, ns, whole, of) for kind, ns in order)
-
-
-IDLE_LETTERS: Final = {
-    "unlinked": "?",
-    "graph": "g",
-    "host_sync": "s",
-    "host_alloc": "m",
-    "host_call": "r",
-    "host_op": "o",
-    "host_python": "p",
-    "host_annotation": "a",
-    "host_nothing": "n",
-    "launch_call": "c",
-    "launch_latency": "l",
-    "queued": "q",
-    "after": "e",
-}
-"""By the names of gaps.IDLE."""
-
-
-def legend(names: list[str]) -> list[str]:
-    """`s sync` for each reason."""
-    return [f"{IDLE_LETTERS[name]} {SHORT[name]}" for name in names]

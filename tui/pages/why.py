@@ -8,18 +8,18 @@ import msgspec
 import numpy as np
 from rich.style import Style
 
-from fusetui.analysis.why.breakdown_text import breakdown_text
-from fusetui.analysis.why.markdown import why_markdown
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
-from fusetui.analysis.why.telling import (
+from fusetui.report.why import why_markdown
+from fusetui.report.why_answer import (
     REASON_ROWS,
     account_line,
     account_lines,
     account_parts,
     answer,
+    breakdown_text,
     ceiling_text,
 )
-from fusetui.analysis.why.words import SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
@@ -256,7 +256,7 @@ def _spans(found: Why) -> dict[Id, int]:
 def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
-    text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
+    text = f"idle from {start}: {IDLE[reason].short}, {inside(gap)}"
     return percent(*_part(found, gap)), narrow(text)
 
 

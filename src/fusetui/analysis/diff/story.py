@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.why.words import COMPILER, LOADER, WHERE, WHILE
+from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 
@@ -226,10 +226,10 @@ _SAID = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
     **{
-        reason: WHERE[reason]
+        reason: IDLE[reason].where
         for reason in ("unlinked", "graph", "launch_latency", "queued", "after")
     },
-    **{reason: WHILE[reason] for reason in ("host_sync", "host_alloc")},
+    **{reason: IDLE[reason].while_ for reason in ("host_sync", "host_alloc")},
 }
 
 
