@@ -6,7 +6,7 @@ are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +22,7 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import once
 from fusetui.tui.layout.answer import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
@@ -45,14 +46,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     label: str
     counters: tuple[Curve, ...] = ()
     insight: Insight = NOTHING_YET
-    made: dict[Hashable, Any] = msgspec.field(default_factory=dict)
 
     def once(self, make: Callable[[Trace], T]) -> T:
-        """A value computed from the trace when it is first asked for."""
-        if make not in self.made:
-            self.made[make] = make(self.trace)
-        found: T = self.made[make]
-        return found
+        """A value computed from the trace when it is first asked for, and kept on it."""
+        return once(self.trace, make)
 
     @cached_property
     def places(self) -> dict[View, tuple[Place, ...]]:
