@@ -38,8 +38,7 @@ from fusetui.analysis.ranks.model import (
 from fusetui.analysis.why.account import Device, accounts
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
-from fusetui.trace.layout.step_spans import step_spans
-from fusetui.trace.layout.steps import main_thread
+from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
@@ -89,7 +88,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     found = collectives_of(trace)
     most = slice(MOST_COLLECTIVES)
     found = Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
-    device, spans, base = _device(trace), step_spans(trace), trace.epoch_ns
+    device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
@@ -113,7 +112,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         begin_ns=trace.begin_ns + base,
         end_ns=trace.end_ns + base,
         steps_by=spans.by,
-        steps=spans.names,
+        steps=tuple(map(trace.name_of, spans.rows.tolist())),
         step_start=spans.start + base,
         step_end=spans.end + base,
         accounts=_table(steps),
