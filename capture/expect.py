@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fusetui.analysis.questions.tally import Tallies
-from fusetui.gpu.kernel_names.kinds import KINDS
+from fusetui.gpu.kinds import KINDS
 
 from .errors import CaptureError
 

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
 from fusetui.text.printable import printable
-from fusetui.tui import heap, loading, ranking, registry, screen_layout, searching, summaries
+from fusetui.tui import loading, performing, registry, screen_layout, searching
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -28,12 +28,18 @@ from fusetui.tui.performing import Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import arranging, commands, marks, ranks, reading, search
-from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
-from fusetui.tui.state.keys import key_text
-from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
-from fusetui.tui.state.prompts import Prompt
+from fusetui.tui.state.action import Action, Run, applies, key_text, keys_of, perform
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import (
+    Offer,
+    Outcome,
+    Prompt,
+    Size,
+    State,
+    offers_of,
+    offers_of_job,
+    told,
+)
 from fusetui.tui.view_store import keep, restored
 
 __all__ = ["FusetuiApp", "Options", "run"]
@@ -286,14 +292,14 @@ class FusetuiApp(Ending):
     def on_explained(self, message: loading.Explained) -> None:
         self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
 
-    def on_ranking(self, message: ranking.Ranking) -> None:
+    def on_ranking(self, message: loading.Ranking) -> None:
         self.do(partial(ranks.progressed, paths=message.paths, done=message.done))
 
-    def on_ranked(self, message: ranking.Ranked) -> None:
+    def on_ranked(self, message: loading.Ranked) -> None:
         arrived = partial(ranks.found, paths=message.paths, answer=message.answer)
         self.do(partial(arrived, strip=message.strip))
 
-    def on_not_ranked(self, message: ranking.NotRanked) -> None:
+    def on_not_ranked(self, message: loading.NotRanked) -> None:
         self.do(partial(ranks.failed, paths=message.paths, sentence=message.sentence))
 
     def on_searched(self, message: searching.Searched) -> None:
@@ -307,7 +313,7 @@ class FusetuiApp(Ending):
         a, b = message.a.trace, message.b.trace
         self.do(partial(reading.compared, a=a, b=b, diff=message.result))
 
-    def on_summarized(self, message: summaries.Summarized) -> None:
+    def on_summarized(self, message: loading.Summarized) -> None:
         self.do(partial(reading.summarized, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
@@ -354,7 +360,7 @@ def run(
         captured_by=tuple(captured_by),
         typed=typed,
     )
-    heap.be_patient()
+    performing.be_patient()
     app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
@@ -22,6 +23,14 @@ from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.view_store import Kept, name_of, read_kept
+
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
+    from fusetui.analysis.ranks.records import JobAnswer
+
+
+from fusetui.text.printable import printable
+from fusetui.tui.drawing.chrome import summary_line
 
 Post = Callable[[Message], object]
 Pair = tuple[Side, Side]
@@ -253,3 +262,76 @@ def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:
         post(Previewed(paths, _sides([trace], paths)))
 
     return show
+
+
+class Ranking(Message):
+    """So many ranks were read."""
+
+    def __init__(self, paths: tuple[str, ...], done: int) -> None:
+        super().__init__()
+        self.paths, self.done = paths, done
+
+
+class Ranked(Message):
+    """All were."""
+
+    def __init__(self, paths: tuple[str, ...], answer: JobAnswer, strip: Strip) -> None:
+        super().__init__()
+        self.paths, self.answer, self.strip = paths, answer, strip
+
+
+class NotRanked(Message):
+    """They could not be."""
+
+    def __init__(self, paths: tuple[str, ...], sentence: str) -> None:
+        super().__init__()
+        self.paths, self.sentence = paths, sentence
+
+
+class _Cancelled(Exception):  # noqa: N818
+    """Nobody waits for them any more."""
+
+
+def rank(paths: tuple[str, ...], post: Callable[[Message], object], cancelled: Stop) -> None:
+    """Posts Ranking for each rank, and Ranked, or NotRanked with a sentence."""
+    from fusetui.analysis.ranks.answer import explained, strip_of
+    from fusetui.analysis.ranks.executors import summarize
+    from fusetui.trace.model.errors import TraceError
+
+    def told(done: int, total: int) -> None:
+        if cancelled():
+            raise _Cancelled
+        post(Ranking(paths, done))
+
+    try:
+        found = explained(summarize(paths, progress=told))
+        post(Ranked(paths, found.answer, strip_of(found)))
+    except TraceError as error:
+        post(NotRanked(paths, str(error)))
+    except _Cancelled:
+        return
+
+
+class Summarized(Message):
+    """The line about one of the traces to choose from."""
+
+    def __init__(self, index: int, text: str) -> None:
+        super().__init__()
+        self.index, self.text = index, text
+
+
+def summarize(
+    wanted: Sequence[tuple[int, str]], post: Callable[[Message], object], cancelled: Stop
+) -> None:
+    """Posts Summarized for every place in the list and its path, in order."""
+    for index, path in wanted:
+        if cancelled():
+            return
+        post(Summarized(index, _summary(path)))
+
+
+def _summary(path: str) -> str:
+    try:
+        return summary_line(open_trace(path))
+    except TraceError as error:
+        return printable(str(error))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from threading import Event
+import gc
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
 from textual.message import Message
 from textual.worker import get_current_worker
 
 from fusetui.analysis.questions.query import Pattern
-from fusetui.tui import heap
-from fusetui.tui.args_prefetch import Ahead
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.view import Side
-from fusetui.tui.loading import Loading, Pair, compare, load
-from fusetui.tui.ranking import rank
+from fusetui.tui.layout.moves import next_line, next_slice
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.loading import Loading, Pair, compare, load, rank, summarize
 from fusetui.tui.searching import Helped, look, match_lanes
 from fusetui.tui.state.effects import (
     Compare,
@@ -32,7 +34,76 @@ from fusetui.tui.state.effects import (
     Suspend,
 )
 from fusetui.tui.state.state import State
-from fusetui.tui.summaries import summarize
+
+PAUSE = 0.03  # seconds without a key
+
+
+def likely(side: Side, view: View) -> Iterator[int]:
+    """Rows that one key selects from here, the nearest first; none twice."""
+    known = {-1, view.selected}
+    for step in (next_slice, next_line):
+        for by in (1, -1):
+            row = step(side, view, by).selected
+            if row not in known:
+                known.add(row)
+                yield row
+
+
+class Ahead:
+    """A thread that begins with the first look and ends with the app."""
+
+    def __init__(self, read: Callable[[Trace, int], object] = Trace.args_of) -> None:
+        self._read = read
+        self._asked: SimpleQueue[tuple[Side, View]] = SimpleQueue()
+        self._is_started = False
+
+    def look(self, side: Side, view: View) -> None:
+        """From a selected slice; what was asked for before is given up."""
+        if not self._is_started:
+            self._is_started = True
+            Thread(target=self._run, daemon=True).start()
+        self._asked.put((side, view))
+
+    def _run(self) -> None:
+        while True:
+            self._look(*self._last())
+
+    def _last(self) -> tuple[Side, View]:
+        """What is asked for last, after a pause."""
+        found = self._asked.get()
+        while True:
+            try:
+                found = self._asked.get(timeout=PAUSE)
+            except Empty:
+                return found
+
+    def _look(self, side: Side, view: View) -> None:
+        for row in likely(side, view):
+            if not self._asked.empty() or not side.trace.elements.at_hand:
+                return
+            self._read(side.trace, row)
+
+
+YOUNG = 20_000
+"""New objects between two looks at them; a frame makes some thousands, most without cycles."""
+
+
+def be_patient() -> None:
+    """Has the collector look less often at what is new: several times in a frame by default."""
+    gc.set_threshold(YOUNG)
+
+
+def settle() -> None:
+    """What is there now is not looked at again until `thaw`."""
+    gc.freeze()
+
+
+def thaw() -> None:
+    """Collects what is no longer used of all that stayed. Takes a tenth of a second or more."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+
 
 LARGE = 100_000
 """Slices of a trace: what is asked about fewer is known before another process has read them."""
@@ -101,7 +172,7 @@ class Performing:
                 load(paths, post, cancelled, stop.is_set, captured_by=captures)
                 return
             with Beside(captures) as beside:
-                heap.thaw()
+                thaw()
                 load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._app.run_worker(work, group="load", thread=True, exclusive=True)
@@ -109,7 +180,7 @@ class Performing:
     def _settle(self, message: Message) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if not self._alone and not isinstance(message, Loading):
-            heap.settle()
+            settle()
         self._app.post_message(message)
 
     def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:

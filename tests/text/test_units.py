@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from fusetui.text import units
-from fusetui.text.units import unit_of
+from fusetui.text import figures
+from fusetui.text.figures import unit_of
 
 
 def test_the_longest_time_decides() -> None:
@@ -38,4 +38,4 @@ def test_no_time_at_all() -> None:
 
 
 def test_the_examples() -> None:
-    assert doctest.testmod(units).failed == 0
+    assert doctest.testmod(figures).failed == 0

@@ -20,9 +20,8 @@ from fusetui.trace.model.callbacks import never
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.loading import Compared, compare
 from fusetui.tui.state.effects import Compare
-from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, TIMELINE, State
+from fusetui.tui.state.state import DIFF, TIMELINE, Offer, State
 
 Write = Callable[[str], Path]
 

@@ -26,7 +26,7 @@ from fusetui.trace.model.report import Prefix
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import times
 from fusetui.tui.pages.tree import TREE
-from fusetui.tui.state.overlays import Chooser
+from fusetui.tui.state.state import Chooser
 
 SIZE = (100, 30)
 PATIENCE = 30  # seconds until a test that waits in vain fails

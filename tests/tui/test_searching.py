@@ -26,8 +26,7 @@ from fusetui.tui.pages.hits import said
 from fusetui.tui.searching import Helped, Searched, look
 from fusetui.tui.state import search
 from fusetui.tui.state.effects import Search
-from fusetui.tui.state.overlays import OVERLAY, HitList
-from fusetui.tui.state.state import Reading, State
+from fusetui.tui.state.state import OVERLAY, HitList, Reading, State
 
 
 def found(state: State, text: str) -> list[Searched]:

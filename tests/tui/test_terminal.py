@@ -18,7 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
-from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.action import key_text
 from fusetui.tui.state.moving import SECTION
 
 IGNORES = """

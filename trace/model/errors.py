@@ -7,7 +7,7 @@ TraceError
 
 from __future__ import annotations
 
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 
 
 class TraceError(Exception):

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from fusetui.text.figures import size
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 
 
 class Skipped(msgspec.Struct, frozen=True):

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import msgspec
 
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Why
-from fusetui.analysis.why.telling import account_line, answer, brief_answer
+from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.glyphs import Glyphs, share_bar
@@ -23,7 +24,6 @@ from fusetui.tui.layout.answer import (
     Entry,
     fitting,
 )
-from fusetui.tui.layout.kinds import legend
 from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
 
@@ -106,7 +106,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             for reason in one.reasons:
                 sums[reason.name] = sums.get(reason.name, 0) + int(reason.before[-1])
         names = sorted(sums, key=lambda name: -sums[name])
-        return legend(names)
+        return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
 
     def _legend(self, width: int, height: int) -> Sequence[str]:
         """The letters, unless the verdict takes their line."""

@@ -11,8 +11,7 @@ from fusetui.analysis.questions.busy import gpu_times
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, several, size
-from fusetui.text.printable import printable
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import printable, without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Layer
@@ -22,7 +21,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.tour_steps import MARGIN
+from fusetui.tui.state.tour import MARGIN
 
 BAR = 30  # cells of the progress bar
 DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes

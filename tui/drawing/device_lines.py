@@ -10,8 +10,8 @@ from itertools import groupby
 
 import numpy as np
 
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.words import SHORT
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import amounts, edges
@@ -19,7 +19,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import BAR, Styled
 from fusetui.tui.layout.frame import cells_of
-from fusetui.tui.layout.kinds import IDLE_LETTERS, KINDS, LETTERS, Share
+from fusetui.tui.layout.kinds import KINDS, LETTERS, Share
 from fusetui.tui.layout.view import Family, Side, View, gap_times
 
 UNITS = {"bytes": "B"}
@@ -85,8 +85,8 @@ def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyph
         if level:
             parts.append((glyphs.levels[level] * size, token + BAR))
         else:
-            is_short = size < len(SHORT[name]) + 2
-            text = IDLE_LETTERS[name] * size if is_short else f" {SHORT[name]}".ljust(size)
+            short, letter = IDLE[name].short, IDLE[name].letter
+            text = letter * size if size < len(short) + 2 else f" {short}".ljust(size)
             parts.append((text, "selection" if chosen else token))
     return parts
 

@@ -76,7 +76,7 @@ idle.queued            #afaffd/black  #8787ff/black  silver/black          gray/
 idle.after             #808080/black  #626262/white  silver/black          gray/black
 """
 """`block/text` is a block of color and the text on it, else the color of a text. The names of
-kernels and slices are those of layout/kinds.py, of idle time those of gaps.IDLE."""
+kernels and slices are those of layout/kinds.py, of idle time the keys of IDLE."""
 
 NAMED = {
     **{"black": "#000000", "red": "#aa0000", "green": "#00aa00", "blue": "#0000aa"},

@@ -19,9 +19,8 @@ from fusetui.analysis.questions.totals import (
 )
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.analysis.why.telling import covered_by
-from fusetui.text.figures import percent
-from fusetui.text.units import unit_of
+from fusetui.report.why_answer import covered_by
+from fusetui.text.figures import percent, unit_of
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id

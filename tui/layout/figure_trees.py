@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, unit_of
 from fusetui.trace.model.columns import Trace
 
 

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.spread import Spread, grouped, spreads
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, unit_of
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.words import SHORT
 from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.printable import is_printable
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -87,7 +86,7 @@ BY_ROLE = {
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
 
-BY_OP = {
+BY_WORK = {
     "gemm": Kind.GEMM,
     "gemv": Kind.GEMM,
     "conv": Kind.GEMM,
@@ -163,11 +162,9 @@ def narrow(text: str) -> str:
 
 def _kernel_kind(name: str) -> Kind:
     decoded = decode(name)
-    if decoded is None:
-        return Kind.GPU_OTHER
-    if decoded.fused_ops:
+    if decoded is not None and decoded.fused_ops:
         return Kind.FUSED
-    return BY_OP.get(decoded.op or "", Kind.GPU_OTHER)
+    return BY_WORK.get(kind_of_kernel(name) or "", Kind.GPU_OTHER)
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -193,26 +190,3 @@ def shares(trace: Trace) -> tuple[Share, ...]:
     whole = sum(found.values())
     order = sorted(found.items(), key=lambda item: -item[1])
     return tuple(Share(kind, ns, whole, of) for kind, ns in order)
-
-
-IDLE_LETTERS: Final = {
-    "unlinked": "?",
-    "graph": "g",
-    "host_sync": "s",
-    "host_alloc": "m",
-    "host_call": "r",
-    "host_op": "o",
-    "host_python": "p",
-    "host_annotation": "a",
-    "host_nothing": "n",
-    "launch_call": "c",
-    "launch_latency": "l",
-    "queued": "q",
-    "after": "e",
-}
-"""By the names of gaps.IDLE."""
-
-
-def legend(names: list[str]) -> list[str]:
-    """`s sync` for each reason."""
-    return [f"{IDLE_LETTERS[name]} {SHORT[name]}" for name in names]

@@ -9,7 +9,7 @@ from textwrap import wrap
 import msgspec
 
 from fusetui.text.cutting import clip
-from fusetui.text.units import Unit
+from fusetui.text.figures import Unit
 from fusetui.trace.model.columns import Trace
 
 LONG = 100_000_000_000

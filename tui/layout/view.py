@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff, Row
 from fusetui.analysis.why.stretches import IdleTime
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.layout.steps import steps

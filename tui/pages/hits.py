@@ -9,8 +9,7 @@ import msgspec
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
-from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
@@ -19,7 +18,7 @@ from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
 from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
-from fusetui.tui.state.overlays import HitList
+from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
 BAR = 10  # cells

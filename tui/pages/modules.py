@@ -11,8 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.text.figures import count, duration, percent, plural
-from fusetui.text.units import Unit, unit_of
+from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.trace.program.origin import Nowhere
 from fusetui.tui.drawing.details import flow

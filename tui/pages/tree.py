@@ -11,8 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.text.figures import count, duration, percent
-from fusetui.text.units import Unit
+from fusetui.text.figures import Unit, count, duration, percent
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, text

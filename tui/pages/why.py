@@ -7,22 +7,21 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.breakdown_text import breakdown_text
-from fusetui.analysis.why.markdown import why_markdown
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
-from fusetui.analysis.why.telling import (
+from fusetui.report.why import why_markdown
+from fusetui.report.why_answer import (
     REASON_ROWS,
     account_line,
     account_lines,
     account_parts,
     answer,
+    breakdown_text,
     ceiling_text,
 )
-from fusetui.analysis.why.words import SHORT
 from fusetui.text.cutting import clip
-from fusetui.text.figures import duration, percent
+from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
-from fusetui.text.units import Unit, unit_of
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
@@ -34,11 +33,10 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
-from fusetui.tui.state import gaps, search
+from fusetui.tui.state import jumping, search
 from fusetui.tui.state.copying import MOST
-from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Size, State, told
+from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
 
 WIDEST = 110  # cells of a wrapped text
 BAR = 10  # cells
@@ -103,8 +101,8 @@ class WhyPage(ListPage):
             case Finding() as finding:
                 return _to_evidence(state, finding)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
-                return gaps.at_gap(state, at) if at else state
+                at = jumping.place_of_gap(state.side, gap)
+                return jumping.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
 
@@ -116,7 +114,7 @@ class WhyPage(ListPage):
             case Finding(evidence=(_, *_)) as finding:
                 return SliceDetails(state.side, _evidence(state, finding).row)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
+                at = jumping.place_of_gap(state.side, gap)
                 return GapDetails(state.side, at) if at else NO_MORE
         return NO_MORE
 
@@ -157,7 +155,7 @@ class WhyPage(ListPage):
                 case Finding() as finding:
                     return _about_finding(finding, width)
                 case Gap() as gap:
-                    at = gaps.place_of_gap(side, gap)
+                    at = jumping.place_of_gap(side, gap)
                     return gap_lines(side, at, width, height, glyphs) if at else []
                 case Unknown(_, missing, record_with):
                     text = printable(f"Not recorded: {missing}. To record: {record_with}")
@@ -257,7 +255,7 @@ def _spans(found: Why) -> dict[Id, int]:
 def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
-    text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
+    text = f"idle from {start}: {IDLE[reason].short}, {inside(gap)}"
     return percent(*_part(found, gap)), narrow(text)
 
 

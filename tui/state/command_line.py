@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from fusetui.text.cutting import clip
+from fusetui.text.figures import parse_time
 from fusetui.text.printable import printable
-from fusetui.text.times import parse_time
 
 
 class Goto(msgspec.Struct, frozen=True):

@@ -15,9 +15,8 @@ from fusetui.tui.state.action import action
 from fusetui.tui.state.command_line import Goto, Mark, Only, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.effects import Quit as QuitApp
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Outcome, State, told
+from fusetui.tui.state.state import Outcome, Prompt, State, told
 
 
 def ask(state: State) -> State:
@@ -78,4 +77,4 @@ def _open(state: State, text: str, beside: bool) -> Outcome:
     return told(state, f"{printable(str(path))} {what}")
 
 
-ACTIONS = (action("command", "Command", "colon", "goto, step, mark, only, open, diff, q", ask),)
+ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", ask),)

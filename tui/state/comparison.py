@@ -17,6 +17,7 @@ from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
+from fusetui.tui.state.session import now_known
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Rows of A and of B."""
@@ -107,8 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def explained(self, trace: Trace, insight: Insight) -> Comparison:
         """More is known about a trace."""
-        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
-        return replace(self, sides=tuple(sides))
+        return replace(self, sides=now_known(self.sides, trace, insight=insight))
 
     def filled(self, diff: Diff) -> Comparison:
         """The diff is there."""

@@ -23,9 +23,18 @@ from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
 from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarize
-from fusetui.tui.state.overlays import OVERLAY, Chooser
 from fusetui.tui.state.session import start
-from fusetui.tui.state.state import DIFF, TIMELINE, ListState, Outcome, Reading, State, told
+from fusetui.tui.state.state import (
+    DIFF,
+    OVERLAY,
+    TIMELINE,
+    Chooser,
+    ListState,
+    Outcome,
+    Reading,
+    State,
+    told,
+)
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
@@ -115,13 +124,13 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
     """The counters of a trace have arrived."""
-    session = state.session.counted(trace, curves)
+    session = state.session.known(trace, counters=curves)
     return state if session is state.session else replace(state, session=session)
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
-    session, shown = state.session.explained(trace, insight), state.comparison
+    session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
     comparison = shown.explained(trace, insight) if shown else None

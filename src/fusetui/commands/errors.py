@@ -42,8 +42,10 @@ def guarded(command: Callable[[], int]) -> int:
 
 def say(sentence: str) -> None:
     """Writes a message to stderr, on one line. It is not an error if stderr cannot be written."""
-    from fusetui.text.printable import printable  # imports that only messages need
-    from fusetui.text.urls import without_credentials
+    from fusetui.text.printable import (
+        printable,  # imports that only messages need
+        without_credentials,
+    )
 
     with suppress(OSError):
         print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)

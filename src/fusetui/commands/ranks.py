@@ -18,7 +18,7 @@ from fusetui.commands.sources import of_one_job
 from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace.read.remote import is_remote, matching
 
 Row = TypeVar("Row", RankRow, LeftOut)
@@ -35,7 +35,9 @@ def run(args: Namespace) -> int:
     if not answer.ranks and not args.json:
         raise CommandError(_none(answer))
     if args.json:
-        emit_json(answer)
+        from fusetui.report.ranks import ranks_json
+
+        emit_json(ranks_json(answer))
     elif args.csv:
         from fusetui.report.ranks import ranks_csv
 

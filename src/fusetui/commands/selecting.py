@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.selection import NotThere, Selection
 from fusetui.commands.errors import CommandError
-from fusetui.text.times import parse_time
+from fusetui.text.figures import parse_time
 from fusetui.trace import Trace
 
 NS = re.compile(r"[0-9]{1,18}")

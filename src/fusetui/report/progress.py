@@ -9,8 +9,7 @@ from typing import Self, TextIO
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import percent
-from fusetui.text.printable import printable
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import printable, without_credentials
 
 PATIENCE_S = 1.0
 REFRESH_S = 0.1

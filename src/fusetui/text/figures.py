@@ -6,8 +6,11 @@ exact value. A figure that would round up to the next unit is shown in that unit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+
+import msgspec
 
 Number = int | Fraction
 Units = Sequence[tuple[int, str]]
@@ -15,9 +18,55 @@ Units = Sequence[tuple[int, str]]
 UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
 SIZES: Units = ((1, "bytes"), (1_000, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
+NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
+TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
+FRACTION = 18  # digits after the point of a time, at most
 DIGITS = 4
 SMALLEST, LARGEST = Fraction(1, 10**6), 10**21
 """Outside these bounds a quantity, which may be any float, is written with an exponent."""
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`scale` ns are 1 of the unit."""
+
+    scale: int
+    name: str
+    decimals: int
+
+    def text(self, ns: int) -> str:
+        """`1,437.3`; rounded half up. A time that would round to nothing is shown as `<0.1`.
+
+        >>> unit_of([1_437_300, 12]).text(12)
+        '<0.001'
+        """
+        near = (2 * abs(ns) * 10**self.decimals + self.scale) // (2 * self.scale)
+        least = ns and not near
+        whole, rest = divmod(1 if least else near, 10**self.decimals)
+        fraction = f".{rest:0{self.decimals}}" if self.decimals else ""
+        return f"{'<' if least else '-' if ns < 0 else ''}{whole:,}{fraction}"
+
+
+def unit_of(times_ns: Iterable[int]) -> Unit:
+    """The unit in which the longest of these times has four significant digits.
+
+    >>> unit_of([1_437_300, 12]).text(1_437_300)
+    '1.437'
+    """
+    longest = max(map(abs, times_ns), default=0)
+    scale, name = max((unit for unit in UNITS if unit[0] <= longest), default=UNITS[0])
+    digits = len(str(longest // scale))
+    return Unit(scale, name, min(len(str(scale)) - 1, max(0, DIGITS - digits)))
+
+
+def parse_time(text: str) -> int | None:
+    """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a time."""
+    found = re.fullmatch(TIME, text)
+    if found is None:
+        return None
+    sign, whole, fraction, unit = found.groups()
+    digits = (fraction or "").ljust(FRACTION, "0")
+    ns: int = int(whole) * NS[unit] + int(digits) * NS[unit] // 10**FRACTION
+    return -ns if sign else ns
 
 
 def duration(ns: int) -> str:

@@ -1,14 +1,21 @@
-"""External text is data: what a terminal would interpret or hide is escaped."""
+"""External text is data: what a terminal or Markdown would interpret or hide is escaped.
+
+URLs are shown without passwords and signatures.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters and marks without a glyph: Default_Ignorable_Code_Point (Unicode, section 5.21), as far
 as `str.isprintable` accepts them."""
+
+USER = re.compile(r"(?<=://)[^/\s]*@")
+QUERY = re.compile(r"(https?://[^\s?#]{1,4096}\?)[^\s]+", re.IGNORECASE)
 
 
 def is_printable(text: str) -> bool:
@@ -42,6 +49,31 @@ def json_lines(text: str) -> str:
     return "\n".join(
         line if is_printable(line) else "".join(map(_json_escaped, line)) for line in lines
     )
+
+
+def markdown(text: str) -> str:
+    """Escapes the text: no mark-up, table cells, HTML or mentions."""
+    escaped = "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in printable(text))
+    return escaped.replace("&", "&amp;").replace("@", "@\u200b")
+
+
+def markdown_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()
+) -> list[str]:
+    """The lines of a table; the cells are already Markdown. `left`: the columns that hold text."""
+    ruler = ["---" if n in left else "---:" for n in range(len(titles))]
+    return [f"| {' | '.join(row)} |" for row in (titles, ruler, *rows)]
+
+
+def without_credentials(text: str) -> str:
+    """The text, in its URLs neither users and passwords nor queries, which may hold signatures.
+
+    >>> without_credentials("https://me:secret@host/a.json?sig=x cannot be read.")
+    'https://host/a.json?... cannot be read.'
+    """
+    if "://" not in text:
+        return text
+    return QUERY.sub(r"\1...", USER.sub("", text))
 
 
 def _escaped(char: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.questions.tally import tallies
-from fusetui.gpu.kernel_names.kinds import kinds
+from fusetui.gpu.kinds import kinds
 from fusetui.trace import Trace
 
 Event = dict[str, Any]

@@ -104,3 +104,7 @@ def test_implicit_gemm_of_cudnn_7(says: Says) -> None:
 def test_what_is_in_cudnns_copy_of_cutlass(says: Says, kernel: str, op: str) -> None:
     name = f"void cutlass_cudnn_train::Kernel2<cutlass_cudnn_train::{kernel}>(int)"
     says(name, family="cudnn", op=op)
+
+
+def test_a_name_that_was_cut_in_its_arguments(says: Says) -> None:
+    says("void cudnn::detail::dgrad_engine<float", op="conv", pass_="dgrad", dtype_a=None)

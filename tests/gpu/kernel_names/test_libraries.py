@@ -3,8 +3,7 @@
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
-from fusetui.gpu.kernel_names.kinds import kinds
-from fusetui.trace.model.collectives import is_collective
+from fusetui.gpu.kinds import is_collective, kinds
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from fusetui.cli import run
 from fusetui.commands.errors import guarded
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read import remote

@@ -8,12 +8,11 @@ from msgspec.structs import replace
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.why.gaps import IDLE
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace import Trace
 from fusetui.tui.drawing.device_lines import idle_line
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.schemes import DARK
-from fusetui.tui.layout.kinds import IDLE_LETTERS
 from fusetui.tui.layout.view import View
 
 Make = Callable[..., Trace]
@@ -21,8 +20,9 @@ Make = Callable[..., Trace]
 
 def test_every_reason_has_a_letter_and_a_color_of_its_own() -> None:
     colors = {token: pair for token, pair in DARK.colors.items() if token.startswith("idle.")}
-    assert IDLE_LETTERS.keys() == {token.removeprefix("idle.") for token in colors} == set(IDLE)
-    assert len(set(IDLE_LETTERS.values())) == len(set(colors.values())) == len(IDLE)
+    assert {token.removeprefix("idle.") for token in colors} == set(IDLE)
+    letters = {reason.letter for reason in IDLE.values()}
+    assert len(letters) == len(set(colors.values())) == len(IDLE)
 
 
 def line(trace: Trace, begin_us: int, end_us: int, width: int) -> str:

@@ -18,7 +18,7 @@ from textual.color import Color
 from fusetui.trace import open_trace
 from fusetui.tui.drawing.segments import DOOR, sequences
 from fusetui.tui.layout.lanes import lanes_of
-from fusetui.tui.prompts import PromptInput
+from fusetui.tui.screens import PromptInput
 
 BLACK = Color(0, 0, 0)
 BOLD = Style(bold=True)

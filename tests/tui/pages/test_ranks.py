@@ -13,24 +13,21 @@ from tests.cli.test_ranks import job
 from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.strip import strip_of
-from fusetui.analysis.ranks.telling import clocks_text, headline
+from fusetui.report.ranks_words import clocks_text, headline
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.ranks import SORTS, job_of_paths
 from fusetui.tui.layout.view import make_sides
+from fusetui.tui.loading import NotRanked, Ranked, Ranking, rank
 from fusetui.tui.pages.ranks import NAME, NO_JOB
-from fusetui.tui.ranking import NotRanked, Ranked, Ranking, rank
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import ranks, reading
 from fusetui.tui.state.effects import Read, ReadRanks
-from fusetui.tui.state.offers import offers_of_job
-from fusetui.tui.state.overlays import OVERLAY, Chooser
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import OVERLAY, Chooser, Size, State, offers_of_job
 
 Screen = Callable[[str, str], None]
 

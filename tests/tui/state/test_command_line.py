@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tui.driving import opened, screen, settled
 
-from fusetui.text.times import NS, parse_time
+from fusetui.text.figures import NS, parse_time
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.prompts import PromptInput
+from fusetui.tui.screens import PromptInput
 from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.state import TIMELINE

@@ -23,7 +23,7 @@ from fusetui.analysis.diff.regions import by_region
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
 from fusetui.analysis.diff.story import by_place, by_work, story
-from fusetui.text.urls import without_credentials
+from fusetui.text.printable import without_credentials
 from fusetui.trace.model.columns import Trace
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")

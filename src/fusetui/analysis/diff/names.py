@@ -9,6 +9,7 @@ from typing import Final
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.trace.model.op_names import stem, words
@@ -19,24 +20,9 @@ _GRAPH = re.compile(r"\Agraph_\d+_")
 _REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
 _CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 
-_CLASSES: Final = {
-    "gemm": """mm addmm bmm baddbmm addbmm matmul linear _scaled_mm _int_mm _addmm_activation
-        _linear_pointwise mkldnn_linear _mkl_linear _weight_int4pack_mm""",
-    "conv": """convolution _convolution conv1d conv2d conv3d cudnn_convolution miopen_convolution
-        mkldnn_convolution _convolution_pointwise convolution_overrideable""",
-    "conv backward": """convolution_backward mkldnn_convolution_backward
-        cudnn_convolution_backward_input cudnn_convolution_backward_weight""",
-    "attention": """scaled_dot_product_attention _flash_attention_forward _flash_attn_forward
-        _efficient_attention_forward _scaled_dot_product_flash_attention
-        _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-        _scaled_dot_product_flash_attention_for_cpu""",
-}
-_BY_STEM: Final = {stem: found for found, stems in _CLASSES.items() for stem in stems.split()}
-_BY_KERNEL: Final = {
-    "gemm": "gemm",
-    "gemv": "gemm",
-    **{op: op for op in words("conv attention norm softmax comm moe rope quant embedding")},
-}
+_PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant embedding")
+"""Kinds of work of which two kernels can be paired; any other is of too many sorts."""
+
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Winograd's changes of basis, before and after the products."""
 
@@ -45,13 +31,7 @@ _DOT = re.compile(r"\bdot_kernel<")
 
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
-_BY_WORD: Final = (
-    (re.compile(r"rms_?norm|layer_?norm", re.IGNORECASE), "norm"),
-    (re.compile(r"rope_|rotary", re.IGNORECASE), "rope"),
-    (re.compile(r"attention|attn|fmha|flash_(?:fwd|bwd)", re.IGNORECASE), "attention"),
-    (re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE), "act_and_mul"),
-)
-"""Words in names of hand-written kernels that no decoder knows."""
+_ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)
 
 
 @cache
@@ -86,10 +66,23 @@ def work_class(op: str, kernel: str) -> str:
     known = decoded(kernel)
     if known is not None and ((part(kernel) == "helper" and helps(kernel)) or known.fused_ops):
         return ""
-    if known is not None and known.op is not None:
-        found = _BY_KERNEL.get(known.op, "")
-        return _BY_STEM.get(stem(op), found) if found else ""
-    return _BY_STEM.get(stem(op)) or next((c for word, c in _BY_WORD if word.search(kernel)), "")
+    own = _paired(kind_of_kernel(kernel))
+    if known is not None and known.op is not None and not own:
+        return ""
+    words = "act_and_mul" if _ACTIVATION.search(kernel) else ""
+    return _class_of_op(stem(op)) or own or words
+
+
+def _class_of_op(stem: str) -> str:
+    found, backward = _paired(kind_of_op(stem)), "backward" in stem
+    if found == "conv":
+        return "conv backward" if backward else found
+    return found if found == "gemm" or (found == "attention" and not backward) else ""
+
+
+def _paired(kind: str | None) -> str:
+    kind = "gemm" if kind == "gemv" else kind
+    return kind if kind in _PAIRED else ""
 
 
 @cache

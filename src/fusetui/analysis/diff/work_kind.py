@@ -7,8 +7,7 @@ from functools import cache
 from typing import Final
 
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.names import work_class
-from fusetui.gpu.kernel_names.kinds import kinds_of
+from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.model.categories import Role
 
 SORTS: Final = {
@@ -52,11 +51,9 @@ def of_all(found: Iterable[str]) -> str:
 
 @cache
 def _sort(role: int, kernel: str, op: str) -> str:
-    """By the kernel, else by the op that launched it, else by the words in the kernel's name."""
+    """By the kernel, else by the op that launched it."""
     found = _named(role, kernel)
-    if found == OTHER and op.startswith("aten::"):
-        found = _named(int(Role.OP), op)
-    return SORTS.get(work_class("", kernel), OTHER) if found == OTHER else found
+    return _named(int(Role.OP), op) if found == OTHER and op.startswith("aten::") else found
 
 
 def _named(role: int, name: str) -> str:

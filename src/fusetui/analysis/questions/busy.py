@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.collectives import is_between_devices, is_collective
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union, union_length_of_each
 

@@ -15,7 +15,7 @@ from typing import Final, TypeGuard
 import msgspec
 
 from fusetui.analysis.questions.matching import WrongQuery, compiled
-from fusetui.text.times import parse_time
+from fusetui.text.figures import parse_time
 
 KINDS: Final = ("kernel", "memcpy", "memset", "op", "call", "python", "annotation", "sync")
 OF_NAMES: Final = {

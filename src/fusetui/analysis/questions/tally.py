@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import computing_ops
-from fusetui.gpu.kernel_names.kinds import kinds_of
+from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.layout.steps import Step, steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

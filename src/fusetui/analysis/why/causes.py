@@ -8,22 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.why.account import accounts
-from fusetui.analysis.why.cover import (
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import LAYERS, Host, Threads, together
+from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
+from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import (
     NOTHING,
     Counted,
     Cover,
     common,
     counted,
-    cover_of,
     innermost,
     outside,
+    union,
     without,
 )
-from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import LAYERS, Host, Threads, together
-from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
-from fusetui.analysis.why.words import COMPILER, LOADER
-from fusetui.trace.model.columns import Trace
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -70,8 +70,8 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     for account in whole.over(begin, end)[0]:
         found.update(account.idle)
     facts = Facts(every, (whole,), int(begin.min()), int(end.max()))
-    loading = common(facts.loading, cover_of(begin, end))
-    compiling = without(common(facts.compiling, cover_of(begin, end)), loading)
+    loading = common(facts.loading, union(begin, end))
+    compiling = without(common(facts.compiling, union(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
         for kind, ns in zip(Host, facts.host_under(cover)[0].sum(axis=1).tolist(), strict=True):
             found[f"host_{kind.name.lower()}"] -= ns
@@ -103,5 +103,5 @@ def _on(
             inside = place[:-1] >= 0
             ns = waiting.within(times[:-1][inside], times[1:][inside])
             found.append((rows[place[:-1][inside]], ns))
-            waiting = waiting.only(outside(cover_of(start, end)))
+            waiting = waiting.only(outside(union(start, end)))
     return found

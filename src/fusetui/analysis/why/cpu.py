@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.cover import NOTHING, Cover, common, cover_of, innermost
 from fusetui.analysis.why.host import Host, Threads, named
 from fusetui.analysis.why.model import ThreadAccount
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.intervals import NOTHING, Cover, common, innermost, union
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -92,7 +92,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
     marks, start, end = line.slices(Host.ANNOTATION).columns
     own = named(trace, marks, lambda name: ON_CPU.match(name) is not None) > 0
     which = own[trace.name[marks]]
-    return cover_of(start[which], end[which])
+    return union(start[which], end[which])
 
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
@@ -102,9 +102,9 @@ def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     waits = by_name[trace.name[frames]]
     if not waits.any():
         return NOTHING
-    found = cover_of(start[waits], end[waits])
+    found = union(start[waits], end[waits])
     at = found.start.searchsorted(start, side="right") - 1
     within = (at >= 0) & (start < found.end[at])  # these frames, and what they call
     times, inner = innermost(start[within], end[within])
     waiting = np.append(waits[within], False)[inner][:-1]  # the last stands for none
-    return cover_of(times[:-1][waiting], times[1:][waiting])
+    return union(times[:-1][waiting], times[1:][waiting])

@@ -8,6 +8,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
@@ -17,24 +18,7 @@ Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
 memory."""
 
-IDLE = (
-    "unlinked",  # what launched the event that ends the gap is unknown
-    "graph",  # its call launched earlier events too: between the nodes of a CUDA graph
-    "host_sync",  # not launched yet: what the launching thread was doing, in the order of Host
-    "host_alloc",
-    "host_call",
-    "host_op",
-    "host_python",
-    "host_annotation",
-    "host_nothing",
-    "launch_call",  # the launch call was running
-    "launch_latency",  # launched, for no longer than that usually takes
-    "queued",  # launched, but not started
-    "after",  # after the last event of the device; only in steps and windows
-)
-"""Why a device is idle; every ns has one of these reasons."""
-
-UNLINKED, GRAPH, HOST = 0, 1, 2
+UNLINKED, GRAPH, HOST = 0, 1, 2  # places in IDLE; at HOST the kinds of Host begin
 LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
 
 FEWEST = 20

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.causes import held
-from fusetui.analysis.why.cover import joined
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.idle import Flags, Int64s, Rows
 from fusetui.analysis.why.wording import frame_text, module_text
 from fusetui.text.figures import count, duration
+from fusetui.trace.model.intervals import joined
 from fusetui.trace.program.regions import is_module
 
 SHOWN = 2  # names of one kind

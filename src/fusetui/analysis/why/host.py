@@ -16,20 +16,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.cover import (
+from fusetui.analysis.why.line import line_of
+from fusetui.gpu.kinds import LONGEST_NAME
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import (
     Counted,
     Cover,
     common,
-    cover_of,
     innermost,
     joined,
     pieces,
+    union,
     without,
 )
-from fusetui.analysis.why.line import line_of
-from fusetui.trace.model.categories import Role
-from fusetui.trace.model.collectives import LONGEST_NAME
-from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -186,7 +186,7 @@ class Threads:
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
         """When each kind counts, in the order of Host; disjoint, without NOTHING."""
-        notes, frames = (cover_of(*self.slices(k).bounds) for k in (Host.ANNOTATION, Host.PYTHON))
+        notes, frames = (union(*self.slices(k).bounds) for k in (Host.ANNOTATION, Host.PYTHON))
         ops, calls = self._ops, self._calls
         called = joined(*calls)
         frames, busy = without(frames, joined(called, ops)), joined(called, ops, frames)
@@ -211,7 +211,7 @@ class Threads:
         """The time in which the innermost op started no earlier than any frame. Only frames that
         start inside an op can start later than the innermost one, and there are few of them."""
         ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
-        whole = cover_of(*ops.bounds)
+        whole = union(*ops.bounds)
         inside = whole.place_of(frames.start)
         around = np.unique(inside[inside >= 0])
         if not len(around):
@@ -230,7 +230,7 @@ class Threads:
             times, inner = innermost(start, end)
             found = np.where(inner >= 0, found[inner], Host.NOTHING)[:-1]
             start, end = times[:-1], times[1:]
-        return tuple(cover_of(start[found == kind], end[found == kind]) for kind in kinds)
+        return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
 
 def in_lines(

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import IDLE, Gaps, Int32s, Reasons, cuts_of
+from fusetui.analysis.why.gaps import Gaps, Int32s, Reasons, cuts_of
 from fusetui.analysis.why.host import CALLS, Host, Threads
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace.model.columns import Trace
 
 Int64s = NDArray[np.int64]
@@ -85,7 +86,7 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
         """How long each gap lasted for these reasons."""
         found = np.zeros(len(self), dtype=np.int64)
         for name in names:
-            found += self.reasons[IDLE.index(name)]
+            found += self.reasons[[*IDLE].index(name)]
         return found
 
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.effective import effective_ns
 from fusetui.analysis.why.ceiling import Bounds, bounds, ceiling
-from fusetui.analysis.why.cover import Cover, cover_of
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.idle import sums
 from fusetui.analysis.why.model import Ceiling
@@ -25,6 +24,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 Int64s = NDArray[np.int64]
@@ -75,7 +75,7 @@ class Kernels:
         """How long any of these events runs, added up over devices."""
         every = np.ones(len(self.rows), dtype=np.bool_)
         covers = (self.cover(every, device) for device in np.unique(self.device).tolist())
-        return sum(int((cover.end - cover.start).sum()) for cover in covers)
+        return sum(cover.ns for cover in covers)
 
     @cached_property
     def family_ns(self) -> dict[str, int]:
@@ -213,7 +213,7 @@ class Kernels:
     def cover(self, which: Flags, device: int) -> Cover:
         """The time in which any of the rows runs on a device."""
         own = which & (self.device == device)
-        return cover_of(self.start[own], self.end[own])
+        return union(self.start[own], self.end[own])
 
     def beside(self, others: Flags) -> Flags:
         """For how long any of the other rows runs on the same device at the same time."""

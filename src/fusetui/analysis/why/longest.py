@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.dominant_slice import Covering, covering, inside_of
-from fusetui.analysis.why.gaps import IDLE, Gaps, Reasons, cuts_of
+from fusetui.analysis.why.gaps import Gaps, Reasons, cuts_of
 from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id

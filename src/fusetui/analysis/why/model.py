@@ -19,7 +19,7 @@ class DeviceAccount(msgspec.Struct, frozen=True):
     """What one device did during its span, or during a step or a window; in ns.
 
     compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, without zeros,
-    see gaps.IDLE) adds up to idle, exactly.
+    see idle_reasons) adds up to idle, exactly.
     """
 
     device: Id
@@ -117,14 +117,14 @@ class Breakdown(msgspec.Struct, frozen=True):
     modules_ns: int
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its evidence."""
 
     rule: str
     text: str
-    certainty: Certainty
     at_stake_ns: int | None = None  # an upper bound; None: a note
     share: float | None = None  # of the span or the median step
+    certainty: Certainty
     why_likely: str | None = None
     evidence: tuple[int, ...] = ()  # rows of the trace, the largest first, at most 5
     try_: str | None = msgspec.field(name="try", default=None)

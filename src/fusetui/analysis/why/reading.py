@@ -11,8 +11,7 @@ from fusetui.trace.model.arguments import KeptArguments, joined
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program import backward
-from fusetui.trace.read.aside import Aside
-from fusetui.trace.read.reread import Reread, StretchArgs
+from fusetui.trace.read.reread import Aside, Reread, StretchArgs
 
 WORTH_A_PROCESS = 32 << 20  # bytes to decode
 

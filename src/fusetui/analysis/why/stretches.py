@@ -10,13 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.cover import Cover, joined, outside, pieces
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.gaps import (
     AFTER,
     GRAPH,
     HOST,
-    IDLE,
     LAUNCH_CALL,
     LAUNCH_LATENCY,
     QUEUED,
@@ -26,10 +24,12 @@ from fusetui.analysis.why.gaps import (
     cuts_of,
 )
 from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.longest import LONGEST, told_of
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import Cover, joined, outside, pieces
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -41,7 +41,7 @@ class Reason(msgspec.Struct, frozen=True, eq=False):
     """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
     how much lies before each, then the total; shape [n + 1]."""
 
-    name: str  # one of gaps.IDLE
+    name: str  # a key of IDLE
     start: Int64s
     end: Int64s
     before: Int64s

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.cover import NOTHING, Cover, cover_of, joined, without
 from fusetui.analysis.why.gaps import events_in_order
 from fusetui.analysis.why.host import Host, named
 from fusetui.trace.layout.step_spans import SERVING, Spans
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -104,10 +104,10 @@ def warm_up(
     """
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
-    waits = cover_of(*_bounds(trace, np.flatnonzero(kinds == Host.SYNC), launching))
+    waits = union(*_bounds(trace, np.flatnonzero(kinds == Host.SYNC), launching))
     for part in _parts(trace, kinds, spans, compiling):
         own = launching[trace.track[part.rows]]
-        cover = without(cover_of(part.start[own], part.end[own]), waits)
+        cover = without(union(part.start[own], part.end[own]), waits)
         found.append((part, without(cover, before)))
         before = joined(before, cover)
     if slow_first_step(spans):

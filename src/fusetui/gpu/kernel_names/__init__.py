@@ -6,46 +6,14 @@ vocabulary of the fields and how to add a family.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names import (
-    aten_elementwise,
-    aten_other,
-    aten_reduce,
-    attention,
-    ck,
-    copies,
-    cub,
-    cublas,
-    cublas_aux,
-    cudnn,
-    cutlass2,
-    cutlass3,
-    cutlass3_cxx,
-    deep_gemm,
-    libraries,
-    miopen,
-    nccl,
-    nvjet,
-    other,
-    tensile,
-    triton_inductor,
-    triton_kernels,
-    trtllm_gen,
-    xmma,
-    xpu,
-)
 from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.unknown import base_text
 
 __all__ = ["KernelName", "Part", "decode", "short_name"]
-
-Decoder = Callable[[str], KernelName | None]
-Family = tuple[tuple[str, ...], Decoder]
 
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
 _MAX_NAME: Final = 65_536
@@ -53,37 +21,6 @@ _MAX_NAME: Final = 65_536
 # More than any trace was seen to have: with fewer, passes over all names would forget each before
 # it is asked for again.
 _MOST_NAMES: Final = 1 << 20
-
-# The first family that knows a name decides. Families with a fixed beginning come first, then those
-# that read C++ scopes, last the ones that look at single words. A family is asked only about names
-# with one of its beginnings; none given means any name.
-_FAMILIES: Final[tuple[Family, ...]] = (
-    (("void at::", "at::"), aten_elementwise.decode),
-    (("triton_", "cpp_", "graph_"), triton_inductor.decode),
-    (("Mem",), copies.decode),
-    (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), nccl.decode),
-    ((), cublas.decode),
-    (("sm",), xmma.decode),
-    ((), cutlass2.decode),
-    (("nvjet_",), nvjet.decode),
-    (("cutlass3x_",), cutlass3.decode),
-    (("Cijk_", "Custom_Cijk_"), tensile.decode),
-    (("void at::", "at::"), aten_reduce.decode),
-    (("bmm_", "gemm_"), trtllm_gen.decode),
-    ((), miopen.decode),
-    ((), attention.decode),
-    (("cutlass", "void cutlass"), cutlass3_cxx.decode),
-    ((), cudnn.decode),
-    ((), cub.decode),
-    ((), ck.decode),
-    ((), xpu.decode),
-    ((), aten_other.decode),
-    ((), deep_gemm.decode),
-    ((), libraries.decode),
-    ((), cublas_aux.decode),
-    ((), triton_kernels.decode),
-    ((), other.decode),
-)
 
 
 @lru_cache(maxsize=_MOST_NAMES)
@@ -95,29 +32,13 @@ def decode(name: str) -> KernelName | None:
     """
     if not name.isascii() or len(name) > _MAX_NAME:
         return None
-    body = _without_suffix(name)
-    for beginnings, family in _candidates(body[:1]):
-        if beginnings and not body.startswith(beginnings):
-            continue
-        found = family(body)
-        if found is not None:
-            return found if body is name else msgspec.structs.replace(found, name=name)
-    return None
+    from fusetui.gpu.kernel_names.families import decode_body  # with all patterns of all families
 
-
-@lru_cache(maxsize=256)
-def _candidates(first: str) -> tuple[Family, ...]:
-    """The families, in order, whose names may begin with this character."""
-    return tuple(
-        (beginnings, family)
-        for beginnings, family in _FAMILIES
-        if not beginnings or any(text.startswith(first) for text in beginnings)
-    )
-
-
-def _without_suffix(name: str) -> str:
-    """ROCm's tools append `.kd` (kernel descriptor), also as `[clone .kd]`."""
-    return name.removesuffix(" [clone .kd]").removesuffix(".kd")
+    body = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # what ROCm's tools append
+    found = decode_body(body)
+    if found is None or body is name:
+        return found
+    return msgspec.structs.replace(found, name=name)
 
 
 @lru_cache(maxsize=_MOST_NAMES)
@@ -127,5 +48,7 @@ def short_name(name: str) -> str:
     >>> short_name("void my::kernel<int, 4>(int*)")
     'my::kernel'
     """
+    from fusetui.gpu.kernel_names.unknown import base_text
+
     found = decode(name)
     return found.short if found is not None and found.short else base_text(name)

@@ -186,8 +186,8 @@ def _first_type(name: str, sign: Signature) -> str | None:
     `dgrad_engine<float, 512, ...>`."""
     if sign.args < 0 or sign.mangled:
         return None
-    (span, *_), _ = split_args(name, sign.args, limit=1)
-    return cxx_type(name[slice(*span)])
+    spans, _ = split_args(name, sign.args, limit=1)
+    return cxx_type(name[slice(*spans[0])]) if spans else None
 
 
 def _operation(base: str) -> tuple[str | None, str | None]:

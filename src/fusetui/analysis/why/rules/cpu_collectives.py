@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.cover import Cover, cover_of
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts, Rows
 from fusetui.analysis.why.idle import LATE
@@ -17,6 +16,7 @@ from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration, percent
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import Cover, union
 
 LEAST = 0.1  # of the recording, where there is no GPU
 TOLD = 3  # names
@@ -29,11 +29,11 @@ def find(facts: Facts) -> Iterator[Claim]:
     start = np.maximum(trace.start[rows], facts.begin_ns)
     end = np.minimum(trace.end[rows], facts.end_ns)
     rows, start, end = rows[end > start], start[end > start], end[end > start]
-    cover = cover_of(start, end)
+    cover = union(start, end)
     if facts.devices:
         yield from _while_idle(facts, rows, cover)
         return
-    ran, whole = int((cover.end - cover.start).sum()), facts.end_ns - facts.begin_ns
+    ran, whole = cover.ns, facts.end_ns - facts.begin_ns
     if ran >= LEAST * whole:
         yield Claim(
             text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "

@@ -89,7 +89,7 @@ def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
         work = kernels.cover(compute, device)
         cover = kernels.cover(kernels.communicates, device)
         behind = int(work.within(*cover).sum())
-        total += int((cover.end - cover.start).sum()) - behind
+        total += cover.ns - behind
         hidden += behind
         start, end = kernels.start[own], kernels.end[own]
         rows.append(kernels.rows[own])

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.cover import cover_of
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Idle, Int64s, Rows
@@ -19,6 +18,7 @@ from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import union
 
 LONG_NS = 1_000_000
 LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
@@ -124,7 +124,7 @@ def _launches(facts: Facts) -> Rows:
     inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
     calls = calls[inside & (trace.correlation[calls] > 0)]
     captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
-    found: Rows = calls[cover_of(captured.start, captured.end).place_of(trace.start[calls]) < 0]
+    found: Rows = calls[union(captured.start, captured.end).place_of(trace.start[calls]) < 0]
     return found
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.cover import cover_of
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import NO_ROWS, Facts
 from fusetui.analysis.why.rule import Claim, Rule
@@ -16,6 +15,7 @@ from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
 from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import union
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
@@ -107,7 +107,7 @@ def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
     """Of steps that do little but capture graphs."""
     once = captures(facts.trace)
     length = int((found.end - found.start).sum())
-    captured = int(cover_of(once.start, once.end).within(found.start, found.end).sum())
+    captured = int(union(once.start, once.end).within(found.start, found.end).sum())
     if captured >= CAPTURED * length > 0:
         yield Claim(
             text=f"For {duration(captured)} of {plural(len(found), 'step')} "

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.cover import counted
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rule import Claim, Rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.analysis.why.wording import frame_text, share_of_span
 from fusetui.text.figures import count, duration
+from fusetui.trace.model.intervals import counted
 
 SHOWN = 3  # parts that are named
 FEWEST_SHARE = 0.05  # of the warm-up; less is not named

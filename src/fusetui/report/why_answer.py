@@ -5,18 +5,33 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from fusetui.analysis.why.model import Gap, Why
+from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import Gap, Share, Why
 from fusetui.analysis.why.typical import CLASSES as PARTS
 from fusetui.analysis.why.typical import median_step, steps_tell, totals, working
-from fusetui.analysis.why.words import CLASSES, REASONS, SHORT, SHORT_CLASSES, WHERE, WHILE
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
-from fusetui.text.tables import GAP, Column, table
-from fusetui.text.units import unit_of
+from fusetui.text.tables import GAP, Column, cut, table
 from fusetui.trace.model.ids import device_label
+
+CLASSES: Final = {
+    "span": "span",
+    "compute": "compute",
+    "exposed_comm": "communication, exposed",
+    "exposed_copy": "copies, exposed",
+    "idle": "idle",
+}
+
+SHORT_CLASSES: Final = {
+    **CLASSES,
+    "exposed_comm": "exposed comm",
+    "exposed_copy": "exposed copies",
+}
+"""The same where there is less room."""
 
 REASON_ROWS = 4
 LISTED_NS = 1_000
@@ -98,7 +113,7 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
     longer = f" busy for at least {duration(busy)}"
     least = "at least " if unrecorded(found) else ""
     works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
-    why = [(ns, WHERE[name]) for name, ns in sums.items() if name in REASONS and ns]
+    why = [(ns, IDLE[name].where) for name, ns in sums.items() if name in IDLE and ns]
     ns, where = max(why, default=(0, ""))
     most = "all" if ns == idle else duration(ns)
     rest = f", {duration(idle)} idle" if why else ""
@@ -166,7 +181,7 @@ def _busy(found: Why, sums: Sums) -> str:
 
 
 def _idle(sums: Sums, gpus: int) -> str:
-    why = [(ns, name) for name, ns in sums.items() if name in REASONS and ns]
+    why = [(ns, name) for name, ns in sums.items() if name in IDLE and ns]
     if not why:
         never = "It is never idle." if gpus == 1 else "They are never idle."
         return never if sums["span"] else ""
@@ -174,18 +189,18 @@ def _idle(sums: Sums, gpus: int) -> str:
     most = "all" if ns == sums["idle"] else duration(ns)
     idle = duration(sums["idle"])
     who = f"{idle} is idle" if gpus == 1 else f"Together they are idle for {idle}"
-    return f"{who}, {most} of it {WHILE[name]}."
+    return f"{who}, {most} of it {IDLE[name].while_}."
 
 
 def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     """Classes and at most so many reasons, of the median step and of the span."""
     columns = account_columns(found)
-    known = [name for name in REASONS if any(sums[name] for _, sums in columns)]
+    known = [name for name in IDLE if any(sums[name] for _, sums in columns)]
     reasons = sorted(known, key=lambda name: [-sums[name] for _, sums in columns])
     shown, rest = reasons[:most], reasons[most:]
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
-    labels = [*names, *((name, f"  {REASONS[name]}") for name in shown)]
+    labels = [*names, *((name, f"  {IDLE[name].sentence}") for name in shown)]
     rows = [_row(text, [sums[name] for _, sums in columns], columns) for name, text in labels]
     if rest:
         others = [sum(sums[name] for name in rest) for _, sums in columns]
@@ -221,8 +236,8 @@ def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
 
 def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     _, sums = headline(found)
-    reasons = sorted((name for name in REASONS if sums[name]), key=lambda name: -sums[name])
-    shown = [f"{SHORT[name]} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
+    reasons = sorted((name for name in IDLE if sums[name]), key=lambda name: -sums[name])
+    shown = [f"{IDLE[name].short} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
     return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
@@ -308,4 +323,44 @@ def listed(found: Why) -> Sequence[Gap]:
 
 def named(name: str) -> str:
     """A class or a reason in words."""
-    return CLASSES[name] if name in CLASSES else REASONS[name]
+    return CLASSES[name] if name in CLASSES else IDLE[name].sentence
+
+
+TOLD = 3  # in a sentence
+LONGEST_TOLD = 48
+BUSY = 0.8
+"""From this share of the time asked about on, the GPU itself is the limit."""
+
+
+def is_limit(found: Why) -> bool:
+    """Whether the GPU is busy for most of what the answer is about."""
+    _, sums = headline(found)
+    return bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
+
+
+def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
+    """By what the time is divided, its parts, and the time that their shares are of."""
+    known = found.breakdown
+    if known is None:
+        return []
+    parts = [("kernel", known.kernels, known.kernels_ns)]
+    parts.append(("module or annotation", known.modules, known.modules_ns))
+    return [part for part in parts if part[1]]
+
+
+def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:
+    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
+    where the GPU is not the limit. Names are cut to `longest`, unless nobody sees that."""
+    if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
+        return ""
+    told = (
+        f"by {what}: "
+        + ", ".join(f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
+        for what, some, whole in breakdown_parts(found)
+    )
+    return f"GPU time {'; '.join(told)}."
+
+
+def main_reason(gap: Gap) -> str:
+    """The key of the reason with the most time."""
+    return max(gap.idle, key=lambda name: gap.idle[name], default="queued")

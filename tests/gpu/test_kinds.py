@@ -1,12 +1,12 @@
-"""Which kernels communicate, by their names."""
+"""What kind of work kernels and copies are, by their names."""
 
 from __future__ import annotations
 
 import pytest
 
-from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.kinds import kinds
-from fusetui.trace.model.collectives import is_between_devices, is_collective
+from fusetui.gpu.kinds import is_between_devices, is_collective, kind_of_kernel, kinds
+from fusetui.trace.model.categories import Role
+from fusetui.tui.layout.kinds import Kind, kind_of
 
 COLLECTIVES = [
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -19,6 +19,8 @@ COLLECTIVES = [
     "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>()",
     "void deep_ep::intranode::dispatch<4, 768>(int4*, float*, int*)",
     "void deep_ep::internode_ll::combine<7, 3>(void*, void*)",
+    "void dpsk::ep::internode::notify_dispatch<false, 8>(int const*, int*)",
+    "void aiter::allreduce_fusion_kernel_rmsnorm<__hip_bfloat16, 8>(int)",
     "nvshmemi_proxy_quiet_kernel()",
     "void nvshmemx_barrier_all_on_stream_kernel(int)",
     "oneccl_allreduce_small",
@@ -52,14 +54,25 @@ def test_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*COLLECTIVES, *OTHERS])
-def test_no_decoder_says_more(name: str) -> None:
-    """What a decoder calls communication is a collective; where none knows the name or what the
-    kernel does, its kind is communication all the same."""
-    decoded = decode(name)
-    if decoded is None or decoded.op is None:
-        assert ("comm" in kinds(name)) == is_collective(name)
-    elif decoded.op == "comm":
-        assert is_collective(name)
+def test_all_agree_on_what_communicates(name: str) -> None:
+    """What is counted, and the color in the app."""
+    assert ("comm" in kinds(name)) == is_collective(name)
+    assert (kind_of(Role.KERNEL, name) is Kind.COMM) == is_collective(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("flash_fwd_hdim64_bf16_sm80<Flash_fwd_kernel_traits<64, 128> >", "attention"),
+        ("rotary_fwd_kv_kernel.kd", "rope"),
+        ("triton_poi_fused_layer_norm_0", "elementwise"),
+        ("triton_red_fused_layer_norm_0", None),
+        ("ampere_sgemm_128x64_tn", "gemm"),
+        ("frobnicate", None),
+    ],
+)
+def test_words_count_where_no_decoder_knows_the_work(name: str, kind: str | None) -> None:
+    assert kind_of_kernel(name) == kind
 
 
 def test_copies() -> None:

@@ -1,0 +1,141 @@
+"""What kind of work an event is, by its name: communication, copy, gemm, attention, ...
+
+The one definition: the app, `why`, the diff, the ranks and `check` all ask it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from fusetui.trace.model.categories import Role
+
+if TYPE_CHECKING:
+    from fusetui.gpu.kernel_names import KernelName
+
+_WORDS_COUNTED: Final = """
+    attention comm conv copy elementwise embedding fill foreach gemm gemv index kernels loss
+    memcpy memset moe norm optimizer pointwise pool quant reduction rng rope scan softmax sort
+    triton unknown upsample
+"""
+KINDS: Final = frozenset(_WORDS_COUNTED.split())
+"""What can be counted; `kernels` is all of them."""
+
+LONGEST_NAME: Final = 1 << 14  # characters; only the beginning of a longer name is searched
+LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
+
+_LIBRARIES = re.compile(
+    r"nccl|rccl|msccl|nvshmem|rocshmem|(?<![a-z])(?:one)?ccl(?:_|::)|multimem_|userbuffers"
+    r"|cross_device_reduce|allreduce_fusion|deep_ep::|dpsk::ep::|quickreduce::|mori::|pplx::",
+    re.IGNORECASE,
+)
+"""NCCL, RCCL, MSCCL++, NVSHMEM, ROC_SHMEM, oneCCL, symmetric memory of PyTorch, user buffers of
+Transformer Engine, the custom all-reduce of vLLM, SGLang, AITER and TensorRT-LLM, DeepEP,
+QuickReduce, MORI and pplx."""
+
+_WORDS = re.compile(
+    r"(?<![A-Za-z])(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?![a-z])"
+    r"|AllReduce|AllGather|ReduceScatter|All[Tt]oAll"
+)
+"""Words in names of kernels of any other library that communicate."""
+
+_COMPUTES = re.compile(
+    r"\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout", re.IGNORECASE
+)
+"""Inductor names a kernel after all ops whose results it reads; a matrix product that sends its own
+result is still a product."""
+
+_BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
+"""Copies from one device to another, which count as communication."""
+
+_HAND_WRITTEN: Final = {
+    "norm": r"(?i)rms_?norm|layer_?norm",
+    "rope": r"(?i)rope_|rotary",
+    "attention": r"(?i)attention|attn|fmha|flash_(?:fwd|bwd)",
+}
+"""Words in names of kernels of whose work no decoder knows anything."""
+
+_OPS: Final = {
+    "gemm": r"mm|addmm|bmm|baddbmm|addbmm|matmul|linear|_addmm_activation|\w*_linear\w*|\w*_mm"
+    r"|einsum|dot",
+    "gemv": r"mv|addmv",
+    "conv": r"\w*conv(?:olution)?\w*",
+    "copy": r"copy_|clone|cat|stack|constant_pad_nd|_to_copy",
+    "fill": r"fill_|zero_|zeros\w*|ones\w*|full\w*",
+    "norm": r"\w*(?:layer|batch|group|rms)_norm\w*",
+    "softmax": r"_?(?:log_)?softmax\w*|_softmax_backward_data",
+    "reduction": r"sum|mean|amax|amin|max|min|prod|var|std|norm|var_mean|logsumexp|argmax|any|all",
+    "embedding": r"embedding\w*",
+    "index": r"_?index\w*|gather|scatter\w*|masked_fill_?|take\w*",
+    "attention": r"_?scaled_dot_product\w*|_(?:flash|efficient)_att(?:entio)?n_\w+",
+    "rng": r"normal_|uniform_|bernoulli_|random_|native_dropout",
+    "sort": r"sort|topk|argsort",
+}
+"""Ops of ATen by the kind of their work; any other is pointwise."""
+
+_ALSO: Final = {"elementwise": "pointwise", "persistent_reduction": "reduction"}
+_FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
+_REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
+
+
+def is_collective(name: str) -> bool:
+    """Whether a kernel of this name communicates."""
+    name = name[:LONGEST_NAME]
+    if _LIBRARIES.search(name) is None and _WORDS.search(name) is None:
+        return False
+    return _COMPUTES.search(name) is None
+
+
+def is_between_devices(name: str) -> bool:
+    """Whether a copy of this name goes from one device to another."""
+    return _BETWEEN_DEVICES.search(name, 0, LONGEST_NAME) is not None
+
+
+@cache
+def kind_of_kernel(name: str) -> str | None:
+    """The kind of a kernel's work; None if its name does not say, or that it does several."""
+    if is_collective(name):
+        return "comm"
+    known = _decoded(name)
+    if known is not None and (known.op or known.fused_ops):
+        return known.op
+    head = name[:LONGEST_NAME]
+    return next((kind for kind, words in _HAND_WRITTEN.items() if re.search(words, head)), None)
+
+
+@cache
+def kind_of_op(op: str) -> str | None:
+    """The kind of work of an op by its name without namespace; None for a pointwise one."""
+    spelled = (op, op.rstrip("_"))  # an in-place twin is of the same kind
+    kinds = (k for k, ops in _OPS.items() if any(re.fullmatch(ops, name) for name in spelled))
+    return next(kinds, None) if len(op) <= LONGEST_OP else None
+
+
+@cache
+def kinds_of(role: Role, name: str) -> frozenset[str]:
+    """Everything that a GPU event or a CPU op counts as; only kernels and ops count as
+    `kernels`."""
+    if role is Role.MEMCPY:
+        return frozenset({"memcpy"})
+    return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
+
+
+def kinds(name: str) -> frozenset[str]:
+    """Everything that a GPU kernel or a CPU op of this name counts as: its kind, and how it was
+    generated."""
+    if fused := re.fullmatch(_FUSED, name):
+        return frozenset({"reduction" if re.search(_REDUCES, fused[1]) else "pointwise"})
+    if name.startswith("aten::"):
+        long = len(name) > LONGEST_OP
+        return frozenset({"unknown" if long else kind_of_op(name[6:]) or "pointwise"})
+    known, kind = _decoded(name), kind_of_kernel(name)
+    found = {kind, *((known.kernel_category, known.family) if known else ())}
+    found |= {_ALSO[word] for word in found if word in _ALSO}
+    return frozenset(word for word in found if word) or frozenset({"unknown"})
+
+
+def _decoded(name: str) -> KernelName | None:
+    from fusetui.gpu.kernel_names import decode  # a summary needs no decoder
+
+    return decode(name)
