@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.lane_lines import block, chosen_slice
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled, text
@@ -171,7 +172,7 @@ def _made(state: State, side: Side, view: FlameView) -> Flame | str:
             return working(side.trace, "the modules")
         return flame_of_modules(answer.modules, time_of(state))
     if view.tree == "frames":
-        frames: CallTree | None = side.made.get(FRAMES)
+        frames: CallTree | None = kept_on(side.trace).get(FRAMES)
         if frames is None:
             return working(side.trace, "the Python frames")
         return flame_of_calls(frames, time_of(state))
