@@ -29,8 +29,8 @@ MOST_LABELS = 1 << 16  # that are kept of a trace
 APART = " > "
 PLACE = re.compile(r" \S+:\d+$")
 """File and line after the name of a Python function."""
-BLOCKS = tuple(kind.token for kind in KINDS)
-BARS = tuple(token + BAR for token in BLOCKS)
+FILLED = tuple(kind.token for kind in KINDS)
+BARS = tuple(token + BAR for token in FILLED)
 Label = Callable[[int], str]
 """What a row is called."""
 
@@ -106,7 +106,7 @@ def where_line(side: Side, view: View, place: Place, width: int, glyphs: Glyphs)
         elif selected:
             found.append(chosen_slice(name, size, glyphs))
         else:
-            found.append(block(name, size, Kind.PYTHON, is_block(found), glyphs))
+            found.append(filled_slice(name, size, Kind.PYTHON, is_filled(found), glyphs))
     return found
 
 
@@ -138,12 +138,12 @@ def slices(
         elif end - x > 1 and row in marked:
             found.append(chosen_slice(label(row), end - x, glyphs, "marked"))
         elif end - x > 1:
-            found.append(block(label(row), end - x, KINDS[number], is_block(found), glyphs))
+            found.append(filled_slice(label(row), end - x, KINDS[number], is_filled(found), glyphs))
         else:
             levels = levels or _levels(cells, cell_ns, glyphs)
             text, token = glyphs.levels[levels[x]], BARS[number]
             if glyphs.letters and 2 * levels[x] >= glyphs.top:
-                text, token = LETTERS[KINDS[number]], BLOCKS[number]
+                text, token = LETTERS[KINDS[number]], FILLED[number]
             if row in marked:
                 token = "marked"
             if found and found[-1][1] == token == BARS[number]:  # fewer parts are painted faster
@@ -177,12 +177,12 @@ def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
     return found
 
 
-def is_block(parts: Sequence[Styled]) -> bool:
+def is_filled(parts: Sequence[Styled]) -> bool:
     """Whether the last of these is a block, so that one beside it shows where it begins."""
-    return bool(parts) and parts[-1][1] in BLOCKS
+    return bool(parts) and parts[-1][1] in FILLED
 
 
-def block(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> Styled:
+def filled_slice(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> Styled:
     """A slice of some cells; its first cell shows where it begins beside another one."""
     edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs.ellipsis)
     if not glyphs.letters:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
-from fusetui.tui.drawing.lane_lines import block, chosen_slice
+from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled, text
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import working
@@ -63,7 +63,7 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
                 parts.append(chosen_slice(text, size, self.glyphs))
             else:
                 beside = begin == x and bool(parts)
-                parts.append(block(text, size, self.flame.kind(node), beside, self.glyphs))
+                parts.append(filled_slice(text, size, self.flame.kind(node), beside, self.glyphs))
             x = end
         return parts
 
