@@ -19,9 +19,8 @@ from fusetui.analysis.why.gaps import (
     one_after_another,
     reasons,
 )
-from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.host import Threads, line_of
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.line import line_of
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle import (
     CPU_BOUND,
@@ -22,7 +21,7 @@ from fusetui.analysis.why.idle import (
     on_line,
     other_work,
 )
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.step_spans import Spans, step_spans

@@ -1,18 +1,82 @@
-"""The rules, one file each, all with the name of their rule: adding a rule is adding a file."""
+"""The rules: each file has those about one subject. A rule is a value of type Rule in any of them, so
+adding one is adding it there, or a file."""
 
 from __future__ import annotations
 
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
 import msgspec
 
-from fusetui.analysis.why.advice import said, tags_of
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
 from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
+from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
+from fusetui.trace.layout.step_spans import SERVING
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+PART = re.compile(r"\{([^{}]*)\}")
+BACKWARD = re.compile(
+    r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
+)
+HIP, CUDA = re.compile(r"hip[A-Z]"), re.compile(r"cu(?:da)?[A-Z]")
+TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+"""Of the page that describes the rules."""
+
+
+def said(remedy: str, tags: frozenset[str]) -> str:
+    """The remedy for a trace with these tags."""
+    return PART.sub(lambda part: _chosen(part[1], tags), remedy)
+
+
+def _chosen(part: str, tags: frozenset[str]) -> str:
+    texts = (text.partition(":") for text in part.split("|"))
+    return next((text for tag, _, text in texts if tag in tags or not tag), "")
+
+
+def tags_of(facts: Facts) -> frozenset[str]:
+    """The tags of the table above that hold."""
+    vendor = _vendor(facts)
+    majors = [one.get("computeMajor") for one in device_properties(facts.trace).values()]
+    major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
+    compiles = vendor != "nvidia" or major >= TRITON
+    found = {
+        vendor: True,
+        "compile": compiles,
+        "graphs": compiles and vendor != "intel",
+        "pdl": vendor == "nvidia" and major >= HOPPER,
+        "training": _trains(facts),
+        "serving": any(map(SERVING.match, facts.spans.names)),
+    }
+    return frozenset(tag for tag, holds in found.items() if holds and tag)
+
+
+def _vendor(facts: Facts) -> str:
+    """`nvidia`, `amd`, `intel`, or "" where nothing tells."""
+    trace, names = facts.trace, " ".join(device_names(facts.trace))
+    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
+        return "intel"
+    if is_rocm(trace) or "AMD" in names or _calls(facts, HIP):
+        return "amd"
+    return "nvidia" if names or _calls(facts, CUDA) else ""
+
+
+def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
+    return bool(len(facts.named(pattern.match, Role.CALL)))
+
+
+def _trains(facts: Facts) -> bool:
+    shown = len(facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL))
+    return bool(shown) or not _has_ops(facts.trace)
+
+
+def _has_ops(trace: Trace) -> bool:
+    return bool((trace.role == Role.OP).any())
 
 
 @cache

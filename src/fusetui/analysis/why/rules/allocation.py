@@ -8,9 +8,8 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts, Rows
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import OFTEN, recurring
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role

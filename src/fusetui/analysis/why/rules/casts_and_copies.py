@@ -9,9 +9,8 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts, Flags
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
 from fusetui.analysis.why.rules.fusable_run import claimed
-from fusetui.analysis.why.wording import most_module, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts, Rows
 from fusetui.analysis.why.idle import LATE
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_span
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.text.figures import count, duration, percent
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role

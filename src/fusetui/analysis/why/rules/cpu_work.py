@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fusetui.analysis.why.causes import holding
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.holding import holding
 from fusetui.analysis.why.idle import LONG_WORK_NS, SLICE_NS, WORK_NS
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.rules.host_bound import (
     UNSEEN,
     doing,
@@ -16,7 +16,6 @@ from fusetui.analysis.why.rules.host_bound import (
     unseen_remedy,
     without,
 )
-from fusetui.analysis.why.wording import share_of_span, why_likely
 from fusetui.text.figures import duration, plural
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import LOADER, Facts, Rows
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import frame_text, share_of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span, why_likely
 from fusetui.text.figures import duration
 from fusetui.trace.model.categories import Role
 

@@ -8,12 +8,18 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows, bounds_on, on_line, sums
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.analysis.why.wording import frame_text, share_of_span, why_likely
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import (
+    NO_LAUNCHES,
+    Claim,
+    Rule,
+    frame_text,
+    share_of_span,
+    why_likely,
+)
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.intervals import distinct

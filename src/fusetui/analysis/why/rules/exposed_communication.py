@@ -7,12 +7,10 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts, Int64s, Rows
-from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 

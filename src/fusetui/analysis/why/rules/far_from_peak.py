@@ -9,9 +9,8 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Flags
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.analysis.why.rules import alignment, few_blocks, no_tensor_cores, unfused_attention
-from fusetui.analysis.why.wording import share_of_work
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, percent, plural

@@ -10,8 +10,7 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Flags
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, is_worth
-from fusetui.analysis.why.wording import share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, is_worth, share_of_work
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable

@@ -10,12 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Flags, Int64s, Rows
-from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
-from fusetui.analysis.why.wording import module_text, share_of_work
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, module_text, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Idle, Int64s, Rows
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import captures
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role

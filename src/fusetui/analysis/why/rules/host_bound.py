@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
+from fusetui.analysis.why.causes import Holder, Holding, holding
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.holding import Holder, Holding, holding
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import CPU_BOUND, Flags, Int64s
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.analysis.why.wording import share_of_span, why_likely
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
 from fusetui.text.figures import duration
 from fusetui.trace.model.categories import Role
 

@@ -8,8 +8,7 @@ from typing import Final
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import most_module, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import duration, plural
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Flags, Int64s, Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
-from fusetui.analysis.why.wording import share_of_work
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, share_of_work
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import duration, plural

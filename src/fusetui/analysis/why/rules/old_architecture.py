@@ -11,10 +11,9 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Flags
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.analysis.why.rules.alignment import is_unaligned
 from fusetui.analysis.why.rules.far_from_peak import far_of
-from fusetui.analysis.why.wording import share_of_work
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import duration, percent, plural

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.layout.step_spans import OPTIMIZER

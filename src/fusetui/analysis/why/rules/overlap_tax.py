@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Int64s
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_work
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 

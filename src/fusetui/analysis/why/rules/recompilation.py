@@ -9,8 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import COMPILER, Facts
 from fusetui.analysis.why.idle import Rows
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule
-from fusetui.analysis.why.wording import most_module, share_of_span
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, most_module, share_of_span
 from fusetui.text.figures import duration, plural
 from fusetui.trace.model.categories import Role
 

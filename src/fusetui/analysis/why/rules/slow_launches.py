@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
 

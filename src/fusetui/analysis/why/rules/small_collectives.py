@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.transfers import Kind, kind_text, told_apart
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import duration, size
 from fusetui.trace.model.categories import Role
 

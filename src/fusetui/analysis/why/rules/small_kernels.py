@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Flags, Idle
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.slow_launches import SLOW_NS
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import duration, percent, plural
 
 SHORT_NS = 5_000

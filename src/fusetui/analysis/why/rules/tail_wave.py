@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.analysis.why.rules.far_from_peak import far_of
-from fusetui.analysis.why.wording import share_of_work
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import duration, plural, significant

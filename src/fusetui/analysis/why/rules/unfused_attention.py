@@ -8,8 +8,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts, Flags, Rows
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, is_worth
-from fusetui.analysis.why.wording import most_module, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, is_worth, most_module, share_of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import duration, plural
 

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.spread import percentile
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts, Int64s, Rows
-from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_work
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import duration, plural

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.gaps import Int32s
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.slow_launches import SLOW_NS
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import duration, plural
 
 LEAST_NS = 20_000

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
-from fusetui.analysis.why.wording import frame_text, share_of_span
 from fusetui.text.figures import count, duration
 from fusetui.trace.model.intervals import counted
 
