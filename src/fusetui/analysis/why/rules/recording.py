@@ -142,7 +142,7 @@ def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:
     return tuple(rows[own][:FEWEST].tolist())
 
 
-RULE = Rule(
+RECORDING = Rule(
     id="recording",
     title="How the recording affects the figures",
     question="Can the figures of this trace be trusted?",
